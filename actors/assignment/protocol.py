@@ -1,0 +1,100 @@
+"""The group protocol "connect": what members tell the leader and what the leader answers.
+
+This file holds the values; `codec.py` beside it holds their binary layouts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from storage.ids import ConnectorName, ConnectorTaskId
+
+
+class Protocol(Enum):
+    """Group protocols in the order of preference (KIP-415, KIP-507); the value is the name on the wire."""
+
+    SESSIONED = "sessioned"  # cooperative, and requests between workers are signed
+    COMPATIBLE = "compatible"  # cooperative
+    EAGER = "default"  # everybody stops everything at each rebalance
+
+
+class AssignmentError(IntEnum):
+    """The error field of an assignment."""
+
+    NONE = 0
+    CONFIG_MISMATCH = 1  # the leader's config offset is behind a member's
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Connectors and tasks that one worker runs; the items are unique and sorted."""
+
+    connectors: tuple[ConnectorName, ...] = ()
+    tasks: tuple[ConnectorTaskId, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.connectors or self.tasks)
+
+    def plus(self, other: Allocation) -> Allocation:
+        """Both together."""
+        return Allocation(
+            tuple(sorted({*self.connectors, *other.connectors})), tuple(sorted({*self.tasks, *other.tasks}))
+        )
+
+    def minus(self, other: Allocation) -> Allocation:
+        """What `other` does not hold."""
+        return Allocation(
+            tuple(sorted({*self.connectors} - {*other.connectors})), tuple(sorted({*self.tasks} - {*other.tasks}))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadata:
+    """What a member says when it joins: its REST address, its config offset, and (not eager) what it runs."""
+
+    url: str
+    config_offset: int
+    owned: Allocation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the leader gives one member.
+
+    Eager: `assigned` is everything the member shall run. Cooperative: `assigned` is what is new and `revoked` what
+    must go; after a revocation the member joins again, and after `delay_ms` too.
+    """
+
+    leader: str
+    leader_url: str
+    config_offset: int
+    assigned: Allocation = Allocation()
+    revoked: Allocation = Allocation()
+    delay_ms: int = 0
+    error: AssignmentError = AssignmentError.NONE
+
+    @property
+    def failed(self) -> bool:
+        """Whether the round has to be repeated because the leader was behind on configs."""
+        return self.error is not AssignmentError.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The outcome of one round as one member sees it.
+
+    `owners` (leader only) maps each running item to its owner's REST address: a connector's name to an address, a
+    task id to an address. It serves restarts that have to be forwarded.
+    """
+
+    generation: int
+    member_id: str
+    protocol: Protocol
+    assignment: Assignment
+    owners: tuple[tuple[ConnectorName | ConnectorTaskId, str], ...] = ()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member leads the group."""
+        return self.member_id == self.assignment.leader

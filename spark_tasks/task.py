@@ -1,0 +1,103 @@
+"""The seam between a task actor and the data plane: what the actor drives, and what the drive needs from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from spark_tasks.api import SourceOffset, SourcePartition
+
+R = TypeVar("R", covariant=True)
+
+
+class Split(Protocol[R]):
+    """One unit of work of a batch: picklable, imports only spark_tasks, runs in a Python worker of an executor."""
+
+    def run(self) -> R:
+        """Do all of it and return a small, picklable result."""
+
+
+class Engine(Protocol):
+    """The worker's one SparkSession behind a queue of splits; jobs of many small tasks may share one Spark job."""
+
+    def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
+        """Run the splits at once, in parallel where there is room. The future fails with the first split's error.
+        Waits (in the future) until Spark is up. `task` ("name-0") labels the Spark job."""
+
+    def cancel(self, task: str) -> None:
+        """Give up whatever of the task's is queued or running; its futures fail with CancelledError."""
+
+
+class OffsetStore(Protocol):
+    """The offsets of one source connector, behind the offsets topic (and the connector's own topic, if it has one)."""
+
+    def read(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
+        """All committed offsets, after reading to the end of the topic."""
+
+    def write(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
+        """Write and wait until acknowledged; None is a tombstone."""
+
+    def records(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> Sequence[tuple[bytes, bytes | None]]:
+        """The same as the key and value bytes of topic records, for a transaction that somebody else writes."""
+
+    @property
+    def topic(self) -> str:
+        """The topic that `records` belong to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one `run_once` did. `idle_ms`: how long the actor may sleep before it asks again (0: more is waiting)."""
+
+    records: int = 0
+    bytes: int = 0
+    idle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """Everything a runner needs. `worker`: the worker's properties (resolved); `connector` and `config`: the
+    connector's and the task's configuration with config-provider placeholders resolved. `wake` may be called from
+    any thread and makes the task actor call `run_once` soon. `topic_used` reports a topic for topic tracking."""
+
+    connector_name: str
+    task: int
+    group_id: str
+    worker: Mapping[str, str]
+    connector: Mapping[str, str]
+    config: Mapping[str, str]
+    engine: Engine
+    offsets: OffsetStore | None  # sources only
+    wake: Callable[[], None]
+    topic_used: Callable[[str], None]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The task's id as Kafka Connect prints it, "name-0"."""
+        return f"{self.connector_name}-{self.task}"
+
+
+class TaskRunner(Protocol):
+    """Drives one Connect task. All methods but `cancel` are called by one thread, one at a time; any may raise, and
+    then the task is FAILED and `close` is called."""
+
+    def start(self) -> None:
+        """Load offsets or join the consumer group. Needs no Spark yet."""
+
+    def run_once(self) -> Progress:
+        """Plan one bounded batch (one to two seconds of work at most), run it, commit it. Blocks meanwhile."""
+
+    def pause(self) -> None:
+        """No batches until `resume`; a sink keeps its place in the group."""
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+
+    def close(self) -> None:
+        """Commit what is done, leave the group, free everything. Safe after a failure, and twice."""
+
+    def cancel(self) -> None:
+        """From any thread: abandon the batch in flight, without committing it, so that `run_once` returns soon."""
