@@ -5,10 +5,13 @@ This file holds the values; `codec.py` beside it holds their binary layouts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from storage.ids import ConnectorName, ConnectorTaskId
+
+Item = ConnectorName | ConnectorTaskId  # what is handed out: a connector's instance or one task
 
 
 class Protocol(Enum):
@@ -17,6 +20,25 @@ class Protocol(Enum):
     SESSIONED = "sessioned"  # cooperative, and requests between workers are signed
     COMPATIBLE = "compatible"  # cooperative
     EAGER = "default"  # everybody stops everything at each rebalance
+
+    @property
+    def version(self) -> int:
+        """The version that the bytes of this protocol carry."""
+        return {"sessioned": 2, "compatible": 1, "default": 0}[self.value]
+
+    @property
+    def offers(self) -> tuple[Protocol, ...]:
+        """What a worker with this `connect.protocol` offers when it joins, the preferred one first."""
+        every = tuple(Protocol)
+        return every[every.index(self) :]
+
+    @classmethod
+    def configured(cls, value: str) -> Protocol:
+        """The protocol that the worker property `connect.protocol` names, in any case; ValueError for others."""
+        names = {"sessioned": cls.SESSIONED, "compatible": cls.COMPATIBLE, "eager": cls.EAGER}
+        if value.lower() not in names:
+            raise ValueError(f"connect.protocol is {value!r}; allowed are {', '.join(names)}")
+        return names[value.lower()]
 
 
 class AssignmentError(IntEnum):
@@ -32,6 +54,18 @@ class Allocation:
 
     connectors: tuple[ConnectorName, ...] = ()
     tasks: tuple[ConnectorTaskId, ...] = ()
+
+    @classmethod
+    def of(cls, items: Iterable[Item]) -> Allocation:
+        """The allocation of these items, in whatever order they come and however often."""
+        unique = set(items)
+        connectors = sorted(item for item in unique if not isinstance(item, ConnectorTaskId))
+        return cls(tuple(connectors), tuple(sorted(item for item in unique if isinstance(item, ConnectorTaskId))))
+
+    @property
+    def items(self) -> frozenset[Item]:
+        """Connectors and tasks in one set (a name never equals a task id)."""
+        return frozenset((*self.connectors, *self.tasks))
 
     def __bool__(self) -> bool:
         return bool(self.connectors or self.tasks)

@@ -1,0 +1,199 @@
+"""The incremental cooperative assignor (KIP-415): nothing stops that does not have to.
+
+A round hands out what nobody runs and takes away what is deleted, runs twice, or is above a worker's fair share; what
+was taken away is handed out in the round that follows. Work of a worker that disappeared waits for its return until
+`scheduled.rebalance.max.delay.ms` has passed. All memory between rounds is in AssignorState, which only the leader
+has; a new leader begins with an empty one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from actors.assignment.eager import config_mismatch
+from actors.assignment.protocol import Allocation, Assignment, Item, MemberMetadata
+from storage.config_state import ClusterConfigState
+from storage.ids import ConnectorTaskId
+
+_BACKOFF_BASE = 40  # successive rounds that take work away wait 1 ms x 40^n (KAFKA-12495)
+_BACKOFF_STEPS = 8  # 40^8 ms are 200 years; no need for larger numbers
+
+_Loads = dict[str, set[Item]]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignorState:
+    """What the leader remembers of the rounds before.
+
+    `previous` is everything that the last round left assigned, lost work that waits included; it counts only if that
+    round (`generation`) came to its end. `due_ms` is the time at which a delay ends, None where none runs;
+    `candidates` are the members that were without work while it ran. `took_away` says that the last round moved work
+    to balance the load, `successive` how often that was put off.
+    """
+
+    generation: int = -1
+    previous: frozenset[Item] = frozenset()
+    members: frozenset[str] = frozenset()
+    due_ms: int | None = None
+    candidates: tuple[str, ...] = ()
+    took_away: bool = False
+    successive: int = 0
+
+
+def assign(
+    state: AssignorState,
+    members: Mapping[str, MemberMetadata],
+    config: ClusterConfigState,
+    *,
+    leader: str,
+    generation: int,
+    last_completed: int,
+    now_ms: int,
+    max_delay_ms: int,
+) -> tuple[AssignorState, dict[str, Assignment]]:
+    """One round. Pure; times are milliseconds of any one clock.
+
+    `members` is keyed by member id and holds `leader`; `generation` is this round's, `last_completed` the last one
+    that the leader itself saw complete (-1: none). When the leader's `config` is behind a member's, everybody gets
+    CONFIG_MISMATCH and the state stays.
+    """
+    # The members may not have got what an unfinished round gave them: what it remembers is worth nothing.
+    state = state if state.generation == last_completed else AssignorState()
+    newest = max(member.config_offset for member in members.values())
+    if config.offset < newest:
+        return replace(state, generation=generation), config_mismatch(members, leader=leader, offset=newest)
+    work = _Round(state, {id_: m.owned.items if m.owned else frozenset() for id_, m in members.items()}, config)
+    state = work.run(now_ms, max_delay_ms)
+    delay_ms = 0 if state.due_ms is None else state.due_ms - now_ms
+    url = members[leader].url
+    assignments = {
+        id_: Assignment(
+            leader,
+            url,
+            config.offset,
+            Allocation.of(work.loads[id_] - work.owned[id_]),
+            Allocation.of(work.revoked[id_]),
+            delay_ms,
+        )
+        for id_ in members
+    }
+    return replace(state, generation=generation), assignments
+
+
+class _Round:
+    """The working sets of one round. `loads` is what each member will run, `revoked` what it must stop."""
+
+    def __init__(self, state: AssignorState, owned: dict[str, frozenset[Item]], config: ClusterConfigState) -> None:
+        self.state = state
+        self.owned = owned
+        names = config.connectors()
+        self.configured: frozenset[Item] = frozenset(names).union(*(config.tasks(name) for name in names))
+        holders = Counter(item for items in owned.values() for item in items)
+        active = holders.keys()
+        # What is no longer configured goes, also where a former leader handed it out; what runs twice stops
+        # everywhere, for nobody knows which of the two is right, and is handed out again in the next round.
+        unwanted = {item for item, count in holders.items() if count > 1 or item not in self.configured}
+        self.loads: _Loads = {id_: set(items - unwanted) for id_, items in owned.items()}
+        self.revoked: _Loads = {id_: set(items & unwanted) for id_, items in owned.items()}
+        self.lost: frozenset[Item] = (state.previous & self.configured) - active
+        self.created: frozenset[Item] = self.configured - state.previous - active
+
+    def run(self, now_ms: int, max_delay_ms: int) -> AssignorState:
+        """Fills `loads` and `revoked`; the returned state lacks the generation."""
+        idle = tuple(sorted(id_ for id_, load in self.loads.items() if not load))
+        waiting = self._delayed(idle, now_ms, max_delay_ms)
+        if waiting is None:
+            expired = self.state.due_ms is not None and now_ms >= self.state.due_ms
+            # After a whole delay the next balancing is no longer a successive one.
+            state = self._balance(now_ms, max_delay_ms, took_away=self.state.took_away and not expired)
+            left = self._return_to_candidates() if expired else self.lost
+            new, waits = self.created | left, frozenset[Item]()
+        else:
+            state, new, waits = waiting, self.created, self.lost
+        for kind in _kinds(new):
+            _give_to_least_loaded(self.loads, kind)
+        given = waits.union(*self.loads.values())
+        return replace(state, previous=given, members=frozenset(self.owned))
+
+    def _delayed(self, idle: tuple[str, ...], now_ms: int, max_delay_ms: int) -> AssignorState | None:
+        """The state while lost work or a balancing has to wait; None where nothing waits (any longer)."""
+        state = self.state
+        if max_delay_ms == 0:
+            return None
+        if state.due_ms is None:
+            # Work is missing although nobody left: its worker has not got it in the first place.
+            if not self.lost or state.members <= self.owned.keys():
+                return None
+            return replace(state, due_ms=now_ms + max_delay_ms, candidates=idle, took_away=False, successive=0)
+        if now_ms >= state.due_ms or not (self.lost or state.took_away):
+            return None
+        candidates = (*state.candidates, *(id_ for id_ in idle if id_ not in state.candidates))
+        # While lost work waits it is that which the delay is for; once it is back, balancing need not wait.
+        return replace(state, candidates=candidates, took_away=state.took_away and not self.lost)
+
+    def _return_to_candidates(self) -> frozenset[Item]:
+        """Gives lost work in turn to members that came (back) without work, up to their fair share; returns the rest."""
+        rest = set(self.lost)
+        for kind in _kinds(self.lost):
+            fair = len(_of_kind(self.configured, kind[0])) // len(self.loads)
+            room = {
+                id_: fair - len(_of_kind(self.loads[id_], kind[0]))
+                for id_ in self.state.candidates
+                if id_ in self.loads
+            }
+            turns = (id_ for turn in range(fair) for id_, free in room.items() if turn < free)
+            for item, id_ in zip(kind, turns, strict=False):
+                self.loads[id_].add(item)
+                rest.discard(item)
+        return frozenset(rest)
+
+    def _balance(self, now_ms: int, max_delay_ms: int, *, took_away: bool) -> AssignorState:
+        """Takes surplus work away, or puts that off where the round before took some away already."""
+        surplus = self._surplus()
+        if not any(surplus.values()):
+            return AssignorState()
+        successive = self.state.successive
+        if took_away and max_delay_ms > 0:
+            successive += 1
+            backoff_ms = min(_BACKOFF_BASE ** min(successive, _BACKOFF_STEPS), max_delay_ms)
+            return AssignorState(due_ms=now_ms + backoff_ms, took_away=True, successive=successive)
+        for id_, items in surplus.items():
+            self.loads[id_] -= items
+            self.revoked[id_] |= items
+        return AssignorState(took_away=True, successive=successive)
+
+    def _surplus(self) -> _Loads:
+        """What each member has above its fair share, by the totals that will be assigned at the end."""
+        surplus: _Loads = {id_: set() for id_ in self.loads}
+        for kind in _kinds(self.configured):
+            fair, extras = divmod(len(kind), len(self.loads))
+            held = {id_: sorted(_of_kind(load, kind[0])) for id_, load in self.loads.items()}
+            for id_ in sorted(held, key=lambda id_: (-len(held[id_]), id_)):
+                keeps = fair + 1 if extras > 0 else fair
+                if len(held[id_]) > fair:
+                    extras -= 1
+                surplus[id_].update(held[id_][keeps:])
+        return surplus
+
+
+def _kinds(items: Iterable[Item]) -> list[list[Item]]:
+    """Connectors and tasks apart, each sorted; empty kinds are left out."""
+    allocation = Allocation.of(items)
+    return [list(kind) for kind in (allocation.connectors, allocation.tasks) if kind]
+
+
+def _of_kind(items: Collection[Item], like: Item) -> list[Item]:
+    tasks = isinstance(like, ConnectorTaskId)
+    return [item for item in items if isinstance(item, ConnectorTaskId) is tasks]
+
+
+def _give_to_least_loaded(loads: _Loads, kind: list[Item]) -> None:
+    heap = [(len(_of_kind(load, kind[0])), id_) for id_, load in loads.items()]
+    heapq.heapify(heap)
+    for item in kind:
+        count, id_ = heap[0]
+        loads[id_].add(item)
+        heapq.heapreplace(heap, (count + 1, id_))

@@ -1,0 +1,38 @@
+"""The eager assignor: round robin over all members, everything anew in each round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+
+from actors.assignment.protocol import Allocation, Assignment, AssignmentError, Item, MemberMetadata
+from storage.config_state import ClusterConfigState
+
+
+def assign(members: Mapping[str, MemberMetadata], config: ClusterConfigState, *, leader: str) -> dict[str, Assignment]:
+    """Deal all connectors, then all tasks, to the members in turn. Pure.
+
+    `members` is keyed by member id and holds `leader`. When the leader's `config` is behind a member's, everybody
+    gets CONFIG_MISMATCH and nothing to do. Connectors come first because dealing each with its tasks would put all
+    connectors on some members and all tasks on others where every connector has one task.
+    """
+    newest = max(member.config_offset for member in members.values())
+    if config.offset < newest:
+        return config_mismatch(members, leader=leader, offset=newest)
+    dealt: dict[str, list[Item]] = {member: [] for member in members}
+    ring = cycle(sorted(members))
+    names = config.connectors()
+    for name in names:
+        dealt[next(ring)].append(name)
+    for name in names:
+        for task in config.tasks(name):
+            dealt[next(ring)].append(task)
+    url = members[leader].url
+    return {member: Assignment(leader, url, config.offset, Allocation.of(items)) for member, items in dealt.items()}
+
+
+def config_mismatch(members: Mapping[str, MemberMetadata], *, leader: str, offset: int) -> dict[str, Assignment]:
+    """What everybody gets when the leader has not yet read the config topic as far as another member."""
+    url = members[leader].url
+    answer = Assignment(leader, url, offset, error=AssignmentError.CONFIG_MISMATCH)
+    return dict.fromkeys(members, answer)
