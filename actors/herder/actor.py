@@ -1,0 +1,219 @@
+"""The herder actor: turns messages into events, effects into calls, and keeps the futures of those who asked.
+
+All decisions are made in core.py. Everything here runs in the actor's own thread; what it calls must not block.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pykka
+
+from actors.herder import core
+from actors.herder.effects import (
+    AbandonInstance,
+    AskTaskConfigs,
+    CancelTimer,
+    ChangeInstance,
+    Delegate,
+    Effect,
+    ForgetTopics,
+    Halted,
+    Log,
+    MakeSessionKey,
+    Reply,
+    SendTaskConfigs,
+    SetLoggerLevel,
+    SetTimer,
+    StartInstance,
+    StopInstance,
+    Validate,
+)
+from actors.herder.events import Event, RequestReceived, TimerFired
+from actors.herder.state import HerderSettings, HerderState, RequestId
+from actors.herder.story import Story
+from actors.messages import (
+    AllowJoin,
+    Ask,
+    ClaimWritePrivileges,
+    FlushStatuses,
+    JoinGroup,
+    LeaveGroup,
+    PutStatus,
+    ReadConfigToEnd,
+    RequestRejoin,
+    WriteConfig,
+)
+from actors.ticker import Ticker
+from spark_tasks.errors import ConnectError
+from storage.ids import ConnectorName
+from storage.status import StatusState
+
+log = logging.getLogger(__name__)
+
+
+class Instances(Protocol):
+    """Who starts and stops the actors of connectors and tasks; ends in reports to the herder."""
+
+    def start(self, effect: StartInstance) -> None: ...
+    def stop(self, effect: StopInstance) -> None: ...
+    def abandon(self, effect: AbandonInstance) -> None: ...
+    def change(self, effect: ChangeInstance) -> None: ...
+    def ask_task_configs(self, effect: AskTaskConfigs) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the herder's effects are carried out by. None of them blocks; each answers by telling the herder."""
+
+    config_store: Callable[[Any], None]
+    status_store: Callable[[Any], None]
+    member: Callable[[Any], None]
+    instances: Instances
+    validate: Callable[[Validate], None]
+    delegate: Callable[[Delegate, Callable[[Any, Exception | None], None]], None]
+    send_task_configs: Callable[[SendTaskConfigs], None]
+    make_session_key: Callable[[MakeSessionKey], None]
+    forget_topics: Callable[[ForgetTopics], None]
+    set_logger_level: Callable[[SetLoggerLevel], None]
+    statuses: Callable[[], StatusState]
+    publish: Callable[[HerderState], None]
+    halted: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """Somebody else has the answer to a request."""
+
+    request_id: RequestId
+    value: Any
+    error: Exception | None
+
+
+class HerderActor(pykka.ThreadingActor):
+    """Serialises every change of the worker's state."""
+
+    def __init__(self, settings: HerderSettings, ports: Ports, ticker: Ticker) -> None:
+        super().__init__()
+        self._state = HerderState(settings)
+        self._ports = ports
+        self._ticker = ticker
+        self._story = Story()
+        self._replies: dict[RequestId, Any] = {}
+        self._numbers = itertools.count(1)
+        self._member = (JoinGroup, AllowJoin, RequestRejoin, LeaveGroup)
+        self._config = (WriteConfig, ReadConfigToEnd, ClaimWritePrivileges)
+
+    def on_receive(self, message: Any) -> Any:
+        """An Ask, an event's payload, or (for those who look) the question for a connector's story."""
+        match message:
+            case Ask(request, reply):
+                request_id = RequestId(next(self._numbers))
+                self._replies[request_id] = reply
+                self._happened(RequestReceived(request_id, request))
+            case Delegated(request_id, value, error):
+                self._reply(Reply(request_id, value, error))
+            case ("story", connector):
+                return self._story.tell(ConnectorName(connector) if connector else None)
+            case _:
+                self._happened(message)
+        return None
+
+    def on_stop(self) -> None:
+        """Nobody waits for an answer that will not come."""
+        self._fail_replies()
+
+    def on_failure(self, *_: Any) -> None:
+        """As on_stop: Pykka completes no future of ours when an actor dies."""
+        self._fail_replies()
+
+    def _fail_replies(self) -> None:
+        replies, self._replies = self._replies, {}
+        for reply in replies.values():
+            reply.set_exception((ConnectError, ConnectError("Worker is shutting down"), None))
+
+    def _happened(self, payload: Any) -> None:
+        cause = f"{type(payload).__name__}#{next(self._numbers)}"
+        event = Event(payload, self._ticker.now_ms(), self._ports.statuses(), cause)
+        try:
+            self._state, effects = core.step(self._state, event)
+        except Exception as error:
+            # A defect in one step must not end the worker: the state is as before, whoever asked is told.
+            log.exception("Defect while handling %s; lately:\n%s", cause, self._story.tell(last=20))
+            if isinstance(payload, RequestReceived):
+                self._reply(Reply(payload.request_id, error=error))
+            return
+        self._story.add(event, effects)
+        self._ports.publish(self._state)
+        for effect in effects:
+            if not isinstance(effect, Log):
+                log.debug("%s -> %s", cause, type(effect).__name__)
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        ports = self._ports
+        match effect:
+            case Reply():
+                self._reply(effect)
+            case Log(level, message):
+                log.log(logging.getLevelNamesMapping()[level], "%s", message)
+            case SetTimer(key, at_ms):
+                tell = self.actor_ref.tell
+                self._ticker.set((self.actor_urn, key), at_ms, lambda: tell(TimerFired(key)))
+            case CancelTimer(key):
+                self._ticker.cancel((self.actor_urn, key))
+            case StartInstance():
+                ports.instances.start(effect)
+            case StopInstance():
+                ports.instances.stop(effect)
+            case AbandonInstance():
+                ports.instances.abandon(effect)
+            case ChangeInstance():
+                ports.instances.change(effect)
+            case AskTaskConfigs():
+                ports.instances.ask_task_configs(effect)
+            case Delegate(request_id):
+                ports.delegate(effect, lambda value, error: self._answer(request_id, value, error))
+            case Halted():
+                ports.halted()
+            case _:
+                self._forward(effect)
+
+    def _forward(self, effect: Effect) -> None:
+        ports = self._ports
+        match effect:
+            case WriteConfig() | ReadConfigToEnd() | ClaimWritePrivileges():
+                ports.config_store(effect)
+            case JoinGroup() | AllowJoin() | RequestRejoin() | LeaveGroup():
+                ports.member(effect)
+            case PutStatus() | FlushStatuses():
+                ports.status_store(effect)
+            case Validate():
+                ports.validate(effect)
+            case SendTaskConfigs():
+                ports.send_task_configs(effect)
+            case MakeSessionKey():
+                ports.make_session_key(effect)
+            case ForgetTopics():
+                ports.forget_topics(effect)
+            case SetLoggerLevel():
+                ports.set_logger_level(effect)
+            case _:
+                raise TypeError(f"no way to carry out {effect!r}")
+
+    def _answer(self, request_id: RequestId, value: Any, error: Exception | None) -> None:
+        # Called from any thread: the futures belong to this actor's thread, so it goes through the inbox.
+        self.actor_ref.tell(Delegated(request_id, value, error))
+
+    def _reply(self, effect: Reply) -> None:
+        reply = self._replies.pop(effect.request_id, None)
+        if reply is None:
+            return
+        if effect.error is not None:
+            reply.set_exception((type(effect.error), effect.error, None))
+        else:
+            reply.set(effect.value)

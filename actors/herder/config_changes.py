@@ -1,0 +1,92 @@
+"""What new records in the config topic lead to. They are collected as they come and acted on only while the worker's
+group is settled, as one batch.
+"""
+
+from __future__ import annotations
+
+from actors.herder import rebalance, restarts, work
+from actors.herder.effects import SetLoggerLevel
+from actors.herder.state import connector_of
+from actors.herder.turn import Turn
+from actors.messages import ConfigChanged
+from storage.config_state import (
+    ConfigChange,
+    ConnectorRemoved,
+    ConnectorUpdated,
+    LoggerLevelChanged,
+    RestartRequested,
+    SessionKeyChanged,
+    TargetStateChanged,
+    TasksUpdated,
+)
+from storage.ids import ConnectorName
+
+
+def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
+    """Collect. A new or removed connector and any new set of tasks need a round of the group."""
+    turn.set(store=event.snapshot)
+    for change in event.changes:
+        _collect(turn, change)
+
+
+def _collect(turn: Turn, change: ConfigChange) -> None:
+    state = turn.state
+    offset = state.store.offset
+    match change:
+        case ConnectorUpdated(connector):
+            needs = state.needs_rebalance if state.config.contains(connector) else offset
+            turn.set(connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
+        case ConnectorRemoved(connector):
+            needs = offset if state.config.contains(connector) else state.needs_rebalance
+            turn.set(connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
+        case TasksUpdated(_, tasks):
+            former = frozenset(t for t in tasks if t in state.config.task_configs)
+            turn.set(task_updates=state.task_updates | former, needs_rebalance=offset)
+        case TargetStateChanged(connector):
+            turn.set(target_changes=state.target_changes | {connector})
+        case RestartRequested(request):
+            restarts.collect(turn, request)
+        case LoggerLevelChanged(namespace, level):
+            turn.emit(SetLoggerLevel(namespace, level))
+        case SessionKeyChanged():
+            pass  # the snapshot holds it
+
+
+def process(turn: Turn) -> None:
+    """Act on what was collected. A round that is needed is asked for last: what is stopped for it must be listed
+    as being released before the member asks whether it may join.
+    """
+    state = turn.state
+    collected = state.connector_updates or state.target_changes or state.task_updates or state.restarts
+    if not collected and state.needs_rebalance is None:
+        return
+    # Looked at before the snapshot is taken over: a connector that a round is about to bring is not "updated".
+    updates = [c for c in sorted(state.connector_updates) if c in state.slots]
+    targets, tasks = sorted(state.target_changes), state.task_updates
+    turn.set(config=state.store, connector_updates=frozenset(), target_changes=frozenset(), task_updates=frozenset())
+    for connector in updates:
+        remains = turn.state.config.contains(connector)
+        what = "updated, restarting" if remains else "removed, stopping"
+        turn.log("INFO", f"{connector}: config {what} the connector")
+        work.stop(turn, connector, again=remains)
+    for connector in targets:
+        _apply_target_state(turn, connector)
+    if state.needs_rebalance is not None:
+        turn.set(needs_rebalance=None)
+        work.release(turn, sorted(t for t in tasks if t in turn.state.slots))
+        rebalance.rejoin(turn, "connectors or task configs changed")
+    elif tasks:
+        work.release(turn, sorted(t for t in tasks if t in turn.state.slots))
+        rebalance.rejoin(turn, "task configs changed")
+    else:
+        restarts.process(turn)
+
+
+def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:
+    target = turn.state.config.target_state(connector)
+    if target is None:
+        turn.log("DEBUG", f"{connector}: target state change of an unknown connector")
+        return
+    # A connector that resumes reports RUNNING, and that has its tasks reconfigured: so a config that came while it
+    # was paused takes effect then.
+    work.propagate_target_state(turn, [i for i in turn.state.slots if connector_of(i) == connector], target)

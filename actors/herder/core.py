@@ -1,0 +1,164 @@
+"""The herder's core: `step(state, event) -> (state, effects)`. No IO, no clock, no randomness.
+
+Read `advance` first: it says what a herder does next whenever something has happened. The handlers by subject are in
+requests.py, rebalance.py, config_changes.py, restarts.py, task_configs.py, work.py and halting.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from actors.herder import config_changes, halting, rebalance, requests, task_configs, work
+from actors.herder.effects import Effect
+from actors.herder.events import (
+    Event,
+    HaltRequested,
+    Loaded,
+    RequestReceived,
+    TaskConfigsPublished,
+    TimerFired,
+    Validated,
+)
+from actors.herder.state import (
+    AnswerWith,
+    AnswerWithPlan,
+    GeneratedTasks,
+    HaltFlushed,
+    HerderState,
+    JoinAgain,
+    KeyWritten,
+    Phase,
+    PrivilegesClaimed,
+    PublishedTasks,
+    Released,
+    ResolveAssignment,
+    RunAgain,
+    WriteNext,
+)
+from actors.herder.turn import Turn
+from actors.messages import (
+    ConfigChanged,
+    ConfigOpDone,
+    ConnectorStateReported,
+    CoordinatorLost,
+    Epoch,
+    Joined,
+    JoinGroup,
+    JoinPreparing,
+    OpId,
+    StatusesFlushed,
+    TaskConfigsGenerated,
+    TaskReconfigurationRequested,
+    TaskStateReported,
+)
+
+
+class UnexpectedEventError(Exception):
+    """An event that no herder can get; names it and the phase it came in."""
+
+
+def step(state: HerderState, event: Event) -> tuple[HerderState, tuple[Effect, ...]]:
+    """What a herder in `state` does about `event`. Pure."""
+    handler = HANDLERS.get(type(event.payload))
+    if handler is None:
+        raise UnexpectedEventError(f"{type(event.payload).__name__} in phase {state.phase.value}")
+    turn = Turn(state, event.now_ms, event.statuses)
+    handler(turn, event.payload)
+    advance(turn)
+    return turn.state, tuple(turn.effects)
+
+
+def advance(turn: Turn) -> None:
+    """Do what is due: while the group is settled, first act on changed configs, then serve one request after another.
+
+    Configs first, so that a request that follows a write sees what the write did.
+    """
+    while turn.state.phase is Phase.RESOLVED:
+        config_changes.process(turn)
+        state = turn.state
+        if state.phase is not Phase.RESOLVED or state.busy is not None or not state.queue:
+            return
+        head = state.queue[0]
+        if head.at_ms > turn.now:
+            return
+        turn.set(queue=state.queue[1:])
+        requests.run(turn, head)
+
+
+def _on_loaded(turn: Turn, event: Loaded) -> None:
+    turn.set(store=event.snapshot, config=event.snapshot, phase=Phase.JOINING, connector_updates=frozenset(),
+             target_changes=frozenset(), task_updates=frozenset(), restarts={}, needs_rebalance=None)
+    turn.stage("ensuring membership in the cluster")
+    turn.emit(JoinGroup())
+
+
+def _on_request(turn: Turn, event: RequestReceived) -> None:
+    if turn.state.phase in (Phase.HALTING, Phase.HALTED):
+        turn.reply(event.request_id, error=halting.refusal())
+    else:
+        requests.on_received(turn, event.request_id, event.request)
+
+
+def _on_validated(turn: Turn, event: Validated) -> None:
+    requests.on_validated(turn, event.request_id, event.error)
+
+
+def _on_op_done(turn: Turn, op: OpId, error: Exception | None) -> None:
+    match turn.take_op(op):
+        case AnswerWith() | WriteNext() | AnswerWithPlan() as then:
+            requests.on_written(turn, then, error)
+        case ResolveAssignment() as then:
+            rebalance.on_caught_up(turn, then, error)
+        case JoinAgain():
+            rebalance.on_readable_again(turn, error)
+        case PublishedTasks() as then:
+            task_configs.on_published(turn, then, error)
+        case KeyWritten():
+            rebalance.on_key_written(turn, error)
+        case PrivilegesClaimed():
+            turn.set(privileged=error is None)
+        case Released():
+            rebalance.on_released(turn)
+        case HaltFlushed():
+            halting.on_flushed(turn)
+        case RunAgain(queued):
+            turn.enqueue(queued.request_id, queued.request)
+        case GeneratedTasks() | None:
+            pass  # given up meanwhile
+
+
+def _on_timer(turn: Turn, event: TimerFired) -> None:
+    match event.key:
+        case ("stop", epoch):
+            work.on_stop_timeout(turn, Epoch(int(epoch)))
+            halting.flush_when_empty(turn)
+        case ("join", _):
+            rebalance.on_backed_off(turn)
+        case ("rebalance", _):
+            rebalance.on_scheduled_rebalance(turn)
+        case ("session key", _):
+            if turn.state.is_leader and turn.state.phase is Phase.RESOLVED:
+                rebalance.ensure_session_key(turn)
+        case _:
+            turn.set_queue_timer()
+
+
+HANDLERS: Mapping[type, Callable[[Turn, Any], None]] = {
+    Loaded: _on_loaded,
+    RequestReceived: _on_request,
+    Validated: _on_validated,
+    ConfigChanged: config_changes.on_config_changed,
+    ConfigOpDone: lambda turn, e: _on_op_done(turn, e.op, e.error),
+    StatusesFlushed: lambda turn, e: _on_op_done(turn, e.op, None),
+    TaskConfigsPublished: lambda turn, e: _on_op_done(turn, e.op, e.error),
+    TaskConfigsGenerated: task_configs.on_generated,
+    TaskReconfigurationRequested: task_configs.on_requested,
+    JoinPreparing: rebalance.on_join_preparing,
+    Joined: rebalance.on_joined,
+    CoordinatorLost: rebalance.on_coordinator_lost,
+    ConnectorStateReported: halting.or_report,
+    TaskStateReported: halting.or_report,
+    TimerFired: _on_timer,
+    HaltRequested: halting.on_requested,
+}

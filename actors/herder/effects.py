@@ -1,0 +1,167 @@
+"""What a herder can want done. A step's effects are carried out in their order; each one that can fail ends in an event
+(named in its docstring), never in an exception.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from actors.herder.state import ItemId, RequestId
+from actors.messages import (
+    AllowJoin,
+    ClaimWritePrivileges,
+    Epoch,
+    FlushStatuses,
+    JoinGroup,
+    LeaveGroup,
+    OpId,
+    PutStatus,
+    ReadConfigToEnd,
+    Request,
+    RequestRejoin,
+    StartConnector,
+    StartTask,
+    WriteConfig,
+)
+from storage.config_state import SessionKey
+from storage.ids import Config, ConnectorName, TargetState
+
+TimerKey = tuple[str, str]  # what for, and of whom: ("stop", "17"), ("queue", "")
+
+
+@dataclass(frozen=True, slots=True)
+class StartInstance:
+    """Start an actor for the item; ends in ConnectorStateReported or TaskStateReported of this epoch."""
+
+    item: ItemId
+    epoch: Epoch
+    command: StartConnector | StartTask
+
+
+@dataclass(frozen=True, slots=True)
+class StopInstance:
+    """Stop in order; ends in a report with `stopped_for_good`, at once where the actor is dead already."""
+
+    item: ItemId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonInstance:
+    """It did not stop in time: cancel what it does and forget it; whatever it still says is ignored."""
+
+    item: ItemId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeInstance:
+    """Tell an instance its new target state; ends in a report."""
+
+    item: ItemId
+    epoch: Epoch
+    state: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class AskTaskConfigs:
+    """Have a running connector make its task configs; ends in TaskConfigsGenerated."""
+
+    connector: ConnectorName
+    epoch: Epoch
+    op: OpId
+
+
+@dataclass(frozen=True, slots=True)
+class SendTaskConfigs:
+    """POST task configs to the leader, signed where there is a key; ends in TaskConfigsPublished."""
+
+    op: OpId
+    leader_url: str
+    connector: ConnectorName
+    configs: tuple[Config, ...]
+    key: SessionKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """Run the plugin's validation; ends in Validated."""
+
+    request_id: RequestId
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """Hand a request to somebody who answers it without the herder (validation only, offsets)."""
+
+    request_id: RequestId
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a request: `error` where it is set, else `value`."""
+
+    request_id: RequestId
+    value: Any = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MakeSessionKey:
+    """Make a new random session key and write it; ends in ConfigOpDone."""
+
+    op: OpId
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTopics:
+    """Tombstone the topic statuses of a deleted connector (KIP-558)."""
+
+    connector: ConnectorName
+
+
+@dataclass(frozen=True, slots=True)
+class SetLoggerLevel:
+    """Set a logger's level on this worker because the cluster wants it (KIP-976)."""
+
+    namespace: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Ends in TimerFired at or after the time; replaces a timer of the same key."""
+
+    key: TimerKey
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """Forget a timer, if there is one."""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Say something to the operator; `level` is a name of the logging module."""
+
+    level: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """Everything is stopped; the worker may end."""
+
+
+Effect = (
+    StartInstance | StopInstance | AbandonInstance | ChangeInstance | AskTaskConfigs | SendTaskConfigs | Validate
+    | Delegate | Reply | MakeSessionKey | ForgetTopics | SetLoggerLevel | SetTimer | CancelTimer | Log | Halted
+    | WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | JoinGroup | AllowJoin
+    | RequestRejoin | LeaveGroup
+)

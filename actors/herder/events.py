@@ -1,0 +1,86 @@
+"""What can happen to a herder. Every event carries the time, so that the core needs no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.herder.effects import TimerKey
+from actors.herder.state import RequestId
+from actors.messages import (
+    ConfigChanged,
+    ConfigOpDone,
+    ConnectorStateReported,
+    CoordinatorLost,
+    Joined,
+    JoinPreparing,
+    OpId,
+    Request,
+    StatusesFlushed,
+    TaskConfigsGenerated,
+    TaskReconfigurationRequested,
+    TaskStateReported,
+)
+from storage.config_state import ClusterConfigState
+from storage.status import StatusState
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The stores have read their topics once."""
+
+    snapshot: ClusterConfigState
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """Somebody asks."""
+
+    request_id: RequestId
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """The plugin's validation of a PutConnector is over. `error`: what is wrong, or why it could not be told."""
+
+    request_id: RequestId
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigsPublished:
+    """The leader took, or did not take, the task configs that were sent to it."""
+
+    op: OpId
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer set by SetTimer is due."""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class HaltRequested:
+    """The worker shall stop in order."""
+
+    reason: str
+
+
+Payload = (
+    Loaded | RequestReceived | Validated | TaskConfigsPublished | TimerFired | HaltRequested | ConfigChanged
+    | ConfigOpDone | StatusesFlushed | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
+    | TaskStateReported | TaskConfigsGenerated | TaskReconfigurationRequested
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A payload with the time (ms since the epoch), the statuses as they were then, and the id of its cause."""
+
+    payload: Payload
+    now_ms: int
+    statuses: StatusState
+    cause: str

@@ -1,0 +1,302 @@
+"""Requests: who may serve them, in which order, and what each one does.
+
+A request runs when the worker's group is settled, by due time and then in the order of arrival, and the next one
+waits for its write to be read back: so a second POST of the same name finds the first one's connector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from actors.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    NotAssignedError,
+    NotFoundError,
+    NotLeaderError,
+    RequestTargetError,
+)
+from actors.herder import restarts, signing, task_configs, work
+from actors.herder.effects import Delegate, Validate
+from actors.herder.state import AnswerWith, AnswerWithPlan, ItemId, Queued, Reconfigure, RequestId, WriteNext
+from actors.herder.turn import Turn
+from actors.messages import (
+    AlterOffsets,
+    ConfigWrite,
+    ConnectorInfo,
+    Created,
+    DeleteConnector,
+    FenceZombies,
+    GetConnector,
+    GetOffsets,
+    GetTaskConfigs,
+    HealthCheck,
+    PatchConnector,
+    PutConnector,
+    PutConnectorConfig,
+    PutRestartRequest,
+    PutTargetState,
+    PutTaskConfigs,
+    PutTaskConfigSet,
+    RemoveConnectorConfig,
+    Request,
+    RestartConnectorAndTasks,
+    RestartConnectorOnly,
+    RestartTask,
+    SetTargetState,
+    StopConnectorRequest,
+    TaskInfo,
+    ValidateConfig,
+    WriteConfig,
+)
+from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
+
+LEADER_ONLY = "Only the leader can set connector configs."
+
+
+def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
+    """Put a request into its turn; what needs no turn is begun at once."""
+    match request:
+        case ValidateConfig() | GetOffsets():
+            turn.emit(Delegate(request_id, request))
+        case PutConnector(config=config):
+            # Plugin code may take long or hang: it runs beside the queue, not in it.
+            queued = Queued(turn.now, turn.next_number(), request_id, request)
+            turn.set(validating={**turn.state.validating, request_id: queued})
+            turn.emit(Validate(request_id, config))
+        case SetTargetState(connector, state):
+            _set_target_state(turn, request_id, connector, state)
+        case _:
+            turn.enqueue(request_id, request)
+
+
+def on_validated(turn: Turn, request_id: RequestId, error: Exception | None) -> None:
+    """A PutConnector may take its turn, or is refused."""
+    queued = turn.state.validating.get(request_id)
+    if queued is None:
+        return
+    turn.set(validating={k: v for k, v in turn.state.validating.items() if k != request_id})
+    if error is not None:
+        turn.reply(request_id, error=error)
+    else:
+        turn.enqueue(request_id, queued.request)
+
+
+def run(turn: Turn, queued: Queued) -> None:
+    """Serve one request whose turn has come."""
+    request_id = queued.request_id
+    if isinstance(queued.request, Reconfigure):
+        task_configs.reconfigure(turn, queued.request)
+    elif request_id is not None:
+        _HANDLERS[type(queued.request)](turn, request_id, queued.request)
+
+
+def _begin_write(turn: Turn, write: ConfigWrite, then: AnswerWith | WriteNext | AnswerWithPlan, stage: str) -> None:
+    op = turn.op(then)
+    turn.set(busy=op)
+    turn.stage(stage)
+    turn.emit(WriteConfig(op, write))
+
+
+def on_written(turn: Turn, then: AnswerWith | WriteNext | AnswerWithPlan, error: Exception | None) -> None:
+    """A write is read back, or failed."""
+    turn.stage_done()
+    if error is not None:
+        turn.reply(then.request_id, error=error)
+        return
+    match then:
+        case AnswerWith(request_id, value):
+            turn.reply(request_id, value)
+        case WriteNext(request_id, write, value):
+            _begin_write(turn, write, AnswerWith(request_id, value), "writing to the config topic")
+        case AnswerWithPlan(request_id, request):
+            found = restarts.plan(request, turn.statuses)
+            if found is None:
+                turn.reply(request_id, error=NotFoundError(f"Status for connector {request.connector} not found"))
+            else:
+                turn.reply(request_id, restarts.picture(turn.state, found))
+
+
+def _refused(turn: Turn, request_id: RequestId, error: Exception | None) -> bool:
+    if error is not None:
+        turn.reply(request_id, error=error)
+    return error is not None
+
+
+def _not_leader(turn: Turn, message: str = LEADER_ONLY) -> Exception | None:
+    return None if turn.state.is_leader else NotLeaderError(message, turn.state.leader_url)
+
+
+def _not_found(turn: Turn, connector: ConnectorName, text: str) -> Exception | None:
+    return None if turn.state.config.contains(connector) else NotFoundError(text.format(connector))
+
+
+def _info(turn: Turn, connector: ConnectorName, config: Config) -> ConnectorInfo:
+    kind = turn.state.settings.connector_type(config)
+    return ConnectorInfo(connector, config, tuple(turn.state.config.tasks(connector)), kind)
+
+
+def _get(turn: Turn, request_id: RequestId, request: GetConnector) -> None:
+    name = request.connector
+    if not _refused(turn, request_id, _not_found(turn, name, "Connector {} not found")):
+        turn.reply(request_id, _info(turn, name, turn.state.config.connector_configs[name]))
+
+
+def _get_tasks(turn: Turn, request_id: RequestId, request: GetTaskConfigs) -> None:
+    name, config = request.connector, turn.state.config
+    if not _refused(turn, request_id, _not_found(turn, name, "Connector {} not found")):
+        turn.reply(request_id, [TaskInfo(t, config.task_configs[t]) for t in config.tasks(name)])
+
+
+def _put(turn: Turn, request_id: RequestId, request: PutConnector) -> None:
+    name = request.connector
+    exists = turn.state.config.contains(name)
+    if _refused(turn, request_id, _not_leader(turn)):
+        return
+    if exists and not request.replace:
+        turn.reply(request_id, error=AlreadyExistsError(f"Connector {name} already exists"))
+        return
+    answer = Created(not exists, _info(turn, name, request.config))
+    state = request.initial_state if not exists else None
+    _begin_write(turn, PutConnectorConfig(name, request.config, state), AnswerWith(request_id, answer),
+                 f"writing a config for connector {name} to the config topic")
+
+
+def _patch(turn: Turn, request_id: RequestId, request: PatchConnector) -> None:
+    name = request.connector
+    refusal = _not_leader(turn) or _not_found(turn, name, "Connector {} not found")
+    if _refused(turn, request_id, refusal):
+        return
+    merged = {**turn.state.config.connector_configs[name], **request.patch}
+    config = {k: v for k, v in merged.items() if v is not None}
+    on_received(turn, request_id, PutConnector(name, config, replace=True))
+
+
+def _delete(turn: Turn, request_id: RequestId, request: DeleteConnector) -> None:
+    name = request.connector
+    refusal = _not_leader(turn) or _not_found(turn, name, "Connector {} not found")
+    if not _refused(turn, request_id, refusal):
+        _begin_write(turn, RemoveConnectorConfig(name), AnswerWith(request_id),
+                     f"removing the config for connector {name} from the config topic")
+
+
+def _set_target_state(turn: Turn, request_id: RequestId, name: ConnectorName, state: TargetState) -> None:
+    # Not a privileged write: any worker does it, even while a round is going on.
+    if not turn.state.store.contains(name):
+        turn.reply(request_id, error=NotFoundError(f"Unknown connector {name}"))
+        return
+    turn.emit(WriteConfig(turn.op(AnswerWith(request_id)), PutTargetState(name, state)))
+
+
+def _stop(turn: Turn, request_id: RequestId, request: StopConnectorRequest) -> None:
+    name = request.connector
+    refusal = _not_leader(turn, "Only the leader can transition connectors to the STOPPED state.") or _not_found(
+        turn, name, "Unknown connector {}"
+    )
+    if not _refused(turn, request_id, refusal):
+        # The empty task set first: once the connector is STOPPED none of its tasks may be left (KIP-875).
+        then = WriteNext(request_id, PutTargetState(name, TargetState.STOPPED))
+        _begin_write(turn, PutTaskConfigSet(name, ()), then,
+                     f"writing an empty set of task configs for connector {name} to the config topic")
+
+
+def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:
+    kind = "task" if isinstance(item, ConnectorTaskId) else "connector"
+    message = f"Cannot restart {kind} since it is not assigned to this member"
+    if not turn.state.is_leader or turn.state.membership is None:
+        return NotLeaderError(message, turn.state.leader_url)
+    return NotAssignedError(message, dict(turn.state.membership.owners).get(item))
+
+
+def _restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
+    if item in turn.state.allocated():
+        turn.stage(f"restarting {'task' if isinstance(item, ConnectorTaskId) else 'connector'} {item}")
+        work.stop(turn, item, (request_id,), again=True)
+        turn.stage_done()
+    else:
+        turn.reply(request_id, error=_elsewhere(turn, item))
+
+
+def _restart_connector(turn: Turn, request_id: RequestId, request: RestartConnectorOnly) -> None:
+    if not _refused(turn, request_id, _not_found(turn, request.connector, "Unknown connector: {}")):
+        _restart_item(turn, request_id, request.connector)
+
+
+def _restart_task(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
+    task = request.task
+    if _refused(turn, request_id, _not_found(turn, task.connector, "Unknown connector: {}")):
+        return
+    if task not in turn.state.config.tasks(task.connector):
+        turn.reply(request_id, error=NotFoundError(f"Unknown task: {task}"))
+        return
+    _restart_item(turn, request_id, task)
+
+
+def _restart_all(turn: Turn, request_id: RequestId, request: RestartConnectorAndTasks) -> None:
+    name = request.request.connector
+    refusal = _not_found(turn, name, "Unknown connector: {}") or _not_leader(
+        turn, "Only the leader can process restart requests."
+    )
+    if not _refused(turn, request_id, refusal):
+        _begin_write(turn, PutRestartRequest(request.request), AnswerWithPlan(request_id, request.request),
+                     f"writing restart request for connector {name} to the config topic")
+
+
+def _put_tasks(turn: Turn, request_id: RequestId, request: PutTaskConfigs) -> None:
+    name = request.connector
+    refusal = signing.refusal(turn.state, request.signature) or _not_leader(
+        turn, "Only the leader may write task configurations."
+    ) or _not_found(turn, name, "Connector {} not found")
+    if refusal is None and request.configs and turn.state.config.target_state(name) is TargetState.STOPPED:
+        refusal = BadRequestError("Cannot submit non-empty set of task configs for stopped connector " + name)
+    if not _refused(turn, request_id, refusal):
+        _begin_write(turn, PutTaskConfigSet(name, request.configs), AnswerWith(request_id),
+                     f"writing task configs for connector {name} to the config topic")
+
+
+def _fence(turn: Turn, request_id: RequestId, request: FenceZombies) -> None:
+    name = request.connector
+    refusal = signing.refusal(turn.state, request.signature) or _not_leader(
+        turn, "Only the leader may perform zombie fencing."
+    ) or _not_found(turn, name, "Connector {} not found")
+    if refusal is None and turn.state.settings.connector_type(turn.state.config.connector_configs[name]) != "source":
+        refusal = BadRequestError(f"Connector {name} is not a source connector")
+    if not _refused(turn, request_id, refusal):
+        turn.emit(Delegate(request_id, request))
+
+
+def _alter_offsets(turn: Turn, request_id: RequestId, request: AlterOffsets) -> None:
+    name = request.connector
+    refusal = _not_leader(turn, "Only the leader can process offset modification requests.") or _not_found(
+        turn, name, "Connector {} not found"
+    )
+    config = turn.state.config
+    if refusal is None and (config.target_state(name) is not TargetState.STOPPED or config.task_count(name)):
+        refusal = BadRequestError(
+            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
+            "specified connector by issuing a 'PUT' request to the '/connectors/" + name + "/stop' endpoint"
+        )
+    if not _refused(turn, request_id, refusal):
+        turn.emit(Delegate(request_id, request))
+
+
+def _health(turn: Turn, request_id: RequestId, _: HealthCheck) -> None:
+    turn.reply(request_id)
+
+
+_HANDLERS: Mapping[type, Callable[[Turn, RequestId, Any], None]] = {
+    GetConnector: _get,
+    GetTaskConfigs: _get_tasks,
+    PutConnector: _put,
+    PatchConnector: _patch,
+    DeleteConnector: _delete,
+    StopConnectorRequest: _stop,
+    RestartConnectorOnly: _restart_connector,
+    RestartTask: _restart_task,
+    RestartConnectorAndTasks: _restart_all,
+    PutTaskConfigs: _put_tasks,
+    FenceZombies: _fence,
+    AlterOffsets: _alter_offsets,
+    HealthCheck: _health,
+}

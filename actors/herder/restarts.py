@@ -1,0 +1,88 @@
+"""Restart of a connector and its tasks in a cluster (KIP-745): the plan comes from the statuses, is the same on every
+worker, and each worker restarts its own part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from actors.herder import work
+from actors.herder.state import HerderState, ItemId
+from actors.herder.turn import Turn
+from actors.messages import ConnectorStateInfo
+from storage.config_state import RestartRequest
+from storage.ids import ConnectorTaskId, State
+from storage.status import Status, StatusState
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPlan:
+    """What a restart request touches, with the statuses as they will be shown: RESTARTING where it applies."""
+
+    request: RestartRequest
+    connector: Status
+    tasks: tuple[Status, ...]
+
+    def items(self) -> tuple[ItemId, ...]:
+        """What restarts."""
+        return tuple(s.id for s in (self.connector, *self.tasks) if s.state is State.RESTARTING)
+
+
+def plan(request: RestartRequest, statuses: StatusState) -> RestartPlan | None:
+    """The plan of a request; None where the connector has no status yet."""
+    connector = statuses.connectors.get(request.connector)
+    if connector is None:
+        return None
+    restart = not request.only_failed or connector.state is State.FAILED
+    tasks = [statuses.tasks.get(request.connector, {})[n] for n in sorted(statuses.tasks.get(request.connector, {}))]
+    return RestartPlan(request, _restarting(connector, restart), tuple(
+        _restarting(t, request.include_tasks and (not request.only_failed or t.state is State.FAILED)) for t in tasks
+    ))
+
+
+def _restarting(status: Status, restart: bool) -> Status:
+    return replace(status, state=State.RESTARTING, trace=None) if restart else status
+
+
+def picture(state: HerderState, plan_: RestartPlan) -> ConnectorStateInfo:
+    """The answer to the request: statuses with what will restart shown as RESTARTING."""
+    name = plan_.request.connector
+    kind = state.settings.connector_type(state.store.connector_configs.get(name, {}))
+    return ConnectorStateInfo(name, plan_.connector, plan_.tasks, kind)
+
+
+def impact(request: RestartRequest) -> int:
+    """How much a request restarts, for choosing between two that wait for the same connector."""
+    return 2 * request.include_tasks + (not request.only_failed)
+
+
+def collect(turn: Turn, request: RestartRequest) -> None:
+    """Keep the request of the greater impact until it can be acted on."""
+    waiting = turn.state.restarts.get(request.connector)
+    if waiting is None or impact(request) > impact(waiting):
+        turn.set(restarts={**turn.state.restarts, request.connector: request})
+
+
+def process(turn: Turn) -> None:
+    """Restart this worker's part of every plan that waits."""
+    waiting = turn.state.restarts
+    turn.set(restarts={})
+    for name in sorted(waiting):
+        _restart(turn, waiting[name])
+
+
+def _restart(turn: Turn, request: RestartRequest) -> None:
+    if not turn.state.config.contains(request.connector):
+        turn.log("DEBUG", f"{request.connector}: restart of an unknown connector")
+        return
+    found = plan(request, turn.statuses)
+    if found is None:
+        turn.log("DEBUG", f"{request.connector}: restart without any status to plan from")
+        return
+    tasks = turn.state.config.task_count(request.connector)
+    for item in found.items():
+        stale = isinstance(item, ConnectorTaskId) and item.task >= tasks
+        if item in turn.state.allocated() and not stale:
+            turn.log("INFO", f"{item}: restarting (includeTasks={request.include_tasks}, "
+                             f"onlyFailed={request.only_failed})")
+            work.stop(turn, item, again=True, restarting=True)

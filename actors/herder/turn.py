@@ -1,0 +1,111 @@
+"""One step of the herder while it is being made: the only place where a HerderState is replaced."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from actors.herder.effects import Effect, Log, Reply, SetTimer, TimerKey
+from actors.herder.state import Continuation, HerderState, ItemId, Queued, Reconfigure, RequestId, Slot
+from actors.messages import OpId, PutStatus, Request, Stage
+from storage.ids import State
+from storage.status import Status, StatusState
+
+
+class Turn:
+    """Collects a step's new state and effects. Lives for one step; nothing outside the step sees it."""
+
+    __slots__ = ("effects", "now", "state", "statuses")
+
+    def __init__(self, state: HerderState, now: int, statuses: StatusState) -> None:
+        self.state = state
+        self.now = now
+        self.statuses = statuses
+        self.effects: list[Effect] = []
+
+    def set(self, **changes: Any) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **changes)
+
+    def emit(self, *effects: Effect) -> None:
+        """Want something done."""
+        self.effects.extend(effects)
+
+    def log(self, level: str, message: str) -> None:
+        """Tell the operator."""
+        self.effects.append(Log(level, message))
+
+    def next_number(self) -> int:
+        """A number never used before by this herder: op, epoch and queue sequence."""
+        self.set(counter=self.state.counter + 1)
+        return self.state.counter
+
+    def op(self, then: Continuation) -> OpId:
+        """Register what happens when an op ends."""
+        op = OpId(self.next_number())
+        self.set(ops={**self.state.ops, op: then})
+        return op
+
+    def take_op(self, op: OpId) -> Continuation | None:
+        """The continuation of an op that ended, once; None for an op given up meanwhile."""
+        then = self.state.ops.get(op)
+        if then is not None:
+            self.set(ops={k: v for k, v in self.state.ops.items() if k != op})
+        if self.state.busy == op:
+            self.set(busy=None)
+        return then
+
+    def reply(self, request_id: RequestId | None, value: Any = None, error: Exception | None = None) -> None:
+        """Answer a request; nothing for the herder's own ones."""
+        if request_id is not None:
+            self.effects.append(Reply(request_id, value, error))
+
+    def enqueue(self, request_id: RequestId | None, request: Request | Reconfigure, delay_ms: int = 0) -> None:
+        """Put a request into its place in the queue."""
+        queue = list(self.state.queue)
+        insort(queue, Queued(self.now + delay_ms, self.next_number(), request_id, request))
+        self.set(queue=tuple(queue))
+        if delay_ms > 0:
+            self.set_queue_timer()
+
+    def set_queue_timer(self) -> None:
+        """Be woken when the first request that is not due yet becomes due."""
+        later = [q.at_ms for q in self.state.queue if q.at_ms > self.now]
+        if later:
+            self.timer(("queue", ""), min(later))
+
+    def timer(self, key: TimerKey, at_ms: int) -> None:
+        """Be woken at a time."""
+        self.effects.append(SetTimer(key, at_ms))
+
+    def stage(self, description: str) -> None:
+        """What requests that time out are told."""
+        self.set(stage=Stage(description, self.now))
+
+    def stage_done(self) -> None:
+        """The stage is completed."""
+        stage = self.state.stage
+        if stage is not None and stage.completed_ms is None:
+            self.set(stage=replace(stage, completed_ms=self.now))
+
+    def slot(self, item: ItemId, **changes: Any) -> None:
+        """Change fields of a slot."""
+        self.set_slots({**self.state.slots, item: replace(self.state.slots[item], **changes)})
+
+    def set_slots(self, slots: Mapping[ItemId, Slot]) -> None:
+        """Replace all slots."""
+        self.set(slots=slots)
+
+    def drop_slot(self, item: ItemId) -> Slot:
+        """Forget an instance."""
+        slot = self.state.slots[item]
+        self.set_slots({k: v for k, v in self.state.slots.items() if k != item})
+        return slot
+
+    def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None) -> None:
+        """Publish a status as the reference does: UNASSIGNED and FAILED only where that is safe."""
+        safe = state in (State.UNASSIGNED, State.FAILED)
+        status = Status(item, state, self.state.settings.worker_id, self.state.generation, trace, version)
+        self.effects.append(PutStatus(status, safe))

@@ -1,0 +1,188 @@
+"""Instances on this worker: starting, stopping, what they report, and the statuses that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance
+from actors.herder.state import (
+    AnswerWith,
+    ItemId,
+    Phase,
+    Reconfigure,
+    Released,
+    RequestId,
+    Slot,
+    connector_of,
+    is_task,
+)
+from actors.herder.turn import Turn
+from actors.messages import (
+    AllowJoin,
+    ConnectorStateReported,
+    Epoch,
+    FlushStatuses,
+    StartConnector,
+    StartTask,
+    TaskStateReported,
+)
+from spark_tasks.errors import ConnectError
+from storage.ids import ConnectorTaskId, State, TargetState
+
+
+def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, restarting: bool = False) -> None:
+    """Start an instance of an allocated item; where its configuration is missing it is FAILED at once."""
+    config = turn.state.config
+    name = connector_of(item)
+    target = config.target_state(name)
+    connector_config = config.connector_configs.get(name)
+    task_config = config.task_configs.get(item) if isinstance(item, ConnectorTaskId) else None
+    if target is None or connector_config is None or (is_task(item) and task_config is None):
+        error = ConnectError(f"{item} has no configuration in the config topic; it cannot run until it is reconfigured")
+        turn.status(item, State.FAILED, str(error))
+        for request_id in waiting:
+            turn.reply(request_id, error=error)
+        return
+    if is_task(item) and target is TargetState.STOPPED:
+        for request_id in waiting:
+            turn.reply(request_id)
+        return
+    epoch = Epoch(turn.next_number())
+    turn.set_slots({**turn.state.slots, item: Slot(epoch, waiting=waiting)})
+    if restarting:
+        turn.status(item, State.RESTARTING)
+    if isinstance(item, ConnectorTaskId):
+        generation = config.task_config_generations.get(name, 0)
+        command: StartConnector | StartTask = StartTask(item, connector_config, task_config or {}, target, generation)
+    else:
+        command = StartConnector(item, connector_config, target)
+    turn.emit(StartInstance(item, epoch, command))
+
+
+def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again: bool = False,
+         restarting: bool = False) -> None:
+    """Stop an instance; with `again` its successor starts as soon as it is gone."""
+    slot = turn.state.slots.get(item)
+    if slot is None:
+        if again:
+            start(turn, item, waiting, restarting=restarting)
+        return
+    turn.slot(item, stopping=True, start_again=again, restarting=restarting and again,
+              waiting=slot.waiting + waiting)
+    if not slot.stopping:
+        turn.emit(StopInstance(item, slot.epoch))
+        turn.timer(("stop", str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
+
+
+def release(turn: Turn, items: Iterable[ItemId]) -> None:
+    """Stop instances that the group waits for: the next join, or the end of the round, comes after they are gone."""
+    held = [item for item in items if item in turn.state.slots]
+    turn.set(releasing=turn.state.releasing | frozenset(held))
+    for item in held:
+        stop(turn, item)
+
+
+def start_missing(turn: Turn) -> None:
+    """Start what is allocated and does not run, connectors first."""
+    for item in turn.state.allocated():
+        if item not in turn.state.slots:
+            start(turn, item)
+
+
+def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetState) -> None:
+    """Tell local instances the new target state."""
+    for item in items:
+        slot = turn.state.slots[item]
+        if not slot.stopping:
+            turn.emit(ChangeInstance(item, slot.epoch, target))
+
+
+def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
+    """An instance says what became of it; one that was given up is not heard."""
+    item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
+    slot = turn.state.slots.get(item)
+    if slot is None or slot.epoch != report.epoch:
+        turn.log("DEBUG", f"{item}: ignored {report.state.value} of a former instance")
+        return
+    if report.stopped_for_good:
+        _gone(turn, item)
+        return
+    if slot.stopping and report.state is not State.FAILED:
+        return
+    first = slot.state is None
+    turn.slot(item, state=report.state, waiting=())
+    turn.status(item, report.state, report.trace, report.version)
+    for request_id in slot.waiting:
+        kind = "task" if is_task(item) else "connector"
+        failed = report.state is State.FAILED
+        turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
+    started = report.state is State.RUNNING and not isinstance(item, ConnectorTaskId)
+    if started and not isinstance(item, ConnectorTaskId):
+        turn.log("INFO", f"{item}: connector {'started' if first else 'resumed'}")
+        turn.enqueue(None, Reconfigure(item, 0, turn.now))
+
+
+def on_stop_timeout(turn: Turn, epoch: Epoch) -> None:
+    """The graceful stop took too long: go on without the instance."""
+    for item, slot in turn.state.slots.items():
+        if slot.epoch == epoch and slot.stopping:
+            turn.log("ERROR", f"{item}: graceful stop did not end within {turn.state.settings.graceful_stop_ms} ms "
+                              "(task.shutdown.graceful.timeout.ms); abandoned")
+            turn.emit(AbandonInstance(item, epoch))
+            _gone(turn, item)
+            return
+
+
+def _gone(turn: Turn, item: ItemId) -> None:
+    slot = turn.drop_slot(item)
+    turn.emit(CancelTimer(("stop", str(slot.epoch))))
+    turn.status(item, State.UNASSIGNED)
+    allocated = item in turn.state.allocated()
+    if slot.start_again and allocated and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
+        start(turn, item, slot.waiting, restarting=slot.restarting)
+    else:
+        for request_id in slot.waiting:
+            turn.reply(request_id, error=ConnectError(f"{item} was stopped before it could be restarted"))
+    if item in turn.state.releasing:
+        turn.set(releasing=turn.state.releasing - {item})
+        if not turn.state.releasing:
+            flush(turn)
+
+
+def flush(turn: Turn) -> None:
+    """Have the statuses of released work acknowledged before the round goes on.
+
+    Otherwise a late UNASSIGNED could overwrite the new owner's RUNNING.
+    """
+    if not turn.state.flushing:
+        turn.set(flushing=True)
+        turn.stage("flushing updates to the status topic")
+        turn.emit(FlushStatuses(turn.op(Released())))
+
+
+def allow_join_when_released(turn: Turn) -> bool:
+    """Answer a waiting JoinPreparing if nothing is being released any more."""
+    if turn.state.join_waiting and not turn.state.releasing and not turn.state.flushing:
+        turn.set(join_waiting=False)
+        turn.emit(AllowJoin(turn.state.allocation))
+        turn.stage("ensuring membership in the cluster")
+        return True
+    return False
+
+
+def answer_halting(turn: Turn) -> None:
+    """Everybody who still waits is told why there is no answer."""
+    error = ConnectError("Worker is shutting down")
+    for queued in (*turn.state.queue, *turn.state.validating.values()):
+        turn.reply(queued.request_id, error=error)
+    for then in turn.state.ops.values():
+        if isinstance(then, AnswerWith):
+            turn.reply(then.request_id, error=error)
+    for slot in turn.state.slots.values():
+        for request_id in slot.waiting:
+            turn.reply(request_id, error=error)
+    turn.set(queue=(), validating={}, slots={k: _without_waiting(s) for k, s in turn.state.slots.items()})
+
+
+def _without_waiting(slot: Slot) -> Slot:
+    return Slot(slot.epoch, slot.state, slot.stopping)

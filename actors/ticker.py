@@ -1,0 +1,82 @@
+"""The only owner of time: everybody else is told what time it is and woken when something is due."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable, Hashable
+
+Alarm = Callable[[], None]
+
+
+class Ticker:
+    """Calls alarms at their time, on a thread of its own; an alarm must only tell somebody.
+
+    Alarms are kept by (owner, key): a new one replaces the old one.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._due: list[tuple[int, int, Hashable]] = []
+        self._alarms: dict[Hashable, tuple[int, Alarm]] = {}
+        self._numbers = itertools.count()
+        self._running = False
+        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
+
+    @staticmethod
+    def now_ms() -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def start(self) -> None:
+        """Begin to call alarms."""
+        self._running = True
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Call no alarm any more."""
+        with self._condition:
+            self._running = False
+            self._condition.notify()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(5)
+
+    def set(self, key: Hashable, at_ms: int, alarm: Alarm) -> None:
+        """Call `alarm` at `at_ms`, instead of an earlier alarm of the same key."""
+        number = next(self._numbers)
+        with self._condition:
+            self._alarms[key] = (number, alarm)
+            heapq.heappush(self._due, (at_ms, number, key))
+            self._condition.notify()
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget the alarm of a key, if there is one."""
+        with self._condition:
+            self._alarms.pop(key, None)
+
+    def every(self, key: Hashable, interval_ms: int, alarm: Alarm) -> None:
+        """Call `alarm` again and again."""
+
+        def again() -> None:
+            self.set(key, self.now_ms() + interval_ms, again)
+            alarm()
+
+        self.set(key, self.now_ms() + interval_ms, again)
+
+    def _run(self) -> None:
+        while (alarm := self._next()) is not None:
+            alarm()
+
+    def _next(self) -> Alarm | None:
+        with self._condition:
+            while self._running:
+                while self._due and self._alarms.get(self._due[0][2], (None,))[0] != self._due[0][1]:
+                    heapq.heappop(self._due)  # replaced or cancelled
+                wait = (self._due[0][0] - self.now_ms()) / 1000 if self._due else None
+                if wait is not None and wait <= 0:
+                    _, _, key = heapq.heappop(self._due)
+                    return self._alarms.pop(key)[1]
+                self._condition.wait(wait)
+            return None
