@@ -1,0 +1,197 @@
+"""A real single-node Kafka (KRaft) as a child process: `heeler broker`, the demo and the tests."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from heeler import ports
+from heeler.broker_folder import BrokerFolder
+from heeler.errors import SetupError
+from heeler.guard import GuardedProcess
+from heeler.jars import BROKER, KAFKA_VERSION, Progress, classpath, resolve
+from heeler.java import find_java
+
+log = logging.getLogger(__name__)
+_START_SECONDS = 90.0
+_STOP_SECONDS = 30.0
+_ATTEMPTS = 5  # with a port of our choice: another program may take it between choice and use
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+
+
+class EmbeddedBroker:
+    """One Kafka broker on this machine; a context manager.
+
+    `port` 0 takes a free one. Without `data_dir` the data live in a temporary folder that is removed at the end, also
+    when this process is killed. `settings` are more broker properties. `quick` trades peak speed for a faster start
+    (for tests). All that a user can mend is a SetupError.
+    """
+
+    def __init__(
+        self, port: int = 0, data_dir: Path | None = None, *, host: str = "127.0.0.1", heap_mb: int = 512,
+        settings: Mapping[str, str] | None = None, quick: bool = False, progress: Progress = log.info,
+    ) -> None:  # fmt: skip
+        self.host = host
+        self.port = port
+        self._wanted_port = port
+        self._wanted_dir = data_dir
+        self._settings = dict(settings or {})
+        self._jvm = [f"-Xmx{heap_mb}m", f"-Xms{min(heap_mb, 256)}m", *(_QUICK if quick else ())]
+        self._progress = progress
+        self._folder: BrokerFolder | None = None
+        self._process: GuardedProcess | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of the broker, once started."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder with the broker's data and its broker.log."""
+        if self._folder is None:
+            raise RuntimeError("the broker has not been started")
+        return self._folder.path
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.exit_code() is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start and return when the broker answers. After `stop` it starts again, with the same port and data."""
+        if self.running:
+            return
+        java = [find_java(), _QUIET, "-cp", classpath(resolve(BROKER, self._progress))]
+        if self._folder is None:
+            self._folder = self._open_folder()
+        chosen = self.port == 0
+        try:
+            for attempt in range(1, _ATTEMPTS + 1):
+                self.port = self.port or ports.free_port(self.host)
+                if self._start_once(java, may_retry=chosen and attempt < _ATTEMPTS):
+                    return
+                self.port = 0
+        except BaseException:
+            self.close()
+            raise
+
+    def stop(self, *, graceful: bool = True) -> None:
+        """End the process and keep data and port for another `start`; not graceful is kill -9."""
+        if self._process is not None:
+            self._process.close(_STOP_SECONDS if graceful else 0)
+            self._process = None
+
+    def close(self) -> None:
+        """Stop for good; a temporary folder goes."""
+        temporary = self._wanted_dir is None
+        self.stop(graceful=not temporary)
+        if self._folder is not None:
+            self._folder.release()
+            if temporary:
+                shutil.rmtree(self._folder.path, ignore_errors=True)
+            self._folder = None
+        self.port = self._wanted_port
+
+    def freeze(self) -> None:
+        """Stop the process in its tracks (SIGSTOP): a broker that hangs."""
+        if self._process is not None:
+            self._process.signal("STOP")
+
+    def thaw(self) -> None:
+        """Let a frozen broker go on."""
+        if self._process is not None:
+            self._process.signal("CONT")
+
+    def _open_folder(self) -> BrokerFolder:
+        if self._wanted_dir is None:
+            return BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), _new_cluster_id())
+        return BrokerFolder.open(self._wanted_dir, _new_cluster_id())
+
+    def _start_once(self, java: list[str], *, may_retry: bool) -> bool:
+        """False where another program took the port that we had chosen; other failures are SetupErrors."""
+        assert self._folder is not None  # noqa: S101 - start() opened it
+        ports.require_free(self.host, self.port)
+        config = self._folder.write_config(self._properties(ports.free_port("127.0.0.1")))
+        if not self._folder.is_formatted:
+            self._format(java, config)
+        started = time.monotonic()
+        self._launch([java[0], *self._jvm, *java[1:], "kafka.Kafka", str(config)])
+        assert self._process is not None  # noqa: S101 - just launched
+        while not ports.serves_kafka(self.host, self.port):
+            if self._process.exit_code() is not None:
+                said = self._folder.log_tail()
+                if may_retry and "already in use" in said:
+                    return False
+                raise SetupError(self._folder.explain_failure(said))
+            if time.monotonic() - started > _START_SECONDS:
+                raise SetupError(f"Kafka did not answer within {_START_SECONDS:.0f} s: {self._folder.log_tail()}")
+            time.sleep(0.02)
+        log.info("Kafka %s answers on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
+                 time.monotonic() - started)  # fmt: skip
+        return True
+
+    def _format(self, java: list[str], config: Path) -> None:
+        assert self._folder is not None  # noqa: S101 - start() opened it
+        self._launch([java[0], *_QUICK, *java[1:], "kafka.tools.StorageTool", "format", "--ignore-formatted",
+                      "--cluster-id", self._folder.cluster_id, "--config", str(config)])  # fmt: skip
+        assert self._process is not None  # noqa: S101 - just launched
+        if self._process.wait(_START_SECONDS) != 0:
+            raise SetupError(self._folder.explain_failure(self._folder.log_tail()))
+
+    def _launch(self, command: list[str]) -> None:
+        assert self._folder is not None  # noqa: S101 - start() opened it
+        self._folder.log_file.unlink(missing_ok=True)
+        remove = self._folder.path if self._wanted_dir is None else None
+        self._process = GuardedProcess(command, self._folder.log_file, remove)
+
+    def _properties(self, controller_port: int) -> dict[str, str]:
+        """One node that is broker and controller, with every replication factor 1."""
+        assert self._folder is not None  # noqa: S101 - start() opened it
+        controller = f"127.0.0.1:{controller_port}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "log.dirs": str(self._folder.kafka_dir),
+            "num.partitions": "1",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            # Defaults sized for a data centre: 50 partitions each take a second of a laptop at the first use, the
+            # log cleaner's buffer a quarter of the heap.
+            "offsets.topic.num.partitions": "8",
+            "transaction.state.log.num.partitions": "8",
+            "log.cleaner.dedupe.buffer.size": str(16 << 20),
+            **self._settings,
+        }
+
+
+def _new_cluster_id() -> str:
+    """22 characters as Kafka makes them, never with a leading dash (the tool would take it for an option)."""
+    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made

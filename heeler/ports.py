@@ -1,0 +1,51 @@
+"""Ports of this machine, and whether a Kafka broker answers on one."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+
+from heeler.errors import SetupError
+
+_METADATA = 3
+_VERSION = 4  # of the Metadata request: known to every broker since 0.11
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server((host, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def require_free(host: str, port: int) -> None:
+    """Raises SetupError where the port cannot be listened on."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        why = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
+        raise SetupError(f"Port {port} on {host} {why}. Choose another port, or stop that program.") from None
+
+
+def serves_kafka(host: str, port: int, timeout: float = 2.0) -> bool:
+    """Whether a broker answers a Metadata request there and counts itself as alive (not merely an open port)."""
+    body = struct.pack(">hhih6si?", _METADATA, _VERSION, 1, 6, b"heeler", 0, False)  # no topics, create none
+    try:
+        with socket.create_connection((host, port), timeout) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            (size,) = struct.unpack(">i", _exactly(connection, 4))
+            answer = _exactly(connection, size)
+    except (OSError, EOFError):
+        return False
+    # correlation id, throttle time, number of brokers, …
+    return len(answer) >= 12 and struct.unpack_from(">iii", answer)[2] > 0
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data

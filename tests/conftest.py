@@ -1,0 +1,52 @@
+"""Fixtures of all tests. Nothing here starts before a test asks for it."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from heeler.broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    """A real Kafka for the whole run, on a free port, with a folder of its own that is removed afterwards.
+
+    Never stop it: a test that needs a broker to fail starts its own EmbeddedBroker.
+    """
+    from heeler.broker import EmbeddedBroker
+
+    # Sessions of a fraction of a second let tests see members time out.
+    settings = {"group.min.session.timeout.ms": "500"}
+    with EmbeddedBroker(quick=True, settings=settings, progress=lambda line: print(line, file=sys.stderr)) as running:  # noqa: T201
+        yield running
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses (for topics, groups and connectors)."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:60].strip("-")
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def worker_properties(broker: EmbeddedBroker, topic_name: str) -> dict[str, str]:
+    """Properties of a distributed worker on the test broker, with a group and internal topics of its own."""
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": f"group-{topic_name}",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        **{f"{kind}.storage.topic": f"{topic_name}-{kind}s" for kind in ("config", "offset", "status")},
+        **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
+        "offset.storage.partitions": "3",
+        "status.storage.partitions": "2",
+        "listeners": "http://127.0.0.1:0",
+        "rest.advertised.host.name": "127.0.0.1",
+        "scheduled.rebalance.max.delay.ms": "0",
+    }

@@ -1,0 +1,31 @@
+"""Helpers of many tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], within: float = 15.0, what: str = "the condition") -> T:
+    """The first true answer of `condition`, asked again and again for at most `within` seconds.
+
+    An AssertionError in the condition counts as "not yet"; the last one is shown when time is up.
+    """
+    deadline = time.monotonic() + within
+    pause = 0.005
+    while True:
+        failed: AssertionError | None = None
+        try:
+            answer = condition()
+        except AssertionError as error:
+            failed = error
+        else:
+            if answer:
+                return answer
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"waited {within:.0f} s in vain for {what}") from failed
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
