@@ -1,0 +1,75 @@
+"""The kinds of plugins and what is known of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from spark_tasks.errors import ConnectError
+
+
+class Kind(Enum):
+    """A kind of plugin; the value is the entry point group that plugins of the kind are published under."""
+
+    CONNECTOR = "heeler.connectors"
+    TRANSFORMATION = "heeler.transforms"
+    PREDICATE = "heeler.predicates"
+    CONVERTER = "heeler.converters"
+    HEADER_CONVERTER = "heeler.header_converters"
+    CONFIG_PROVIDER = "heeler.config_providers"
+
+    @property
+    def interface(self) -> str:
+        """Kafka Connect's name of what a plugin of this kind implements, as error messages show it."""
+        return self.name.title().replace("_", "")
+
+
+class PluginNotFoundError(ConnectError):
+    """No plugin of that name, more than one, or one that cannot be imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """What REST says of a plugin. `type`: source, sink, converter, header_converter, transformation or predicate."""
+
+    class_name: str
+    type: str
+    version: str
+    location: str
+
+    def describe(self) -> str:
+        """As Java prints it in its error messages, which clients show to their users."""
+        return (
+            f"PluginDesc{{klass=class {self.class_name}, name='{self.class_name}', version='{self.version}', "
+            f"encodedVersion={self.version}, type={self.type}, typeName='{self.type}', location='{self.location}'}}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A plugin that is imported."""
+
+    name: str  # the class name that REST shows
+    kind: Kind
+    cls: type[Any]
+    location: str
+
+    @property
+    def version(self) -> str:
+        """The plugin's version; "undefined" where it has none (Java's word)."""
+        return str(getattr(self.cls, "version", None) or "undefined")
+
+    @property
+    def info(self) -> PluginInfo:
+        """What REST says of it."""
+        return PluginInfo(self.name, self.type, self.version, self.location)
+
+    @property
+    def type(self) -> str:
+        """REST's word for the kind; tells sources from sinks."""
+        if self.kind is not Kind.CONNECTOR:
+            return self.kind.name.lower()
+        from spark_tasks.api import SinkConnector  # noqa: PLC0415  (imports PySpark: only when connectors are looked at)
+
+        return "sink" if issubclass(self.cls, SinkConnector) else "source"

@@ -1,0 +1,191 @@
+"""The plugins of this process, by name. Names are known at once; a plugin is imported when it is asked for."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from spark_tasks.plugins import discovery
+from spark_tasks.plugins.discovery import Found
+from spark_tasks.plugins.kinds import Kind, Plugin, PluginInfo, PluginNotFoundError
+
+if TYPE_CHECKING:
+    from spark_tasks.api import Connector
+
+_log = logging.getLogger(__name__)
+_REST_ORDER = ("sink", "source", "transformation", "predicate", "converter", "header_converter")
+
+
+class Plugins:
+    """What is installed and what lies in the folders of `plugin.path`.
+
+    Safe from any thread: what is remembered is only ever added to, and no lock is held while a plugin is imported, so
+    that one whose import hangs blocks nobody else. Pickles as its `plugin_path`.
+    """
+
+    def __init__(self, plugin_path: Iterable[str] | str | None = None) -> None:
+        parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
+        self.plugin_path = tuple(part.strip() for part in parts if part.strip())
+        self._found = [*_installed(), *discovery.in_folders(self.plugin_path)]
+        self._loaded: dict[tuple[Kind, str], Plugin | Exception] = {}
+
+    def __reduce__(self) -> tuple[type[Plugins], tuple[tuple[str, ...]]]:
+        return Plugins, (self.plugin_path,)
+
+    def connector(self, name: str) -> type[Connector]:
+        """The connector class of that name. Raises PluginNotFoundError with Kafka Connect's text."""
+        return self.find(Kind.CONNECTOR, name).cls
+
+    def converter(self, name: str) -> type[Any]:
+        """As connector, of converters."""
+        return self.find(Kind.CONVERTER, name).cls
+
+    def header_converter(self, name: str) -> type[Any]:
+        """As connector, of header converters."""
+        return self.find(Kind.HEADER_CONVERTER, name).cls
+
+    def transform(self, name: str) -> type[Any]:
+        """As connector, of transformations."""
+        return self.find(Kind.TRANSFORMATION, name).cls
+
+    def predicate(self, name: str) -> type[Any]:
+        """As connector, of predicates."""
+        return self.find(Kind.PREDICATE, name).cls
+
+    def config_provider(self, name: str) -> type[Any]:
+        """As connector, of config providers."""
+        return self.find(Kind.CONFIG_PROVIDER, name).cls
+
+    def find(self, kind: Kind, name: str) -> Plugin:
+        """The plugin by its shown class name, simple name, alias, Java class name or importable Python path.
+
+        The short forms are Kafka Connect's: FileStreamSource, FileStreamSourceConnector, JsonConverter, Json.
+        Raises PluginNotFoundError.
+        """
+        name = name.strip()
+        matches = self._matching(kind, name)
+        if len(matches) > 1:
+            raise PluginNotFoundError(
+                f"More than one {kind.interface.lower()} matches alias {name}. Please use full package and class name "
+                f"instead. Classes found: {', '.join(f.name for f in matches)}"
+            )
+        if matches:
+            return self._load(matches[0])
+        plugin = self._by_declared_alias(kind, name) or _by_import(kind, name)
+        if plugin is None:
+            raise PluginNotFoundError(
+                f"Failed to find any class that implements {kind.interface} and which name matches {name}, available "
+                f"{kind.interface[0].lower()}{kind.interface[1:]}s are: "
+                + ", ".join(p.describe() for p in self.of_kind(kind))
+            )
+        return plugin
+
+    def search(self, name: str) -> Plugin | None:
+        """The plugin of any kind of that name, or None."""
+        for kind in Kind:
+            try:
+                return self.find(kind, name)
+            except PluginNotFoundError:
+                continue
+        return None
+
+    def of_kind(self, kind: Kind) -> list[PluginInfo]:
+        """All plugins of a kind that can be imported, sorted by type and class name. Imports them."""
+        infos = [plugin.info for found in self._found if found.kind is kind and (plugin := self._try(found))]
+        return sorted(dict.fromkeys(infos), key=attrgetter("type", "class_name"))
+
+    def all(self) -> list[PluginInfo]:
+        """All plugins that REST lists, in Kafka Connect's order. Imports them."""
+        infos = [info for kind in Kind if kind is not Kind.CONFIG_PROVIDER for info in self.of_kind(kind)]
+        return sorted(infos, key=lambda info: (_REST_ORDER.index(info.type), info.class_name))
+
+    def _matching(self, kind: Kind, name: str) -> list[Found]:
+        """By exact name if there is one, else by simple name; a plugin found twice counts once."""
+        mine = [f for f in self._found if f.kind is kind]
+        exact = [f for f in mine if name in (f.name, f.target, f.target.replace(":", "."), f.alias)]
+        found = exact[:1] or [f for f in mine if name in _simple_names(f)]
+        return list({f.target: f for f in reversed(found)}.values())
+
+    def _by_declared_alias(self, kind: Kind, name: str) -> Plugin | None:
+        """By the `aliases` of plugin classes, which are only known once they are imported."""
+        if "." not in name:
+            return None
+        plugins = (self._try(f) for f in self._found if f.kind is kind)
+        return next((p for p in plugins if p and name in getattr(p.cls, "aliases", ())), None)
+
+    def _load(self, found: Found) -> Plugin:
+        key = (found.kind, found.target)
+        if key not in self._loaded:
+            self._loaded[key] = _import(found)
+        result = self._loaded[key]
+        if isinstance(result, Exception):
+            raise PluginNotFoundError(f"Plugin {found.name} ({found.target}) cannot be imported: {result}") from result
+        return result
+
+    def _try(self, found: Found) -> Plugin | None:
+        try:
+            return self._load(found)
+        except PluginNotFoundError:
+            return None  # _import has logged it
+
+
+@cache
+def _installed() -> Sequence[Found]:
+    return tuple(discovery.installed())
+
+
+def _simple_names(found: Found) -> tuple[str, ...]:
+    simple = found.name.rpartition(".")[2]
+    if "$" in simple:
+        return ()  # nested classes have no short names in Kafka Connect
+    return simple, simple.removesuffix(found.kind.interface)
+
+
+def _import(found: Found) -> Plugin | Exception:
+    try:
+        cls = _resolve(*found.target.split(":"))
+    except Exception as e:  # noqa: BLE001  (a plugin's module may do anything at import; one must not break the others)
+        _log.warning("Plugin %s (%s) from %s cannot be imported: %r", found.name, found.target, found.location, e)
+        return e
+    return Plugin(found.name, found.kind, cls, found.location)
+
+
+def _resolve(module: str, attribute: str) -> type[Any]:
+    cls = attrgetter(attribute)(import_module(module))
+    if not inspect.isclass(cls):
+        raise TypeError(f"{module}:{attribute} is not a class")
+    return cls
+
+
+def _by_import(kind: Kind, name: str) -> Plugin | None:
+    """Any class of the right kind that Python can import, by `package.module.Class` or `package.module:Class`."""
+    module, separator, attribute = name.partition(":") if ":" in name else name.rpartition(".")
+    if not separator or not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
+        return None
+    try:
+        cls = _resolve(module, attribute)
+    except ModuleNotFoundError as e:
+        if e.name is not None and (module == e.name or module.startswith(e.name + ".")):
+            return None
+        raise PluginNotFoundError(f"Plugin {name} cannot be imported: {e}") from e
+    except (AttributeError, TypeError):
+        return None
+    except Exception as e:  # the module is the plugin author's
+        raise PluginNotFoundError(f"Plugin {name} cannot be imported: {e!r}") from e
+    if not implements(cls, kind):
+        return None
+    return Plugin(f"{cls.__module__}.{cls.__qualname__}", kind, cls, "classpath")
+
+
+def implements(cls: type[Any], kind: Kind) -> bool:
+    """Whether the class is a plugin of the kind."""
+    if kind is Kind.CONNECTOR:
+        from spark_tasks.api import Connector  # noqa: PLC0415  (imports PySpark: only for connectors)
+
+        return issubclass(cls, Connector)
+    return any(base.__name__.removesuffix("ation") == kind.interface.removesuffix("ation") for base in cls.__mro__)

@@ -1,0 +1,59 @@
+"""Version requirements of plugins as KIP-891 writes them: "1.2" (exactly that) or Maven ranges, "[1.0,2.0)"."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from spark_tasks.errors import ConfigError
+
+_PARTS = re.compile(r"\d+|[a-zA-Z]+")
+
+
+def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str], ...]]:
+    """Orders versions: numbers as numbers, 1.0 as 1, and a pre-release (1.0-rc1) before its release (1.0)."""
+    parts = _PARTS.findall(version.partition("+")[0])
+    split = next((n for n, part in enumerate(parts) if not part.isdigit()), len(parts))
+    release = [int(part) for part in parts[:split]]
+    while release and release[-1] == 0:
+        release.pop()
+    qualifier = tuple((int(p), "") if p.isdigit() else (-1, p.lower()) for p in parts[split:])
+    return tuple(release), not qualifier, qualifier
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """A requirement; `low` and `high` None are open ends."""
+
+    low: str | None
+    low_included: bool
+    high: str | None
+    high_included: bool
+
+    def __contains__(self, version: str) -> bool:
+        key = sort_key(version)
+        if self.low is not None and (key < sort_key(self.low) or (key == sort_key(self.low) and not self.low_included)):
+            return False
+        if self.high is None:
+            return True
+        return key < sort_key(self.high) or (key == sort_key(self.high) and self.high_included)
+
+    def __str__(self) -> str:
+        opening, closing = "[" if self.low_included else "(", "]" if self.high_included else ")"
+        return f"{opening}{self.low or ''},{self.high or ''}{closing}"
+
+
+def parse_range(text: str) -> VersionRange:
+    """A requirement from its text. Raises ConfigError."""
+    text = text.strip()
+    if text[:1] not in ("[", "("):
+        if not text or set(text) & set("[](),"):
+            raise ConfigError(f"Invalid version requirement '{text}': expected a version or a range like [1.0,2.0)")
+        return VersionRange(text, low_included=True, high=text, high_included=True)
+    inner = text[1:-1].split(",")
+    if text[-1] not in ("]", ")") or len(inner) > 2 or (len(inner) == 1 and not (text[0] == "[" and text[-1] == "]")):
+        raise ConfigError(f"Invalid version range '{text}': expected something like [1.0,2.0), [1.0,) or [1.0]")
+    low, high = (part.strip() or None for part in (inner[0], inner[-1]))
+    if low is not None and high is not None and sort_key(low) > sort_key(high):
+        raise ConfigError(f"Invalid version range '{text}': its end is before its beginning")
+    return VersionRange(low, text[0] == "[", high, text[-1] == "]")
