@@ -1,0 +1,64 @@
+"""numba as this package uses it: no GIL, machine code cached on disk, helpers inlined."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LOG = logging.getLogger(__name__)
+
+
+def kernel(function: F) -> F:
+    """Compile on the first call and cache the result beside the source file; in the user's cache folder where that
+    is read-only; in a temporary folder where there is no home folder either (executors in containers)."""
+    try:
+        compiled: F = numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # numba found no folder that it may write to
+        numba.config.CACHE_DIR = str(_private_cache())
+        compiled = numba.njit(nogil=True, cache=True)(function)
+    return compiled
+
+
+def inlined(function: F) -> F:
+    """A helper of kernels in the same file. (Kept per file: numba's cache does not notice changes in other files.)"""
+    helper: F = numba.njit(nogil=True, inline="always")(function)
+    return helper
+
+
+def _private_cache() -> Path:
+    """A folder below the temporary one that nobody else can have put code into."""
+    owner = os.getuid() if hasattr(os, "getuid") else 0
+    folder = Path(tempfile.gettempdir()) / f"heeler-numba-{owner}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.stat()
+    if hasattr(os, "getuid") and (status.st_uid != owner or status.st_mode & 0o022):
+        folder = Path(tempfile.mkdtemp(prefix="heeler-numba-"))
+    _LOG.info("numba's cache is in %s: neither the installation nor the home folder is writable", folder)
+    return folder
+
+
+@intrinsic  # type: ignore[misc]
+def copy_bytes(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any, _count: Any) -> Any:
+    """copy_bytes(target, target_at, source, source_at, count): memcpy between uint8 arrays, nothing checked."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target_type, _, source_type, _, _ = signature.args
+        into, into_at, source_value, source_at, count = arguments
+        to = context.make_array(target_type)(context, builder, into).data
+        of = context.make_array(source_type)(context, builder, source_value).data
+        to = builder.gep(to, [into_at])
+        of = builder.gep(of, [source_at])
+        cgutils.raw_memcpy(builder, to, of, count, 1)
+        return context.get_dummy_value()
+
+    return types.none(target, types.int64, source, types.int64, types.int64), generate

@@ -1,0 +1,30 @@
+"""The record batch format v2 (KIP-98): where its header's fields are. The checksum covers all from ATTRIBUTES on."""
+
+from __future__ import annotations
+
+import struct
+
+HEADER_BYTES = 61
+LOG_OVERHEAD = 12  # base offset and batch length; the length counts the bytes behind it
+MAGIC = 2
+
+BATCH_LENGTH_AT = 8
+MAGIC_AT = 16
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+LAST_OFFSET_DELTA_AT = 23
+COUNT_AT = 57
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+NO_TIMESTAMP = -1
+SMALLEST_RECORD = 7  # one byte for each of length, attributes, two deltas, two lengths and the header count
+ABORT_MARKER = 0  # the type in a control record's key
+
+# base offset, batch length, leader epoch, magic, crc
+PREFIX = struct.Struct(">qiibI")
+# attributes, last offset delta, base timestamp, max timestamp, producer id, producer epoch, base sequence, count
+SUFFIX = struct.Struct(">hiqqqhii")

@@ -1,0 +1,125 @@
+"""Finding the batches in a fetch response: their headers only, so it is cheap enough for the network thread."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from spark_tasks.records.errors import CorruptRecordsError, UnsupportedFormatError
+from spark_tasks.records.jit import inlined, kernel
+from spark_tasks.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_LENGTH_AT,
+    COUNT_AT,
+    CRC_AT,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA_AT,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+)
+
+# Columns of the table of batches. START and END bound the records (decompressed later, if need be).
+# TIMESTAMP is what the records' own deltas are added to, or where APPEND_TIME is set, the timestamp of them all.
+BATCH_AT, START, END, COUNT, BASE_OFFSET, LAST_DELTA = 0, 1, 2, 3, 4, 5
+TIMESTAMP, APPEND_TIME, ATTRIBUTES, PRODUCER_ID, CRC = 6, 7, 8, 9, 10
+COLUMNS: Final = 11
+
+_BAD_LENGTH, _BAD_MAGIC, _BAD_COUNT, _BAD_OFFSET = 1, 2, 3, 4
+_REASONS = {
+    _BAD_LENGTH: "its length is less than a batch header's",
+    _BAD_COUNT: "an impossible record count",
+    _BAD_OFFSET: "an impossible offset",
+}
+
+
+@inlined
+def _big_endian(data: Any, at: int, size: int) -> int:
+    value = np.uint64(0)
+    for i in range(size):
+        value = (value << np.uint64(8)) | np.uint64(data[at + i])
+    return np.int64(value)  # type: ignore[return-value]
+
+
+@kernel
+def count_batches(data: Any) -> tuple[int, int]:
+    """(complete batches, bytes that the incomplete last one needs or 0), by the length fields alone."""
+    at, batches, size = 0, 0, data.shape[0]
+    while size - at >= LOG_OVERHEAD:
+        length = np.int64(np.int32(_big_endian(data, at + BATCH_LENGTH_AT, 4)))
+        if length < HEADER_BYTES - LOG_OVERHEAD:
+            return batches + 1, 0  # scan_batches reports it
+        if length + LOG_OVERHEAD > size - at:
+            return batches, length + LOG_OVERHEAD
+        at += length + LOG_OVERHEAD
+        batches += 1
+    return batches, HEADER_BYTES if at < size else 0
+
+
+@kernel
+def scan_batches(data: Any, table: Any) -> tuple[int, int]:
+    """Fill the table, one row a batch; (0, rows) or (error, byte)."""
+    at, previous = 0, np.int64(-1)
+    for row in range(table.shape[0]):
+        length = np.int64(np.int32(_big_endian(data, at + BATCH_LENGTH_AT, 4)))
+        if length >= 5 and data.shape[0] - at > MAGIC_AT and data[at + MAGIC_AT] != MAGIC:
+            return _BAD_MAGIC, at
+        if length < HEADER_BYTES - LOG_OVERHEAD:
+            return _BAD_LENGTH, at
+        count = np.int64(np.int32(_big_endian(data, at + COUNT_AT, 4)))
+        base = _big_endian(data, at, 8)
+        delta = np.int64(np.int32(_big_endian(data, at + LAST_OFFSET_DELTA_AT, 4)))
+        if count < 0 or count - 1 > delta:
+            return _BAD_COUNT, at
+        if base <= previous or delta < 0 or base + delta < base:
+            return _BAD_OFFSET, at
+        previous = base + delta
+        table[row, BATCH_AT] = at
+        table[row, START] = at + HEADER_BYTES
+        table[row, END] = at + LOG_OVERHEAD + length
+        table[row, COUNT] = count
+        table[row, BASE_OFFSET] = base
+        table[row, LAST_DELTA] = delta
+        attributes = _big_endian(data, at + ATTRIBUTES_AT, 2)
+        append_time = attributes & LOG_APPEND_TIME
+        table[row, ATTRIBUTES] = attributes
+        table[row, APPEND_TIME] = append_time
+        table[row, TIMESTAMP] = _big_endian(data, at + (35 if append_time else 27), 8)
+        table[row, PRODUCER_ID] = _big_endian(data, at + 43, 8)
+        table[row, CRC] = _big_endian(data, at + CRC_AT, 4)
+        at += length + LOG_OVERHEAD
+    return 0, table.shape[0]
+
+
+def batch_table(data: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
+    """The table of complete batches, and how many bytes the incomplete last batch needs (0 if there is none).
+
+    Raises CorruptRecordsError or UnsupportedFormatError; checksums are not looked at."""
+    if data.shape[0] > MAGIC_AT and data[MAGIC_AT] != MAGIC:
+        raise _refusal(data, _BAD_MAGIC, 0)
+    batches, missing = count_batches(data)
+    table = np.empty((batches, COLUMNS), np.int64)
+    error, at = scan_batches(data, table)
+    if error:
+        raise _refusal(data, error, at)
+    return table, missing
+
+
+def next_offset(data: np.ndarray[Any, Any]) -> int | None:
+    """The offset after the last complete batch; None if there is no complete batch."""
+    table, _ = batch_table(data)
+    return None if len(table) == 0 else int(table[-1, BASE_OFFSET] + table[-1, LAST_DELTA] + 1)
+
+
+def _refusal(data: np.ndarray[Any, Any], error: int, at: int) -> Exception:
+    if error != _BAD_MAGIC:
+        return CorruptRecordsError(_REASONS[error], at)
+    magic = int(data[at + MAGIC_AT])
+    if magic in (0, 1):
+        return UnsupportedFormatError(
+            f"records in message format v{magic}, written before Kafka 0.11; only format v2 is read. "
+            "Let the topic be written anew by a client of Kafka 0.11 or newer",
+        )
+    return CorruptRecordsError(f"unknown format {magic}", at)
