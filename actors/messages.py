@@ -346,6 +346,14 @@ class LeaveGroup:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class HerderAlive:
+    """The herder still turns: send one on each tick (every second will do).
+
+    From the first one on, `rebalance.timeout.ms` without another costs the membership until the next one (KIP-62).
+    """
+
+
 # ---------------------------------------------------------------- herder -> connector and task actors
 @dataclass(frozen=True, slots=True)
 class StartConnector:

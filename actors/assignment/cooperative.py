@@ -135,7 +135,7 @@ class _Round:
         return replace(state, candidates=candidates, took_away=state.took_away and not self.lost)
 
     def _return_to_candidates(self) -> frozenset[Item]:
-        """Gives lost work in turn to members that came (back) without work, up to their fair share; returns the rest."""
+        """Gives lost work in turn to members that came (back) without any, up to the fair share; returns the rest."""
         rest = set(self.lost)
         for kind in _kinds(self.lost):
             fair = len(_of_kind(self.configured, kind[0])) // len(self.loads)

@@ -1,0 +1,62 @@
+"""The actor around the group membership: messages in, events out; the work is done in group_driver."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pykka
+
+from actors.group_coordinator import GroupSettings
+from actors.group_driver import GroupDriver, GroupEvent
+from actors.messages import AllowJoin, HerderAlive, JoinGroup, LeaveGroup, RequestRejoin
+from storage.config_state import ClusterConfigState
+
+GroupCommand = JoinGroup | AllowJoin | RequestRejoin | LeaveGroup | HerderAlive
+
+
+class GroupMemberActor(pykka.ThreadingActor):
+    """Takes JoinGroup, AllowJoin, RequestRejoin, LeaveGroup and HerderAlive; tells the herder what happens.
+
+    `tell` takes JoinPreparing, Joined and CoordinatorLost on a thread of the Kafka client. Each JoinPreparing wants
+    exactly one AllowJoin, unless a LeaveGroup is sent instead. Stopping the actor leaves the group.
+    """
+
+    use_daemon_thread = True
+
+    def __init__(
+        self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], tell: Callable[[GroupEvent], None]
+    ) -> None:
+        super().__init__()
+        self._tell = tell
+        self._driver = GroupDriver(settings, snapshot, self._report)
+
+    def on_start(self) -> None:
+        """Connect; the group is joined when the herder says so."""
+        self._driver.start()
+
+    def on_receive(self, message: GroupCommand) -> None:
+        """Never blocks."""
+        match message:
+            case HerderAlive():
+                self._driver.alive()
+            case JoinGroup():
+                self._driver.join()
+            case AllowJoin(owned):
+                self._driver.allow(owned)
+            case RequestRejoin(reason):
+                self._driver.rejoin(reason)
+            case LeaveGroup(reason):
+                self._driver.leave(reason)
+
+    def on_stop(self) -> None:
+        """Leave the group, so that the others take over at once."""
+        self._driver.close()
+
+    def on_failure(self, *_exc_info: object) -> None:
+        """As on_stop: a dead actor must not stay a member."""
+        self._driver.close()
+
+    def _report(self, event: GroupEvent) -> None:
+        with contextlib.suppress(pykka.ActorDeadError):  # the worker stops: nobody is left who could care
+            self._tell(event)
