@@ -59,11 +59,20 @@ log = logging.getLogger(__name__)
 class Instances(Protocol):
     """Who starts and stops the actors of connectors and tasks; ends in reports to the herder."""
 
-    def start(self, effect: StartInstance) -> None: ...
-    def stop(self, effect: StopInstance) -> None: ...
-    def abandon(self, effect: AbandonInstance) -> None: ...
-    def change(self, effect: ChangeInstance) -> None: ...
-    def ask_task_configs(self, effect: AskTaskConfigs) -> None: ...
+    def start(self, effect: StartInstance) -> None:
+        """Start an actor."""
+
+    def stop(self, effect: StopInstance) -> None:
+        """Stop an actor in order."""
+
+    def abandon(self, effect: AbandonInstance) -> None:
+        """Cancel and forget an actor."""
+
+    def change(self, effect: ChangeInstance) -> None:
+        """Tell an actor its new target state."""
+
+    def ask_task_configs(self, effect: AskTaskConfigs) -> None:
+        """Ask a connector's actor for task configs."""
 
 
 @dataclass(frozen=True, slots=True)

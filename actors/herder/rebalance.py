@@ -49,7 +49,9 @@ def on_joined(turn: Turn, event: Joined) -> None:
     allocation = assignment.assigned
     if membership.protocol is not Protocol.EAGER:
         allocation = turn.state.allocation.minus(assignment.revoked).plus(assignment.assigned)
-    turn.set(membership=membership, allocation=allocation, rejoin_after_start=bool(assignment.revoked))
+    # Work that was given up after the leader had been told of it (a lost coordinator) would be missed by nobody.
+    outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
+    turn.set(membership=membership, allocation=allocation, rejoin_after_start=bool(assignment.revoked) or outdated)
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
                      f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
@@ -189,7 +191,7 @@ def _start_work(turn: Turn) -> None:
         turn.timer(("rebalance", ""), turn.now + delay)
     if state.rejoin_after_start:
         turn.set(rejoin_after_start=False)
-        rejoin(turn, "work was revoked; the next round hands it out")
+        rejoin(turn, "work was given up; the next round hands it out")
     elif state.is_leader:
         ensure_session_key(turn)
 

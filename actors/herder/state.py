@@ -188,7 +188,7 @@ class HerderState:
     `store` is the newest snapshot of the config topic; `config` the one that decisions are made on, taken over at
     defined moments only. `needs_rebalance` is the config offset that the next round has to cover. `allocation` is
     what this worker shall run, `slots` what it does run; `releasing` are the slots whose end the group waits for.
-    `busy` is the op that the request queue waits for.
+    `announced` is what the leader was told of it. `busy` is the op that the request queue waits for.
     """
 
     settings: HerderSettings
@@ -201,6 +201,7 @@ class HerderState:
     releasing: frozenset[ItemId] = frozenset()
     flushing: bool = False
     join_waiting: bool = False
+    announced: Allocation = field(default_factory=Allocation)
     rejoin_after_start: bool = False
     backoff_attempts: int = 0
     needs_rebalance: int | None = None

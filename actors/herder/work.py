@@ -163,7 +163,7 @@ def flush(turn: Turn) -> None:
 def allow_join_when_released(turn: Turn) -> bool:
     """Answer a waiting JoinPreparing if nothing is being released any more."""
     if turn.state.join_waiting and not turn.state.releasing and not turn.state.flushing:
-        turn.set(join_waiting=False)
+        turn.set(join_waiting=False, announced=turn.state.allocation)
         turn.emit(AllowJoin(turn.state.allocation))
         turn.stage("ensuring membership in the cluster")
         return True

@@ -88,7 +88,8 @@ def test_a_new_config_reaches_the_tasks() -> None:
     world.ask(world.leader or "", put("c", replace=True, v="2"))
     world.settle()
     world.check_at_rest()
-    commands = [cmd for n in world.nodes.values() for i, (_, cmd) in n.running.items() if isinstance(i, ConnectorTaskId)]
+    running = [item for n in world.nodes.values() for item in n.running.items()]
+    commands = [command for i, (_, command) in running if isinstance(i, ConnectorTaskId)]
     assert [c.task_config["v"] for c in commands] == ["2", "2"]
 
 
@@ -235,7 +236,8 @@ def test_random_histories_end_in_the_right_assignment(seed: int) -> None:
         at = world.leader if world.leader in {n.name for n in alive} else alive[0].name
         match rnd.randrange(8):
             case 0 | 1 | 2:
-                world.ask(at, put(name, replace=True, v=str(rnd.randrange(5)), **{"tasks.max": str(rnd.randrange(1, 4))}))
+                config = {"v": str(rnd.randrange(5)), "tasks.max": str(rnd.randrange(1, 4))}
+                world.ask(at, put(name, replace=True, **config))
             case 3:
                 world.ask(at, DeleteConnector(ConnectorName(name)))
             case 4:

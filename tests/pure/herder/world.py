@@ -63,15 +63,16 @@ def fold(state: ClusterConfigState, offset: int, write: Any) -> tuple[ClusterCon
     match write:
         case PutConnectorConfig(name, config, target):
             targets = {**state.target_states, **({name: target} if target else {})}
-            return replace(state, connector_configs={**state.connector_configs, name: config}, target_states=targets,
-                           **at), (ConnectorUpdated(name),)
+            return replace(state, connector_configs={**state.connector_configs, name: config},
+                           target_states=targets, **at), (ConnectorUpdated(name),)
         case RemoveConnectorConfig(name):
             def drop(m: Mapping[Any, Any]) -> dict[Any, Any]:
                 return {k: v for k, v in m.items() if k != name and getattr(k, "connector", None) != name}
             known = name in state.connector_configs
-            return replace(state, connector_configs=drop(state.connector_configs), target_states=drop(state.target_states),
-                           task_counts=drop(state.task_counts), task_configs=drop(state.task_configs),
-                           applied_configs=drop(state.applied_configs), **at), (ConnectorRemoved(name),) if known else ()
+            return replace(state, connector_configs=drop(state.connector_configs),
+                           target_states=drop(state.target_states), task_counts=drop(state.task_counts),
+                           task_configs=drop(state.task_configs), applied_configs=drop(state.applied_configs),
+                           **at), (ConnectorRemoved(name),) if known else ()
         case PutTaskConfigSet(name, configs):
             if name not in state.connector_configs:
                 return replace(state, **at), ()
@@ -82,7 +83,8 @@ def fold(state: ClusterConfigState, offset: int, write: Any) -> tuple[ClusterCon
                            applied_configs={**state.applied_configs, name: state.connector_configs[name]},
                            **at), (TasksUpdated(name, ids),)
         case PutTargetState(name, target):
-            return replace(state, target_states={**state.target_states, name: target}, **at), (TargetStateChanged(name),)
+            targets = {**state.target_states, name: target}
+            return replace(state, target_states=targets, **at), (TargetStateChanged(name),)
         case PutRestartRequest(request):
             return replace(state, **at), (RestartRequested(request),)
         case PutSessionKey(key):
@@ -108,8 +110,8 @@ class Node:
 class World:
     """The log, the group and the nodes."""
 
-    def __init__(self, workers: int, *, seed: int | None = None, tasks: int = 2, protocol: Protocol = Protocol.SESSIONED,
-                 settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, workers: int, *, seed: int | None = None, tasks: int = 2,
+                 protocol: Protocol = Protocol.SESSIONED, settings: Mapping[str, Any] | None = None) -> None:
         self.random = random.Random(seed) if seed is not None else None
         self.now = 0
         self.log: list[Any] = []
@@ -157,6 +159,11 @@ class World:
             return True
         if self._complete_round():
             return True
+        behind = [n for n in self.nodes.values() if n.alive and n.read < len(self.log)]
+        for node in behind:
+            self.catch_up(node)
+        if behind:
+            return True
         due = [(at, key, n) for n in self.nodes.values() if n.alive for key, at in n.timers.items()
                if key[0] != "session key"]
         if not due:
@@ -182,7 +189,7 @@ class World:
             self.carry_out(node, effect)
 
     # ------------------------------------------------------------ effects
-    def carry_out(self, node: Node, effect: Any) -> None:  # noqa: C901, PLR0912
+    def carry_out(self, node: Node, effect: Any) -> None:  # noqa: C901, PLR0912, PLR0915
         match effect:
             case effects.Reply():
                 assert effect.request_id not in self.replies, "answered twice"
@@ -242,7 +249,8 @@ class World:
                     self.forwarded[request_id] = (node, op)
             case PutStatus(status, safe):
                 self.put_status(status, safe)
-            case effects.ForgetTopics() | effects.Log() | effects.SetLoggerLevel() | effects.Halted() | effects.Delegate():
+            case (effects.ForgetTopics() | effects.Log() | effects.SetLoggerLevel() | effects.Halted()
+                  | effects.Delegate()):
                 pass
             case FlushStatuses(op):
                 node.inbox.append(StatusesFlushed(op))
@@ -322,7 +330,8 @@ class World:
             owned = node.owned or Allocation()
             eager = self.protocol is Protocol.EAGER
             assigned = shares[name] if eager else shares[name].minus(owned)
-            assignment = Assignment(leader, leader, offset, assigned, Allocation() if eager else owned.minus(shares[name]))
+            revoked = Allocation() if eager else owned.minus(shares[name])
+            assignment = Assignment(leader, leader, offset, assigned, revoked)
             node.owned = None
             owners = tuple((i, w) for w, s in shares.items() for i in (*s.connectors, *s.tasks))
             node.inbox.append(Joined(Membership(self.generation, name, self.protocol, assignment,
@@ -338,7 +347,8 @@ class World:
         result: dict[str, list[list[Any]]] = {k: [[], []] for k in owned}
         everything = [config.connectors(), [t for c in config.connectors() for t in config.tasks(c)]]
         for kind in (0, 1):
-            have = {k: [i for i in (o.connectors, o.tasks)[kind] if i in everything[kind]] for k, o in owned.items()}
+            both = {k: (o.connectors, o.tasks)[kind] for k, o in owned.items()}
+            have = {k: [i for i in items if i in everything[kind]] for k, items in both.items()}
             limit = -(-len(everything[kind]) // len(owned)) if owned else 0
             kept: set[Any] = set()
             for k in sorted(have):
