@@ -138,13 +138,11 @@ class _Round:
         """Gives lost work in turn to members that came (back) without any, up to the fair share; returns the rest."""
         rest = set(self.lost)
         for kind in _kinds(self.lost):
-            fair = len(_of_kind(self.configured, kind[0])) // len(self.loads)
-            room = {
-                id_: fair - len(_of_kind(self.loads[id_], kind[0]))
-                for id_ in self.state.candidates
-                if id_ in self.loads
-            }
-            turns = (id_ for turn in range(fair) for id_, free in room.items() if turn < free)
+            fair, extras = divmod(len(_of_kind(self.configured, kind[0])), len(self.loads))
+            held = {id_: len(_of_kind(load, kind[0])) for id_, load in self.loads.items()}
+            takers = [id_ for id_ in self.state.candidates if id_ in held]
+            turns = [id_ for turn in range(fair) for id_ in takers if turn < fair - held[id_]]
+            turns += [id_ for id_ in takers if held[id_] <= fair][: extras - sum(n > fair for n in held.values())]
             for item, id_ in zip(kind, turns, strict=False):
                 self.loads[id_].add(item)
                 rest.discard(item)

@@ -1,0 +1,209 @@
+"""The cooperative assignor in a simulated group: joins, leaves, crashes, config changes, lost answers in any order."""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.assignment.cooperative import AssignorState, assign
+from actors.assignment.protocol import Allocation, Assignment, MemberMetadata
+from storage.config_state import ClusterConfigState
+from storage.ids import ConnectorTaskId
+
+NAMES = "abcdefgh"
+
+
+@dataclass
+class Worker:
+    url: str
+    owned: Allocation = field(default_factory=Allocation)
+    offset: int = 0
+    assignor: AssignorState = field(default_factory=AssignorState)
+    last_completed: int = -1
+
+
+@dataclass
+class Group:
+    """Workers, a broker that elects the oldest member, and a config topic; every round checks what must always hold."""
+
+    max_delay_ms: int
+    now_ms: int = 1_000
+    generation: int = 0
+    joined: int = 0
+    config: ClusterConfigState = field(default_factory=lambda: ClusterConfigState(offset=0))
+    workers: dict[str, Worker] = field(default_factory=dict)
+    delay_ms: int = 0
+
+    def join(self):
+        self.joined += 1
+        self.workers[f"m{self.joined:03d}"] = Worker(f"http://w{self.joined}/")
+
+    def leave(self, index):
+        if len(self.workers) > 1:
+            del self.workers[sorted(self.workers)[index % len(self.workers)]]
+
+    def bounce(self, index):
+        self.leave(index)
+        self.join()
+
+    def configure(self, name, tasks):
+        """Create or change a connector; with None delete it."""
+        counts = {**self.config.task_counts, name: tasks}
+        counts = {key: count for key, count in counts.items() if count is not None}
+        self.config = ClusterConfigState(
+            offset=self.config.offset + 1, connector_configs={key: {} for key in counts}, task_counts=counts
+        )
+
+    def round(self, deaf=frozenset(), leader_completes=True):
+        """One rebalance. Workers in `deaf` (by number) do not get their answer."""
+        self.generation += 1
+        leader_id = min(self.workers)
+        leader = self.workers[leader_id]
+        members = {
+            id_: MemberMetadata(worker.url, self.config.offset, worker.owned) for id_, worker in self.workers.items()
+        }
+        before = leader.assignor
+        leader.assignor, answers = assign(
+            before,
+            members,
+            self.config,
+            leader=leader_id,
+            generation=self.generation,
+            last_completed=leader.last_completed,
+            now_ms=self.now_ms,
+            max_delay_ms=self.max_delay_ms,
+        )
+        self.check(leader.assignor, answers)
+        for number, (id_, worker) in enumerate(sorted(self.workers.items())):
+            if number in deaf or (id_ == leader_id and not leader_completes):
+                continue
+            answer = answers[id_]
+            worker.owned = worker.owned.minus(answer.revoked).plus(answer.assigned)
+            worker.last_completed = self.generation
+        self.delay_ms = max(answer.delay_ms for answer in answers.values())
+        return answers
+
+    def check(self, state: AssignorState, answers: dict[str, Assignment]):
+        owned = {id_: worker.owned.items for id_, worker in self.workers.items()}
+        active = frozenset().union(*owned.values())
+        configured = self.configured()
+        for one, other in combinations(answers.values(), 2):
+            assert not one.assigned.items & other.assigned.items, "handed out twice"
+        for id_, answer in answers.items():
+            assert not answer.assigned.items & active, "handed out while somebody runs it"
+            assert answer.assigned.items <= configured, "deleted work handed out"
+            assert answer.revoked.items <= owned[id_], "taken from a worker that does not run it"
+            assert 0 <= answer.delay_ms <= self.max_delay_ms
+            assert owned[id_] & (active - configured) <= answer.revoked.items, "deleted work goes on"
+        assigned = frozenset().union(*(answer.assigned.items for answer in answers.values()))
+        revoked = frozenset().union(*(answer.revoked.items for answer in answers.values()))
+        waiting = configured - active - assigned
+        assert waiting <= state.previous, "neither handed out nor remembered"
+        assert not waiting or state.due_ms is not None, "waits for nothing"
+        self.check_need(owned, revoked & configured, state)
+
+    def check_need(self, owned, moved, state):
+        """Work that is taken away ran twice, or its worker had more than its share, and no more than the surplus."""
+        twice = {item for one, other in combinations(owned.values(), 2) for item in one & other}
+        if state.due_ms is not None:
+            assert moved <= twice, "moved while a delay runs"
+        for is_task in (False, True):
+            kind = {item for item in self.configured() if isinstance(item, ConnectorTaskId) is is_task}
+            loads = sorted((len(items & kind - twice) for items in owned.values()), reverse=True)
+            fair, extras = divmod(len(kind), len(owned))
+            need = sum(
+                max(0, load - fair - (1 if number < extras else 0)) for number, load in enumerate(loads)
+            )
+            assert len((moved & kind) - twice) in (0, need)
+
+    def configured(self):
+        names = self.config.connectors()
+        return frozenset(names).union(*(self.config.tasks(name) for name in names))
+
+    def settle(self):
+        """Rounds as the members themselves would ask for: after a revocation, and when a delay is over."""
+        for _ in range(12):
+            answers = self.round()
+            if self.delay_ms:
+                self.now_ms += self.delay_ms
+            elif not any(answer.revoked for answer in answers.values()):
+                return
+        raise AssertionError("does not settle")
+
+    def check_settled(self):
+        owned = [worker.owned for worker in self.workers.values()]
+        assert sum(len(one.items) for one in owned) == len(self.configured())
+        assert frozenset().union(*(one.items for one in owned)) == self.configured()
+        for sizes in ([len(one.connectors) for one in owned], [len(one.tasks) for one in owned]):
+            assert max(sizes) - min(sizes) <= 1
+        assert not any(answer.assigned or answer.revoked or answer.delay_ms for answer in self.round().values())
+
+
+small = st.integers(0, 7)
+steps = st.one_of(
+    st.tuples(st.just("join")),
+    st.tuples(st.just("leave"), small),
+    st.tuples(st.just("bounce"), small),
+    st.tuples(st.just("configure"), st.sampled_from(NAMES), st.none() | st.integers(0, 9)),
+    st.tuples(st.just("wait"), st.integers(1, 400)),
+    st.tuples(st.just("round"), st.frozensets(small, max_size=3), st.booleans()),
+    st.tuples(st.just("settle")),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(steps, max_size=30), st.sampled_from([0, 1, 250, 300_000]))
+def test_any_history_settles_complete_unique_and_balanced(history, max_delay_ms):
+    group = Group(max_delay_ms)
+    group.join()
+    for step, *arguments in history:
+        if step == "wait":
+            group.now_ms += arguments[0]
+        else:
+            getattr(group, step)(*arguments)
+    group.settle()
+    group.check_settled()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 6), st.lists(st.integers(0, 9), max_size=6), small)
+def test_work_of_a_departed_worker_waits_and_nothing_else_moves(workers, tasks, index):
+    group = Group(max_delay_ms=60_000)
+    for _ in range(workers + 1):
+        group.join()
+    for name, count in zip(NAMES, tasks, strict=False):
+        group.configure(name, count)
+    group.settle()
+    leaver = sorted(group.workers)[1:][index % workers]  # not the leader: a new leader does not know what is lost
+    lost = group.workers[leaver].owned
+    del group.workers[leaver]
+    for _ in range(3):
+        answers = group.round()
+        assert not any(answer.assigned or answer.revoked for answer in answers.values())
+        assert (group.delay_ms > 0) == bool(lost)
+        group.now_ms += 10_000
+    others_idle = not all(worker.owned for worker in group.workers.values())
+    group.join()  # the worker comes back under a new id, without work
+    back = max(group.workers)
+    assert not group.round()[back].assigned
+    group.now_ms += group.delay_ms
+    group.settle()
+    group.check_settled()
+    assert group.workers[back].owned == lost or others_idle or not lost
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 8), st.lists(st.integers(0, 9), max_size=8))
+def test_a_new_worker_costs_one_round_that_takes_and_one_that_gives(workers, tasks):
+    group = Group(max_delay_ms=60_000)
+    for _ in range(workers):
+        group.join()
+    for name, count in zip(NAMES, tasks, strict=False):
+        group.configure(name, count)
+    group.settle()
+    group.join()
+    group.round()
+    assert group.delay_ms == 0
+    group.round()
+    group.check_settled()
