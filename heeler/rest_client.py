@@ -1,0 +1,92 @@
+"""A small client of Kafka Connect's REST API, for the demo and the tests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from spark_tasks.errors import ConnectError
+
+
+class RestError(ConnectError):
+    """The worker refused a request; `status` is the HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class RestClient:
+    """Talks to one worker. Conflicts (409: a rebalance is going on) are repeated for `patience` seconds."""
+
+    host: str
+    port: int
+    patience: float = 30.0
+
+    @property
+    def url(self) -> str:
+        """The worker's REST address."""
+        return f"http://{self.host}:{self.port}"
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """The parsed answer (None where it is empty); raises RestError from 400 on, OSError where nobody answers."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            status, text = self._once(method, path, body)
+            if status != 409 or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        try:
+            answer = json.loads(text) if text else None
+        except ValueError:
+            answer = {"message": text}
+        if status >= 400:
+            raise RestError(status, str((answer or {}).get("message")))
+        return answer
+
+    def ready(self) -> bool:
+        """Whether the worker answers requests."""
+        try:
+            return self._once("GET", "/", None)[0] == 200
+        except OSError:
+            return False
+
+    def put_config(self, name: str, config: dict[str, str]) -> Any:
+        """Create or update a connector."""
+        return self.call("PUT", f"/connectors/{quote(name, safe='')}/config", config)
+
+    def states(self, name: str) -> list[str]:
+        """The state of the connector, then of each task; empty where there is no status yet."""
+        try:
+            status = self.call("GET", f"/connectors/{quote(name, safe='')}/status")
+        except RestError as error:
+            if error.status == 404:
+                return []
+            raise
+        return [status["connector"]["state"], *(t["state"] for t in status["tasks"])]
+
+    def failure(self, name: str) -> str | None:
+        """The trace of the first failed part of a connector, if any failed."""
+        try:
+            status = self.call("GET", f"/connectors/{quote(name, safe='')}/status")
+        except RestError:
+            return None
+        parts = [status["connector"], *status["tasks"]]
+        return next((p.get("trace") or "(no trace)" for p in parts if p["state"] == "FAILED"), None)
+
+    def _once(self, method: str, path: str, body: Any) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=95)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json", "Accept": "application/json"})
+            response = connection.getresponse()
+            return response.status, response.read().decode(errors="replace")
+        except http.client.HTTPException as error:
+            raise OSError(f"{self.url} gave no proper answer: {error!r}") from error
+        finally:
+            connection.close()
