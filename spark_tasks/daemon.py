@@ -1,0 +1,69 @@
+"""The parent of Spark's Python workers: imports what every split needs once, so that a forked worker is hot at once.
+
+Spark starts it instead of `pyspark.daemon` (`spark.python.daemon.module=spark_tasks.daemon`). It must have no thread
+when it forks, or a child could inherit a lock that nobody releases: the environment below keeps the libraries from
+starting any, and `main` refuses to go on otherwise.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import threading
+from collections.abc import Mapping
+
+# Read by the libraries when they are imported; the engine also puts them into the daemon's environment.
+ENVIRONMENT: Mapping[str, str] = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+
+# In this order; those of heeler compile or load their kernels when they are imported or warmed up.
+PRELOADED = (
+    "numpy",
+    "numba",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.json",
+    "kafka",
+    "pyspark.worker",
+    "pyspark.sql.datasource",
+    "spark_tasks.running.executor",
+    "spark_tasks.running.source_split",
+    "spark_tasks.running.sink_split",
+)
+
+_logger = logging.getLogger(__name__)
+
+
+def preload() -> None:
+    """Import everything in PRELOADED. A module that fails to import is left to the split that needs it."""
+    for name in PRELOADED:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            _logger.warning("%s is not preloaded: %s", name, error)
+    # PySpark collects garbage after every task; what is frozen is not looked at again (and stays shared memory).
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> None:
+    """Preload, then serve forks until Spark closes standard input."""
+    from pyspark import daemon  # noqa: PLC0415 - it belongs after the environment is set
+
+    preload()
+    if threading.active_count() > 1:
+        names = ", ".join(thread.name for thread in threading.enumerate())
+        msg = f"a preloaded module started a thread, a fork would not be safe: {names}"
+        raise RuntimeError(msg)
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
+    main()

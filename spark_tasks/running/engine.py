@@ -1,0 +1,258 @@
+"""The worker's one Spark behind a queue of splits (the Engine of spark_tasks.task).
+
+Starting never blocks: `start` returns at once, submissions wait until Spark is up. As many threads as Spark has
+slots each run one Spark job at a time; what waits is shared out by jobs.next_job. A JVM that dies is started once
+more; what was in flight fails with a retriable error, what waited goes on waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.running.executor import Outcome, value_of
+from spark_tasks.running.jobs import Waiting, expected_seconds, next_job, spread
+from spark_tasks.running.spark import SparkJobs, SparkLostError, spark_settings
+from spark_tasks.task import Split
+
+_logger = logging.getLogger(__name__)
+
+RESTART_AFTER_S = 60.0  # a JVM that lived shorter than this after a restart is not restarted again
+WARM_SECONDS = 0.2
+
+
+class EngineState(Enum):
+    """Where the engine is in its life."""
+
+    NEW = "new"  # not asked to start yet; submissions wait
+    STARTING = "starting"
+    RUNNING = "running"
+    FAILED = "failed"  # Spark cannot be started; submissions fail at once
+    CLOSED = "closed"
+
+
+@dataclass(slots=True)
+class _Submission:
+    key: int
+    task: str
+    pickled: list[bytes]
+    seconds: float
+    future: Future[list[Any]] = field(default_factory=Future)
+
+    def finish(self, outcomes: list[Outcome]) -> None:
+        try:
+            results = [value_of(outcome) for outcome in outcomes]
+        except Exception as error:  # noqa: BLE001 - whatever the plugin raised in the executor
+            self.fail(error)
+            return
+        with contextlib.suppress(InvalidStateError):
+            self.future.set_result(results)
+
+    def fail(self, error: BaseException) -> None:
+        with contextlib.suppress(InvalidStateError):  # it may have been cancelled meanwhile
+            self.future.set_exception(error)
+
+
+class _WarmSplit:
+    """Occupies a slot for a moment, so that every slot forks its Python worker."""
+
+    def run(self) -> None:
+        """Sleep."""
+        time.sleep(WARM_SECONDS)
+
+
+class SparkEngine:
+    """See the module. `worker`: the worker's properties; `plugin_path`: folders that executors may import from;
+    `report(message)` is called (from any thread) when Spark died or could not be started.
+    """
+
+    def __init__(
+        self, worker: Mapping[str, str], plugin_path: Sequence[str] = (), report: Callable[[str], None] | None = None
+    ) -> None:
+        self._settings = spark_settings(worker)
+        self._plugin_path = list(plugin_path)
+        self._report = report or (lambda _message: None)
+        self._changed = threading.Condition()
+        self._state = EngineState.NEW
+        self._error: Exception | None = None
+        self._spark: SparkJobs | None = None
+        self._started_at = 0.0
+        self._restarted = False
+        self._waiting: dict[int, _Submission] = {}
+        self._running: dict[str, list[_Submission]] = {}
+        self._alone: set[str] = set()  # tasks in a job that was lost: they do not share until one of theirs succeeds
+        self._keys = itertools.count()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def state(self) -> EngineState:
+        """The state now."""
+        return self._state
+
+    def start(self) -> None:
+        """Start Spark in the background. Call it when the REST server is up: it takes seconds of CPU."""
+        with self._changed:
+            if self._state is not EngineState.NEW:
+                return
+            self._state = EngineState.STARTING
+        threading.Thread(target=self._start, name="engine-start", daemon=True).start()
+
+    def wait_running(self, timeout_s: float) -> bool:
+        """Wait until Spark is up (True) or has failed or the time is over (False)."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._state not in (EngineState.NEW, EngineState.STARTING), timeout_s)
+            return self._state is EngineState.RUNNING
+
+    def _start(self) -> None:
+        begun = time.monotonic()
+        try:
+            spark = SparkJobs(self._settings, self._plugin_path)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on and its tasks say so
+            self._fail(error)
+            return
+        with self._changed:
+            if self._state is EngineState.CLOSED:
+                spark.close()
+                return
+            self._spark, self._state, self._started_at = spark, EngineState.RUNNING, time.monotonic()
+            self._changed.notify_all()
+        _logger.info("Spark is up after %.1f s with %d slots", time.monotonic() - begun, spark.slots)
+        while len(self._threads) < spark.slots:
+            thread = threading.Thread(target=self._serve, name=f"engine-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self.submit("warm-up", [_WarmSplit()] * spark.slots)
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            if self._state is EngineState.CLOSED:
+                return
+            self._state, self._error = EngineState.FAILED, error
+            lost = list(self._waiting.values())
+            self._waiting.clear()
+            self._changed.notify_all()
+        _logger.error("Spark is not available: %s", error)
+        for submission in lost:
+            submission.fail(error)
+        self._report(str(error))
+
+    def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
+        """As Engine.submit: the future has one result a split, or the first split's error."""
+        pickled = [pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits]
+        submission = _Submission(next(self._keys), task, pickled, expected_seconds(splits))
+        if not splits:
+            submission.future.set_result([])
+            return submission.future
+        with self._changed:
+            refusal = self._error if self._state is EngineState.FAILED else None
+            if self._state is EngineState.CLOSED:
+                refusal = ConnectError("the engine is closed")
+            if refusal is None:
+                self._waiting[submission.key] = submission
+                self._changed.notify()
+        if refusal is not None:
+            submission.fail(refusal)
+        return submission.future
+
+    def cancel(self, task: str) -> None:
+        """As Engine.cancel. A Spark job goes on where other tasks have splits in it; the results are dropped."""
+        with self._changed:
+            gone = [s for s in self._waiting.values() if s.task == task]
+            for submission in gone:
+                del self._waiting[submission.key]
+            idle_jobs = []
+            for group, job in self._running.items():
+                gone += [s for s in job if s.task == task]
+                if all(s.task == task for s in job):
+                    idle_jobs.append(group)
+            spark = self._spark
+        for submission in gone:
+            submission.fail(CancelledError(f"the batch of {task} was given up"))
+        for group in idle_jobs:
+            if spark is not None:
+                spark.cancel(group)
+
+    def close(self) -> None:
+        """Fail what waits and runs, stop Spark. Takes at most some seconds."""
+        with self._changed:
+            self._state = EngineState.CLOSED
+            lost = [*self._waiting.values(), *(s for job in self._running.values() for s in job)]
+            self._waiting.clear()
+            spark, self._spark = self._spark, None
+            self._changed.notify_all()
+        for submission in lost:
+            submission.fail(CancelledError("the worker stops"))
+        if spark is not None:
+            spark.close()
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._state is EngineState.CLOSED
+                    or (self._state is EngineState.RUNNING and bool(self._waiting))
+                )
+                if self._state is EngineState.CLOSED or self._spark is None:
+                    return
+                spark, group, job = self._spark, f"job-{next(self._keys)}", self._take(self._spark.slots)
+                self._running[group] = job
+            try:
+                self._run(spark, group, job)
+            finally:
+                with self._changed:
+                    del self._running[group]
+
+    def _take(self, slots: int) -> list[_Submission]:
+        """The next job's submissions; the caller holds the lock."""
+        waiting = [
+            Waiting(s.key, len(s.pickled), s.seconds, s.task in self._alone) for s in self._waiting.values()
+        ]
+        return [self._waiting.pop(key) for key in next_job(waiting, slots - len(self._running))]
+
+    def _run(self, spark: SparkJobs, group: str, job: list[_Submission]) -> None:
+        tasks = ", ".join(sorted({s.task for s in job}))
+        flat = [split for submission in job for split in submission.pickled]
+        layout = spread(len(flat), spark.slots, shared=len(job) > 1)
+        try:
+            answers = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout])
+        except SparkLostError as error:
+            self._alone |= {s.task for s in job}
+            if not spark.alive():
+                self._restart(spark)
+            for submission in job:
+                submission.fail(error)
+            return
+        outcomes: list[Outcome] = [Outcome()] * len(flat)
+        for numbers, answer in zip(layout, answers, strict=True):
+            for number, outcome in zip(numbers, answer, strict=True):
+                outcomes[number] = outcome
+        at = 0
+        for submission in job:
+            self._alone.discard(submission.task)
+            submission.finish(outcomes[at : at + len(submission.pickled)])
+            at += len(submission.pickled)
+
+    def _restart(self, dead: SparkJobs) -> None:
+        with self._changed:
+            if self._spark is not dead or self._state is not EngineState.RUNNING:
+                return  # another thread noticed first
+            self._spark, self._state = None, EngineState.STARTING
+            again = self._restarted and time.monotonic() - self._started_at < RESTART_AFTER_S
+            self._restarted = True
+        dead.close()
+        if again:
+            self._fail(ConnectError("Spark's JVM died again soon after it was restarted; restart the worker"))
+            return
+        self._report("Spark's JVM died; it is started again, and the batches in flight are repeated")
+        _logger.error("Spark's JVM died; starting it again")
+        threading.Thread(target=self._start, name="engine-start", daemon=True).start()

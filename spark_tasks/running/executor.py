@@ -1,0 +1,84 @@
+"""What runs in an executor's Python worker: a Spark partition is a list of splits, run one after the other.
+
+The command that Spark sends is this module's SplitRunner, pickled by reference, so executors need `spark_tasks` by
+that name and nothing of the driver's. A split's error is a result like any other: it must not fail the Spark job,
+which may carry splits of other tasks.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.task import Split
+
+
+class SplitError(ConnectError):
+    """A split raised something that cannot be sent between processes; the message has its type and text."""
+
+
+class RetriableSplitError(SplitError, RetriableError):
+    """The same for an error that was retriable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one split. `trace` is the executor's traceback where there is an error."""
+
+    value: Any = None
+    error: BaseException | None = None
+    trace: str | None = None
+    seconds: float = 0.0
+
+
+class SplitRunner:
+    """The function of a Spark job: partition i runs the pickled splits `partitions[i]`."""
+
+    def __init__(self, partitions: list[list[bytes]]) -> None:
+        self._partitions = partitions
+
+    def __call__(self, index: int, rows: Iterable[Any]) -> Iterator[bytes]:
+        """One pickled list of Outcomes. `rows` is empty, but has to be read or Spark throws the worker away."""
+        for _ in rows:
+            pass
+        yield pickle.dumps([run_split(split) for split in self._partitions[index]], pickle.HIGHEST_PROTOCOL)
+
+
+def run_split(pickled: bytes) -> Outcome:
+    """Unpickle and run one split; every error becomes an Outcome."""
+    begun = time.perf_counter()
+    try:
+        split: Split[Any] = pickle.loads(pickled)
+        return Outcome(value=split.run(), seconds=time.perf_counter() - begun)
+    except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises is its task's failure
+        return _failure(error, time.perf_counter() - begun)
+
+
+def _failure(error: Exception, seconds: float) -> Outcome:
+    trace = "".join(traceback.format_exception(error))
+    bare = error.with_traceback(None)
+    try:
+        pickle.loads(pickle.dumps(bare))
+    except Exception:  # noqa: BLE001 - exceptions with odd constructors fail in any way they like
+        kind = RetriableSplitError if isinstance(error, RetriableError) else SplitError
+        bare = kind(f"{type(error).__name__}: {error}")
+    return Outcome(error=bare, trace=trace, seconds=seconds)
+
+
+class ExecutorTracebackError(Exception):
+    """The cause of an error that came from an executor: its text is the traceback there."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def value_of(outcome: Outcome) -> Any:
+    """The split's value, or its error with the executor's traceback as the cause."""
+    if outcome.error is not None:
+        raise outcome.error from ExecutorTracebackError(outcome.trace or "")
+    return outcome.value
