@@ -94,6 +94,10 @@ class Plugins:
                 continue
         return None
 
+    def names(self, kind: Kind) -> list[str]:
+        """The class names of a kind, sorted, without importing anything."""
+        return sorted({found.name for found in self._found if found.kind is kind})
+
     def of_kind(self, kind: Kind) -> list[PluginInfo]:
         """All plugins of a kind that can be imported, sorted by type and class name. Imports them."""
         infos = [plugin.info for found in self._found if found.kind is kind and (plugin := self._try(found))]

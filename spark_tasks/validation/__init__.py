@@ -1,0 +1,6 @@
+"""Validation of connector configurations (Kafka Connect's AbstractHerder.validateConnectorConfig)."""
+
+from spark_tasks.validation.connector import NoConnectorClassError, Resolve, plugin_config, validate_connector
+from spark_tasks.validation.infos import ConfigInfo, ConfigInfos
+
+__all__ = ["ConfigInfo", "ConfigInfos", "NoConnectorClassError", "Resolve", "plugin_config", "validate_connector"]

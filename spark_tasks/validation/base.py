@@ -1,0 +1,95 @@
+"""The framework's keys for one connector: defaults, choices and checks that depend on the worker and its plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_tasks.config_def import ConfigDef, ConfigKey, ConfigValue
+from spark_tasks.plugins import Kind, Plugin, Plugins
+from spark_tasks.validation.classes import Values, check_class, lookup, version_error
+
+CONVERTERS = {
+    "key.converter": Kind.CONVERTER,
+    "value.converter": Kind.CONVERTER,
+    "header.converter": Kind.HEADER_CONVERTER,
+}
+SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is validated: the connector plugin, its properties (resolved), and around it the worker."""
+
+    plugin: Plugin
+    props: Mapping[str, str | None]
+    plugins: Plugins
+    worker: Mapping[str, str]
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether the connector is a sink."""
+        return self.plugin.type == "sink"
+
+    @property
+    def exactly_once_worker(self) -> bool:
+        """Whether the worker has exactly-once source support enabled (KIP-618)."""
+        return self.worker.get("exactly.once.source.support", "disabled").strip().lower() == "enabled"
+
+
+def base_def(subject: Subject, static: ConfigDef, *, with_worker: bool = True) -> ConfigDef:
+    """The static keys with the connector's version and, `with_worker`, the worker's converters as defaults."""
+    changed = {}
+    version = subject.plugin.version
+    key = static.keys["connector.plugin.version"]
+    changed[key.name] = replace(key, default=version, recommender=Values((version,)))
+    for name, kind in CONVERTERS.items():
+        changed.update(_converter_keys(subject, static, name, kind, with_worker=with_worker))
+    return ConfigDef(*(changed.get(name, key) for name, key in static.keys.items()))
+
+
+def _converter_keys(
+    subject: Subject, static: ConfigDef, name: str, kind: Kind, *, with_worker: bool
+) -> dict[str, ConfigKey]:
+    fallback = SIMPLE_HEADERS if kind is Kind.HEADER_CONVERTER else None
+    default = lookup(subject.plugins, kind, subject.worker.get(name, fallback)) if with_worker else None
+    chosen = lookup(subject.plugins, kind, subject.props[name]) if subject.props.get(name) is not None else default
+    class_key, version_key = static.keys[name], static.keys[f"{name}.plugin.version"]
+    versions = (chosen.version,) if chosen else ()
+    names = tuple(subject.plugins.names(kind))
+    return {
+        class_key.name: replace(class_key, default=default and default.name, recommender=Values(names)),
+        version_key.name: replace(
+            version_key, default=chosen and chosen.version, recommender=Values(versions, show=chosen is not None)
+        ),
+    }
+
+
+def check_base(subject: Subject, values: Mapping[str, ConfigValue]) -> None:
+    """Errors about converters and plugin versions, and about null values, which nothing else looks at."""
+    wrong = version_error(subject.plugin, subject.props.get("connector.plugin.version"))
+    if wrong:
+        values["connector.class"].errors.append(wrong)
+        values["connector.plugin.version"].errors.append(wrong)
+    for name, kind in CONVERTERS.items():
+        plugin = check_class(values[name], kind, subject.plugins)
+        if plugin is not None and subject.props.get(name) is not None:
+            add_version_error(values, plugin, name, f"{name}.plugin.version")
+
+
+def add_version_error(values: Mapping[str, ConfigValue], plugin: Plugin, class_key: str, version_key: str) -> bool:
+    """Report an unfit version at both keys; answers whether it is unfit."""
+    wrong = version_error(plugin, values[version_key].value)
+    if wrong:
+        values[class_key].errors.append(wrong)
+        values[version_key].errors.append(wrong)
+    return wrong is not None
+
+
+def note_nulls(props: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
+    """A null may remove a key in a PATCH, but it is no value."""
+    for name, value in props.items():
+        if value is None:
+            entry = values.setdefault(name, ConfigValue(name))
+            entry.errors.append("Null value can not be supplied as the configuration value.")

@@ -1,0 +1,101 @@
+"""Transformations and predicates: each alias brings its type, its version and the keys of its own plugin."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.config_def import ConfigDef, ConfigError, ConfigKey, ConfigValue, Importance, Type, Width, parse_type
+from spark_tasks.plugins import Kind, Plugin, Plugins
+from spark_tasks.validation.classes import Values, check_class, config_def_of, lookup, version_error
+
+_log = logging.getLogger(__name__)
+_IMPLICIT = ConfigDef(  # every transformation has these; its own keys of the same names are masked (KIP-585)
+    ConfigKey("predicate", Type.STRING, default=None, doc="The alias of a predicate: only records that it accepts."),
+    ConfigKey("negate", Type.BOOLEAN, default=False, doc="Only records that the predicate does not accept."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One alias of `transforms` or `predicates`."""
+
+    list_key: str
+    alias: str
+    kind: Kind
+
+    @property
+    def prefix(self) -> str:
+        """What the alias's keys begin with."""
+        return f"{self.list_key}.{self.alias}."
+
+    @property
+    def type_key(self) -> str:
+        """The key of the plugin's class."""
+        return self.prefix + "type"
+
+    @property
+    def version_key(self) -> str:
+        """The key of the plugin's version."""
+        return self.prefix + "plugin.version"
+
+
+def links(props: Mapping[str, Any]) -> list[Link]:
+    """All aliases, transformations first, each once."""
+    found = []
+    for list_key, kind in (("transforms", Kind.TRANSFORMATION), ("predicates", Kind.PREDICATE)):
+        aliases = parse_type(list_key, props.get(list_key), Type.LIST) or []
+        found += [Link(list_key, alias, kind) for alias in dict.fromkeys(aliases)]
+    return found
+
+
+def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigDef:
+    """The keys of one alias; only type and version while the plugin is unknown or unfit."""
+    group = f"{link.list_key.capitalize()}: {link.alias}"
+    word = link.kind.interface
+    plugin = lookup(plugins, link.kind, props.get(link.type_key))
+    versions = (plugin.version,) if plugin else ()
+    definition = ConfigDef(
+        ConfigKey(link.type_key, Type.CLASS, importance=Importance.HIGH, group=group, order=0, width=Width.LONG,
+                  display_name=f"{word} type for {link.alias}", recommender=Values(tuple(plugins.names(link.kind))),
+                  doc=f"The plugin of {word.lower()} '{link.alias}'."),
+        ConfigKey(link.version_key, Type.STRING, default=versions[0] if versions else None, group=group, order=1,
+                  importance=Importance.HIGH, width=Width.LONG, display_name=f"{word} version for {link.alias}",
+                  recommender=Values(versions), doc="The version, or range of versions, that it has to have."),
+    )
+    if plugin is None or version_error(plugin, props.get(link.version_key)):
+        return definition
+    try:
+        own = config_def_of(plugin) or ConfigDef()
+    except ConfigError as e:
+        _log.warning("%s", e)  # check_link reports it at the type key
+        return definition
+    if link.kind is Kind.TRANSFORMATION:
+        own = _IMPLICIT.plus(*(key for key in own.keys.values() if key.name not in _IMPLICIT))
+    return definition.embed(link.prefix, group, own, order=2)
+
+
+def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: Mapping[str, ConfigValue]) -> None:
+    """Errors about the alias's plugin go to its type key."""
+    negate, predicate = link.prefix + "negate", link.prefix + "predicate"
+    type_value = values[link.type_key]
+    if link.kind is Kind.TRANSFORMATION and negate in props and predicate not in props:
+        type_value.errors.append(
+            f"Config '{negate}' was provided but there is no config '{predicate}' defining a predicate to be negated."
+        )
+    plugin = check_class(type_value, link.kind, plugins)
+    if plugin is not None:
+        _check_plugin(plugin, link, type_value, values[link.version_key])
+
+
+def _check_plugin(plugin: Plugin, link: Link, type_value: ConfigValue, version_value: ConfigValue) -> None:
+    wrong = version_error(plugin, version_value.value)
+    if wrong:
+        type_value.errors.append(wrong)
+        version_value.errors.append(wrong)
+    try:
+        config_def_of(plugin)
+    except ConfigError as e:
+        type_value.errors.append(f"Error getting config definition from {link.kind.interface}: {e}")

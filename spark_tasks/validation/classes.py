@@ -1,0 +1,103 @@
+"""Keys whose value is a plugin: is there such a plugin, of the right kind and version, and what can be recommended."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.config_def import ConfigDef, ConfigError, ConfigValue, invalid
+from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins
+from spark_tasks.plugins.versions import parse_range
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A recommender of fixed values."""
+
+    values: tuple[Any, ...]
+    show: bool = True
+
+    def valid_values(self, name: str, parsed: Mapping[str, Any]) -> Sequence[Any]:  # noqa: ARG002
+        """The values."""
+        return self.values
+
+    def visible(self, name: str, parsed: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """As given."""
+        return self.show
+
+
+def lookup(plugins: Plugins, kind: Kind, name: str | None) -> Plugin | None:
+    """The plugin, or None where the name is None or unknown."""
+    try:
+        return None if name is None else plugins.find(kind, name)
+    except PluginNotFoundError:
+        return None
+
+
+def check_class(value: ConfigValue, kind: Kind, plugins: Plugins) -> Plugin | None:
+    """Replace the name in the value by the class name that REST shows; errors go to the value.
+
+    Answers the plugin if it can be used.
+    """
+    name = value.value
+    if name is None:
+        return None
+    plugin = lookup(plugins, kind, name)
+    if plugin is None:
+        _explain(value, kind, plugins)
+        return None
+    value.value = plugin.name
+    if inspect.isabstract(plugin.cls):
+        value.errors.append("This class is abstract and cannot be created.")
+        return None
+    return plugin
+
+
+def _explain(value: ConfigValue, kind: Kind, plugins: Plugins) -> None:
+    name = value.value
+    nested = [n for n in plugins.names(kind) if n.startswith(f"{name}$")]
+    other = None if nested else plugins.search(name)
+    if nested:
+        value.errors.append(f"This class is abstract and cannot be created. Did you mean {', '.join(nested)}?")
+    elif other is not None:
+        value.value = other.name
+        value.errors.append(f"Class class {other.name} does not implement the {kind.interface} interface")
+    else:
+        value.value = None
+        value.errors.append(_not_found(value.name, name, kind, plugins))
+
+
+def _not_found(key: str, name: str, kind: Kind, plugins: Plugins) -> str:
+    reason = f"Class {name} could not be found."
+    try:
+        plugins.find(kind, name)
+    except PluginNotFoundError as e:
+        if e.__cause__ is not None:  # there is one, but it cannot be imported
+            reason = str(e)
+    return str(invalid(key, name, reason))
+
+
+def version_error(plugin: Plugin, requirement: str | None) -> str | None:
+    """What is wrong with the plugin's version (KIP-891), or None."""
+    if not (requirement or "").strip():
+        return None
+    try:
+        wanted = parse_range(requirement or "")
+    except ConfigError as e:
+        return str(e)
+    if plugin.version in wanted:
+        return None
+    return (
+        f"Plugin {plugin.name} not found that matches the version range {wanted}, available versions: "
+        f"[{plugin.version}]"
+    )
+
+
+def config_def_of(plugin: Plugin) -> ConfigDef | None:
+    """The plugin's own keys. Raises ConfigError where `config_def` is something else than a ConfigDef."""
+    definition = getattr(plugin.cls, "config_def", None)
+    if definition is None or isinstance(definition, ConfigDef):
+        return definition
+    raise ConfigError(f"{plugin.name}.config_def must be a ConfigDef, not a {type(definition).__name__}")

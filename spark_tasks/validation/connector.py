@@ -1,0 +1,135 @@
+"""Validation of a connector's configuration from beginning to end: what PUT …/config/validate answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from spark_tasks.config_def import ConfigDef, ConfigError, ConfigValue
+from spark_tasks.config_types import shown
+from spark_tasks.connector_config import COMMON, SINK, SOURCE
+from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins
+from spark_tasks.validation.base import CONVERTERS, Subject, base_def, check_base, note_nulls
+from spark_tasks.validation.chain import chain_def, check_link, links
+from spark_tasks.validation.classes import config_def_of, lookup, version_error
+from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
+from spark_tasks.validation.overrides import clients_of, policy_of, validate_overrides
+from spark_tasks.validation.rules import check_sink, check_source
+
+Resolve = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Replaces the placeholders of config providers; raises ConfigError."""
+
+
+class NoConnectorClassError(ConfigError):
+    """The configuration does not say which connector it is for."""
+
+
+def validate_connector(
+    config: Mapping[str, str | None],
+    *,
+    plugins: Plugins,
+    worker: Mapping[str, str],
+    resolve: Resolve = dict,
+    stage: Callable[[str], None] = lambda _: None,
+) -> ConfigInfos:
+    """Every key with its value and errors. `stage` is told what happens next, for the message of a time-out.
+
+    Values are shown with placeholders resolved, as Kafka Connect does. Runs plugin code, which may hang or raise.
+    Raises NoConnectorClassError, PluginNotFoundError (unknown connector class), ConfigError (placeholders).
+    """
+    stage("resolving transformed configuration properties for the connector")
+    props = resolve(config)
+    name = props.get("connector.class")
+    if name is None:
+        pairs = ", ".join(f"{key}={shown(value)}" for key, value in config.items())
+        raise NoConnectorClassError(f"Connector config {{{pairs}}} contains no connector type")
+    stage("loading the connector's plugin")
+    subject = Subject(plugins.find(Kind.CONNECTOR, name), props, plugins, worker)
+    if version_error(subject.plugin, props.get("connector.plugin.version")):
+        return _unfit_version(name, subject)
+    kind = "sink" if subject.is_sink else "source"
+    stage(f"validating {kind} connector-specific properties for the connector")
+    definition, values = _framework(subject)
+    stage("performing multi-property validation for the connector")
+    own_def, own_values = _own(subject)
+    stage("validating the connector's converters and client overrides")
+    parts = [
+        of_keys(
+            name,
+            {**definition.keys, **own_def.keys},
+            [*values.values(), *own_values.values()],
+            list(dict.fromkeys((*definition.groups, *own_def.groups))),
+        )
+    ]
+    policy = policy_of(worker)
+    clients = clients_of(props, sink=subject.is_sink, exactly_once_worker=subject.exactly_once_worker)
+    parts += [validate_overrides(client, policy, props) for client in clients]
+    return merged(name, [*parts, *_converters(subject, values)])
+
+
+def _unfit_version(name: str, subject: Subject) -> ConfigInfos:
+    """No more than the common keys can be said of a connector whose version is not there (KIP-891)."""
+    definition = base_def(subject, COMMON, with_worker=False)
+    values = definition.validate_all(subject.props)
+    check_base(subject, values)
+    note_nulls(subject.props, values)
+    return of_keys(name, definition.keys, values.values(), definition.groups)
+
+
+def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
+    chain = links(subject.props)
+    definition = base_def(subject, SINK if subject.is_sink else SOURCE)
+    definition = definition.plus(*(chain_def(link, subject.props, subject.plugins) for link in chain))
+    values = definition.validate_all(subject.props)
+    check_base(subject, values)
+    for link in chain:
+        check_link(link, subject.props, subject.plugins, values)
+    (check_sink if subject.is_sink else check_source)(subject, values)
+    note_nulls(subject.props, values)
+    return definition, values
+
+
+def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
+    """The plugin's own keys, then, if they are right one by one, its own validation."""
+    definition = config_def_of(subject.plugin)
+    if definition is None:
+        raise ConfigError(f"{subject.plugin.name} has no config_def")
+    values = definition.validate_all(subject.props)
+    if any(value.errors for value in values.values()):
+        return definition, values
+    given = {key: value for key, value in subject.props.items() if value is not None}
+    for key, messages in subject.plugin.cls.validate(given).items():
+        values.setdefault(key, ConfigValue(key, given.get(key))).errors.extend(messages)
+    return definition, values
+
+
+def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator[ConfigInfos]:
+    """The keys of converters that the connector (not the worker) chose."""
+    for key in ("header.converter", "key.converter", "value.converter"):
+        if subject.props.get(key) is None or values[key].errors:
+            continue
+        plugin = lookup(subject.plugins, CONVERTERS[key], subject.props[key])
+        definition = None if plugin is None else config_def_of(plugin)
+        if definition is None:
+            continue
+        prefix = key + "."
+        own = {k.removeprefix(prefix): v for k, v in subject.props.items() if k.startswith(prefix)}
+        own.setdefault("converter.type", key.partition(".")[0])
+        yield under_prefix(definition.keys, definition.validate(own), prefix)
+
+
+def plugin_config(plugins: Plugins, name: str) -> list[dict[str, Any]]:
+    """What GET /connector-plugins/{name}/config answers: the plugin's keys, a connector's with the common ones.
+
+    Raises PluginNotFoundError.
+    """
+    plugin = plugins.search(name)
+    if plugin is None:
+        raise PluginNotFoundError(f"Unknown plugin {name}.")
+    own = config_def_of(plugin) or ConfigDef()
+    return own.key_infos() + (_common_infos(plugin, plugins) if plugin.kind is Kind.CONNECTOR else [])
+
+
+def _common_infos(plugin: Plugin, plugins: Plugins) -> list[dict[str, Any]]:
+    subject = Subject(plugin, {}, plugins, {})
+    return base_def(subject, SINK if subject.is_sink else SOURCE, with_worker=False).key_infos()

@@ -1,0 +1,113 @@
+"""What validation answers: each key's definition and value, as REST shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.config_def import ConfigKey, ConfigValue, Type, to_text
+from spark_tasks.config_types import shown
+
+_SEE_ALSO = (
+    "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfo:
+    """One key. `definition` is None for a key that nobody defines, `value` for one that was not examined."""
+
+    definition: Mapping[str, Any] | None
+    value: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfos:
+    """The answer about one configuration. `name` is the connector class as it was asked for.
+
+    `error_count` is Kafka Connect's: every error message of the connector's and the framework's keys counts, but of
+    converters' keys and client overrides each key with errors counts once.
+    """
+
+    name: str
+    error_count: int
+    groups: tuple[str, ...]
+    configs: tuple[ConfigInfo, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the REST answer."""
+        return {
+            "name": self.name,
+            "error_count": self.error_count,
+            "groups": list(self.groups),
+            "configs": [{"definition": c.definition, "value": c.value} for c in self.configs],
+        }
+
+    def errors(self) -> list[str]:
+        """All error messages."""
+        return [message for c in self.configs if c.value for message in c.value["errors"]]
+
+    def message(self) -> str:
+        """The text of the 400 answer to a request that would create or change the connector."""
+        return "\n".join((
+            f"Connector configuration is invalid and contains the following {self.error_count} error(s):",
+            *self.errors(),
+            _SEE_ALSO,
+        ))
+
+
+def of_keys(
+    name: str, keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], groups: Sequence[str]
+) -> ConfigInfos:
+    """Values that nobody defines first, then all keys in the order of definition. A later value replaces an earlier
+    one of the same name (a connector may validate a framework's key again).
+    """
+    by_name = {value.name: value for value in values}
+    undefined = [ConfigInfo(None, _value(v, None)) for n, v in by_name.items() if n not in keys]
+    defined = [
+        ConfigInfo(key.info(), _value(by_name[n], key.type) if n in by_name else None) for n, key in keys.items()
+    ]
+    count = sum(len(value.errors) for value in by_name.values())
+    return ConfigInfos(name, count, tuple(groups), (*undefined, *defined))
+
+
+def under_prefix(keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], prefix: str) -> ConfigInfos:
+    """Values of a converter or of a client, shown under the prefix that they have in the connector's config."""
+    infos = []
+    count = 0
+    groups: dict[str, None] = {}
+    for value in values:
+        key = keys.get(value.name)
+        definition = None if key is None else {**key.info(), "name": prefix + value.name}
+        if key is not None and key.group is not None:
+            groups[key.group] = None
+        full = ConfigValue(prefix + value.name, value.value, value.recommended_values, value.errors, value.visible)
+        count += bool(value.errors)
+        infos.append(ConfigInfo(definition, _value(full, None if key is None else key.type)))
+    return ConfigInfos("", count, tuple(groups), tuple(infos))
+
+
+def merged(name: str, parts: Iterable[ConfigInfos]) -> ConfigInfos:
+    """All parts as one answer."""
+    known = list(parts)
+    groups = dict.fromkeys(group for part in known for group in part.groups)
+    configs = tuple(config for part in known for config in part.configs)
+    return ConfigInfos(name, sum(part.error_count for part in known), tuple(groups), configs)
+
+
+def _value(value: ConfigValue, kind: Type | None) -> dict[str, Any]:
+    item = Type.STRING if kind in (None, Type.LIST) else kind
+    return {
+        "name": value.name,
+        "value": _text(value.value, kind),
+        "recommended_values": [_text(v, item) for v in value.recommended_values],
+        "errors": list(value.errors),
+        "visible": value.visible,
+    }
+
+
+def _text(value: Any, kind: Type | None) -> str | None:
+    if value is None or kind is not None:
+        return to_text(value, kind or Type.STRING)
+    return shown(value)

@@ -1,0 +1,83 @@
+"""Client settings in a connector's config (producer.override.*, …) and the worker's policy on them (KIP-458)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spark_tasks.config_def import ConfigError, ConfigValue, parse_type
+from spark_tasks.config_types import Type
+from spark_tasks.validation.client_configs import client_config_def
+from spark_tasks.validation.infos import ConfigInfos, under_prefix
+
+_PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
+_POLICY = "connector.client.config.override.policy"
+_CLASS_SUFFIX = "ConnectorClientConfigOverridePolicy"  # of the Java classes' names
+
+Policy = Callable[[str], str | None]
+"""The error about overriding a client's setting, or None."""
+
+
+def policy_of(worker: Mapping[str, str]) -> Policy:
+    """The policy that the worker's properties name: All (the default), None, Principal or Allowlist.
+
+    Raises ConfigError for another name.
+    """
+    given = worker.get(_POLICY, "All").strip()
+    name = given.rpartition(".")[2].removesuffix(_CLASS_SUFFIX)
+    match name.lower():
+        case "all":
+            return lambda _: None
+        case "none":
+            return _only((), "None")
+        case "principal":
+            return _only(_PRINCIPAL, "Principal")
+        case "allowlist":
+            allowed = parse_type(_POLICY, worker.get("connector.client.config.override.allowlist", ""), Type.LIST)
+            return _only(tuple(allowed), "Allowlist")
+    raise ConfigError(f"Invalid value {given} for configuration {_POLICY}: use All, None, Principal or Allowlist")
+
+
+def _only(allowed: tuple[str, ...], name: str) -> Policy:
+    def check(key: str) -> str | None:
+        if key in allowed:
+            return None
+        return f"The '{name}' policy does not allow '{key}' to be overridden in the connector configuration."
+
+    return check
+
+
+def validate_overrides(client: str, policy: Policy, props: Mapping[str, Any]) -> ConfigInfos:
+    """The overrides of one client ("producer", "consumer", "admin") that the config contains."""
+    prefix = f"{client}.override."
+    keys = client_config_def(client).keys
+    values = []
+    for full, raw in props.items():
+        if not full.startswith(prefix):
+            continue
+        value = ConfigValue(full.removeprefix(prefix), raw)
+        try:
+            if value.name in keys:
+                value.value = parse_type(value.name, raw, keys[value.name].type)
+        except ConfigError as e:
+            # Java answers 500 with this text; as an error of the key it says the same and hides no other error.
+            value.value = None
+            value.errors.append(str(e))
+        refused = policy(value.name)
+        if refused:
+            value.errors.append(refused)
+        values.append(value)
+    return under_prefix(keys, values, prefix)
+
+
+def clients_of(props: Mapping[str, Any], *, sink: bool, exactly_once_worker: bool) -> list[str]:
+    """The clients that a connector of this config makes the worker open, whose overrides therefore matter."""
+    dead_letters = bool((props.get("errors.deadletterqueue.topic.name") or "").strip())
+    creates_topics = not sink and any(key.startswith("topic.creation.") for key in props)
+    own_offsets = not sink and (exactly_once_worker or bool((props.get("offsets.storage.topic") or "").strip()))
+    uses = {
+        "producer": not sink or dead_letters,
+        "consumer": sink or own_offsets,
+        "admin": (sink and dead_letters) or creates_topics or own_offsets,
+    }
+    return [client for client, used in uses.items() if used]

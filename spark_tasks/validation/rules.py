@@ -1,0 +1,125 @@
+"""What Kafka Connect checks of sinks and sources beyond single keys; errors go to the values of the keys at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from spark_tasks.api import SourceConnector
+from spark_tasks.config_def import ConfigValue, Type, parse_type
+from spark_tasks.config_regex import compile_java
+from spark_tasks.config_types import shown
+from spark_tasks.validation.base import Subject
+
+Values = dict[str, ConfigValue]
+
+
+def check_sink(subject: Subject, values: Values) -> None:
+    """Topics, the dead letter queue and the consumer group."""
+    _check_topics(subject, values)
+    _check_dead_letters(subject, values)
+    _check_group(subject, values)
+
+
+def _text(subject: Subject, key: str) -> str:
+    return (subject.props.get(key) or "").strip()
+
+
+def _check_topics(subject: Subject, values: Values) -> None:
+    topics, regex = _text(subject, "topics"), _text(subject, "topics.regex")
+    message = None
+    if topics and regex:
+        message = "topics and topics.regex are mutually exclusive options, but both are set."
+    elif not topics and not regex:
+        message = "Must configure one of topics or topics.regex"
+    if message:
+        values["topics"].errors.append(message)
+        values["topics.regex"].errors.append(message)
+
+
+def _check_dead_letters(subject: Subject, values: Values) -> None:
+    topic = _text(subject, "errors.deadletterqueue.topic.name")
+    if not topic:
+        return
+    topics = [t for t in parse_type("topics", _text(subject, "topics"), Type.LIST) if t]
+    if topic in topics:
+        values["topics"].errors.append(
+            f"The DLQ topic '{topic}' may not be included in the list of topics "
+            f"('topics={shown(list(dict.fromkeys(topics)))}') consumed by the connector"
+        )
+    regex = _text(subject, "topics.regex")
+    if regex and not values["topics.regex"].errors and compile_java(regex).fullmatch(topic):
+        values["topics.regex"].errors.append(
+            f"The DLQ topic '{topic}' may not be matched by the regex for the topics "
+            f"('topics.regex={regex}') consumed by the connector"
+        )
+
+
+def _check_group(subject: Subject, values: Values) -> None:
+    key = "consumer.override.group.id"
+    workers = subject.worker.get("group.id")
+    if key in subject.props:
+        group = subject.props[key]
+        value = values.setdefault(key, ConfigValue(key, group))
+        if group == workers:
+            value.errors.append(f"Consumer group {group} conflicts with Connect worker group {workers}")
+        return
+    name = values["name"]
+    if f"connect-{name.value}" == workers:
+        name.errors.append(
+            f"Consumer group for sink connector named {name.value} conflicts with Connect worker group {workers}"
+        )
+
+
+def check_source(subject: Subject, values: Values) -> None:
+    """Whether exactly-once delivery and the transaction boundary are possible where they are asked for (KIP-618)."""
+    support = values["exactly.once.support"]
+    if not support.errors and str(support.value).lower() == "required":
+        if not subject.exactly_once_worker:
+            support.errors.append("This worker does not have exactly-once source support enabled.")
+        _ask_plugin(support, lambda: _support_error(subject))
+    boundary = values["transaction.boundary"]
+    if not boundary.errors and str(boundary.value).lower() == "connector":
+        _ask_plugin(boundary, lambda: _boundary_error(subject))
+
+
+def _ask_plugin(value: ConfigValue, question: Callable[[], str | None]) -> None:
+    try:
+        message = question()
+    except Exception as e:  # noqa: BLE001  (the plugin's code; its failure is an answer too)
+        detail = str(e).strip()
+        message = "An unexpected error occurred during validation" + (
+            f": {detail}" if detail else "; please see the worker logs for more details."
+        )
+    if message:
+        value.errors.append(message)
+
+
+def _source(subject: Subject) -> tuple[type[SourceConnector], dict[str, Any]]:
+    props = {key: value for key, value in subject.props.items() if value is not None}
+    return cast("type[SourceConnector]", subject.plugin.cls), props
+
+
+def _support_error(subject: Subject) -> str | None:
+    cls, props = _source(subject)
+    supported = cls.exactly_once_support(props)
+    if supported is None:
+        return (
+            "The connector does not say whether it supports exactly-once delivery. If its documentation says that it "
+            'does, use the value "requested", which leaves out this check.'
+        )
+    if supported:
+        return None
+    return "The connector does not support exactly-once semantics with the provided configuration."
+
+
+def _boundary_error(subject: Subject) -> str | None:
+    cls, props = _source(subject)
+    if cls.can_define_transaction_boundaries(props):
+        return None
+    return (
+        "The connector does not support connector-defined transaction boundaries with the given configuration. "
+        "Please reconfigure it to use a different transaction boundary definition."
+    )
+
+
