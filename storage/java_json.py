@@ -1,0 +1,101 @@
+"""JSON as Kafka Connect's JsonConverter (schemas off) writes and reads it.
+
+The bytes matter: compaction, and Java's look-up of a source offset, compare serialised keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Mapping
+from json.encoder import encode_basestring
+from typing import Any
+
+_ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
+_SPACE = " \t\r\n"
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def dumps(value: Any) -> bytes:
+    """Compact UTF-8 JSON in the order of the mappings; numbers and escapes as Java prints them.
+
+    Raises TypeError for what JSON cannot hold.
+    """
+    return _text(value).encode("utf-8", "surrogatepass")
+
+
+def loads(data: bytes) -> Any:
+    """The first JSON value in `data`; like Jackson, whatever follows it is not looked at.
+
+    Raises ValueError where there is none.
+    """
+    text = data.decode(json.detect_encoding(data))
+    start = len(text) - len(text.lstrip(_SPACE))
+    try:
+        return _DECODER.raw_decode(text, start)[0]
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _string(value)
+        case int():
+            return str(value)
+        case float():
+            return _double(value)
+        case bytes():
+            return _string(base64.b64encode(value).decode())
+        case Mapping():
+            return "{" + ",".join(f"{_string(_name(k))}:{_text(v)}" for k, v in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ",".join(map(_text, value)) + "]"
+        case _:
+            raise TypeError(f"{type(value).__name__} cannot be written as JSON: {value!r}")
+
+
+def _name(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"the keys of a JSON object are strings, not {type(key).__name__}: {key!r}")
+    return key
+
+
+def _string(value: str) -> str:
+    # Python and Jackson escape the same characters, but Jackson's hexadecimal digits are upper case. A doubled
+    # backslash is matched first, so that "\\u00ab" in the data stays what it is.
+    text = encode_basestring(value)
+    return _ESCAPE.sub(lambda m: m[0] if m[0] == "\\\\" else "\\u" + m[0][2:].upper(), text) if "\\" in text else text
+
+
+def _double(value: float) -> str:
+    """As java.lang.Double.toString: 1.0E10, 1.0E-5, 0.001; not-a-number and infinities as strings (Jackson)."""
+    if not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = format(value, "f") if "e" in repr(value) else repr(value)
+        return text if "." in text else text + ".0"
+    sign, digits, exponent = _parts(value)
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _parts(value: float) -> tuple[str, str, int]:
+    """Sign, significant digits and the exponent of the first one."""
+    mantissa, _, exponent = format(abs(value), ".17e").partition("e")
+    for precision in range(17):
+        mantissa, _, exponent = format(abs(value), f".{precision}e").partition("e")
+        if float(f"{mantissa}e{exponent}") == abs(value):
+            break
+    return ("-" if value < 0 else "", mantissa.replace(".", "").rstrip("0") or "0", int(exponent))
