@@ -1,0 +1,156 @@
+"""Floating point numbers as Java's Double.toString and Float.toString print them, a column at a time.
+
+The digits are the shortest that identify the number, as Java prints them since version 19; older versions print one
+digit too many for a few numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.converters.buffers import string_array, texts
+from spark_tasks.converters.json_tape import jit
+
+_ROOM = 26  # -1.2345678901234567E-308
+
+
+def float_texts(array: pa.Array) -> pa.Array:
+    """A string array of float32 or float64 values; nulls stay."""
+    shortest = texts(array.cast(pa.string()))
+    offsets = np.empty(len(array) + 1, np.int32)
+    out = np.empty(len(array) * _ROOM, np.uint8)
+    used = _java(shortest.data, shortest.offsets, out, offsets)
+    return string_array(out[:used], offsets, shortest.valid)
+
+
+@jit
+def _java(data: Any, ends: Any, out: Any, offsets: Any) -> int:
+    digits = np.empty(32, np.uint8)
+    at = 0
+    offsets[0] = 0
+    for row in range(len(ends) - 1):
+        at = _number(data, ends[row], ends[row + 1], digits, out, at)
+        offsets[row + 1] = at
+    return at
+
+
+@jit
+def _number(data: Any, start: int, end: int, digits: Any, out: Any, at: int) -> int:
+    """One number, from the way C++ writes it (12.5, 1e+22, inf) to Java's (12.5, 1.0E22, Infinity)."""
+    if start < end and data[start] == 45:
+        out[at] = 45
+        at += 1
+        start += 1
+    if start < end and data[start] >= 97:
+        return _word(data[start] == 105, out, at)
+    count, point, seen_point = 0, 0, False
+    exponent = 0
+    while start < end:
+        c = data[start]
+        start += 1
+        if c == 46:
+            seen_point = True
+        elif c == 101:
+            exponent = _exponent(data, start, end)
+            break
+        else:
+            if count or c != 48:
+                digits[count] = c
+                count += 1
+            if seen_point:
+                point -= 1
+    while count > 1 and digits[count - 1] == 48:
+        count -= 1
+        point += 1
+    if count == 0:
+        digits[0], count, point, exponent = 48, 1, 0, 0
+    return _layout(digits, count, point + exponent, out, at)
+
+
+@jit
+def _exponent(data: Any, start: int, end: int) -> int:
+    negative = data[start] == 45
+    if data[start] < 48:
+        start += 1
+    value = 0
+    while start < end:
+        value = value * 10 + data[start] - 48
+        start += 1
+    return -value if negative else value
+
+
+@jit
+def _layout(digits: Any, count: int, power: int, out: Any, at: int) -> int:
+    """digits x 10^power: plain from 10^-3 up to 10^7, else with an exponent; always with a point."""
+    leading = power + count - 1  # the exponent of the first digit
+    if count == 1 and (leading == -324 or leading == -323):
+        # Java wants two digits, the nearest to the number; it shows in the two smallest doubles only
+        if leading == -324 and digits[0] == 53:
+            digits[0], digits[1], count = 52, 57, 2
+        elif leading == -323 and digits[0] == 49:
+            digits[0], digits[1], count, leading = 57, 57, 2, -324
+    if leading < -3 or leading >= 7:
+        at = _put(digits, 0, 1, out, at)
+        out[at] = 46
+        at = _put(digits, 1, count, out, at + 1)
+        if count == 1:
+            out[at] = 48
+            at += 1
+        out[at] = 69
+        return _put_integer(leading, out, at + 1)
+    if leading < 0:
+        at = _zeros(1, out, at)
+        out[at] = 46
+        at = _zeros(-leading - 1, out, at + 1)
+        return _put(digits, 0, count, out, at)
+    whole = min(count, leading + 1)
+    at = _put(digits, 0, whole, out, at)
+    at = _zeros(leading + 1 - whole, out, at)
+    out[at] = 46
+    if whole == count:
+        return _zeros(1, out, at + 1)
+    return _put(digits, whole, count, out, at + 1)
+
+
+@jit
+def _put(digits: Any, start: int, end: int, out: Any, at: int) -> int:
+    for i in range(start, end):
+        out[at] = digits[i]
+        at += 1
+    return at
+
+
+@jit
+def _zeros(count: int, out: Any, at: int) -> int:
+    for _ in range(count):
+        out[at] = 48
+        at += 1
+    return at
+
+
+@jit
+def _put_integer(value: int, out: Any, at: int) -> int:
+    if value < 0:
+        out[at] = 45
+        at += 1
+        value = -value
+    if value >= 100:
+        out[at] = 48 + value // 100
+        at += 1
+    if value >= 10:
+        out[at] = 48 + value // 10 % 10
+        at += 1
+    out[at] = 48 + value % 10
+    return at + 1
+
+
+@jit
+def _word(infinite: bool, out: Any, at: int) -> int:
+    word = b"Infinity" if infinite else b"NaN"
+    for c in word:
+        out[at] = c
+        at += 1
+    return at

@@ -1,0 +1,169 @@
+"""Connect values as Java's toString prints them: what FileStreamSink writes and StringConverter makes of any value.
+
+Deviations: bytes print as Base64 (Java: an address); Dates print in UTC (Java: in the worker's time zone).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.converters import json_text
+from spark_tasks.converters.buffers import number_array, valid
+from spark_tasks.converters.java_hash import hash_order
+from spark_tasks.converters.java_numbers import float_texts
+
+_DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
+
+
+def to_texts(array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+    """A string array, null where the value is null."""
+    described = metadata or {}
+    if is_json(described):
+        return json_texts(array)
+    return _texts(array, schemaless=SCHEMA_KEY not in described)
+
+
+def _texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _map_texts(array) if schemaless else _struct_texts(array)
+    if pa.types.is_map(kind):
+        return _entries_texts(array, schemaless=schemaless)
+    if pa.types.is_list(kind):
+        return _list_texts(array, schemaless=schemaless)
+    for belongs, write in _SCALARS:
+        if belongs(kind):
+            return write(array)
+    return array.cast(pa.string())
+
+
+def _same(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _base64(array: pa.Array) -> pa.Array:
+    return pa.array([None if v is None else base64.b64encode(v).decode() for v in array.to_pylist()], pa.string())
+
+
+def _date(array: pa.Array) -> pa.Array:
+    if pa.types.is_time(array.type):
+        array = array.cast(pa.time32("ms")).cast(pa.int32()).cast(pa.int64())
+    stamps = array.cast(pa.timestamp("ms")) if not pa.types.is_timestamp(array.type) else array
+    return pc.strftime(stamps.cast(pa.timestamp("s"), safe=False), format=_DATE_FORMAT)
+
+
+def _decimal(array: pa.Array) -> pa.Array:
+    return pa.array([None if v is None else str(v) for v in array.to_pylist()], pa.string())
+
+
+_SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
+    (pa.types.is_string, _same),
+    (pa.types.is_floating, float_texts),
+    (pa.types.is_binary, _base64),
+    (pa.types.is_temporal, _date),
+    (pa.types.is_decimal, _decimal),
+)
+
+
+def _child_texts(field: pa.Field, child: pa.Array, *, schemaless: bool) -> pa.Array:
+    if is_json(metadata_of(field)):
+        return json_texts(child)
+    return _texts(child, schemaless=schemaless)
+
+
+def _map_texts(array: pa.Array) -> pa.Array:
+    """A schemaless map, its keys in the order of the columns: {k=v, k2=v2}."""
+    optional = any(nulls_are_absent(metadata_of(field)) for field in array.type)
+    pieces: list[Any] = []
+    for field, child in zip(array.type, array.flatten(), strict=True):
+        text = _child_texts(field, child, schemaless=True)
+        if not optional:
+            pieces += [("{" if not pieces else ", ") + field.name + "=", text]
+        elif nulls_are_absent(metadata_of(field)):
+            pieces.append(_join(f", {field.name}=", text, nulls="emit_null"))
+        else:
+            pieces.append(_join(f", {field.name}=", text))
+    if not pieces:
+        return _null_like(array, pa.array(["{}"] * len(array), pa.string()))
+    if optional:
+        return _null_like(array, _join("{", joined_present(pieces, 2), "}"))
+    return _null_like(array, _join(*pieces, "}"))
+
+
+def _struct_texts(array: pa.Array) -> pa.Array:
+    """Struct{a=1,b=x}: fields that are null are left out."""
+    pieces = [
+        _join(f",{field.name}=", _child_texts(field, child, schemaless=False), nulls="emit_null")
+        for field, child in zip(array.type, array.flatten(), strict=True)
+    ]
+    if not pieces:
+        return _null_like(array, pa.array(["Struct{}"] * len(array), pa.string()))
+    return _null_like(array, _join("Struct{", joined_present(pieces, 1), "}"))
+
+
+def joined_present(pieces: list[pa.Array], separator: int) -> pa.Array:
+    """The pieces that are not null, in one text a row; each begins with a separator of so many characters, the first of a
+    row goes without. (pyarrow's own skipping join loses the rows in which all are null.)"""
+    whole = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
+    return pc.utf8_slice_codeunits(whole, separator)
+
+
+def _join(*pieces: Any, nulls: str = "replace") -> pa.Array:
+    return pc.binary_join_element_wise(*pieces, "", null_handling=nulls, null_replacement="null")
+
+
+def _null_like(array: pa.Array, strings: pa.Array) -> pa.Array:
+    if not array.null_count:
+        return strings
+    return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
+
+
+def _list_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
+    items = _child_texts(array.type.value_field, array.flatten(), schemaless=schemaless)
+    return _bracketed(array, items, "[", "]")
+
+
+def _entries_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
+    offsets = np.asarray(array.offsets)
+    keys = array.keys.slice(offsets[0], offsets[-1] - offsets[0])
+    values = array.items.slice(offsets[0], offsets[-1] - offsets[0])
+    names = _texts(keys, schemaless=schemaless)
+    return _bracketed(array, _join(names, "=", _texts(values, schemaless=schemaless)), "{", "}")
+
+
+def _bracketed(array: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
+    """One text for each list of `array`, of its items' texts."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    lists = pa.ListArray.from_arrays(number_array(offsets, pa.int32()), pc.fill_null(items, "null"))
+    return _null_like(array, _join(opening, pc.binary_join(lists, ", "), closing))
+
+
+def json_texts(array: pa.Array) -> pa.Array:
+    """FORM_JSON values as Java's toString prints them, one by one; a JSON null prints as null."""
+    there = valid(array)
+    found = [None if text is None else java_string(json_text.parse(text.encode())) for text in array.to_pylist()]
+    return pa.array(found, pa.string(), mask=None if there is None else ~there)
+
+
+def java_string(value: Any) -> str:
+    """toString of a value that JsonConverter made: Long, Double, String, Boolean, ArrayList or HashMap."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(float_texts(pa.array([value]))[0].as_py())
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}={java_string(value[key])}" for key in hash_order(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(java_string, value)) + "]"
+    return str(value)

@@ -1,0 +1,165 @@
+"""JSON texts one by one, read as Jackson reads them in JsonConverter: the judge of what the columnar path is not sure of.
+
+Beyond RFC 8259 it takes leading zeros, a byte order mark, UTF-16 and UTF-32, and anything after the first value. Of
+members of one name the last counts. Integers are cut to 64 bits; numbers with a point or an exponent become doubles.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from spark_tasks.errors import DataError
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_LITERALS = {"true": True, "false": False, "null": None}
+_MAX_DEPTH = 1000
+_MAX_NUMBER = 1000
+
+
+def parse(data: bytes) -> Any:
+    """The value as Python has it (dict, list, str, int, float, bool, None); None for an empty text, as Jackson's
+    missing node. DataError says where the text goes wrong."""
+    text = _decode(data)
+    at = _skip(text, 0)
+    if at == len(text):
+        return None
+    try:
+        value, after = _value(text, at, 0)
+    except RecursionError:
+        raise DataError("the JSON text is nested too deeply") from None
+    scalar = not isinstance(value, (dict, list, str))
+    if scalar and after < len(text) and text[after] not in " \t\r\n":
+        raise _wrong(text, after)
+    return value
+
+
+def canonical(value: Any) -> str:
+    """The value as the plainest JSON: what `parse` and the tape read back as the same value."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{canonical(name)}:{canonical(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    if isinstance(value, float) and math.isinf(value):
+        return "1e9999" if value > 0 else "-1e9999"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _decode(data: bytes) -> str:
+    encoding = json.detect_encoding(data) if len(data) > 1 else "utf-8"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise DataError(f"the JSON text is not valid {error.encoding}: {error.reason} at byte {error.start}") from None
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _wrong(text: str, at: int) -> DataError:
+    what = f"unexpected character {text[at]!r}" if at < len(text) else "unexpected end"
+    return DataError(f"the JSON text is not valid: {what} at position {at}")
+
+
+def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
+    if at >= len(text):
+        raise _wrong(text, at)
+    char = text[at]
+    if char == '"':
+        return _string(text, at + 1)
+    if char in "{[":
+        if depth >= _MAX_DEPTH:
+            raise DataError(f"the JSON text is nested more than {_MAX_DEPTH} levels deep")
+        return _object(text, at, depth) if char == "{" else _array(text, at, depth)
+    for word, meaning in _LITERALS.items():
+        if text.startswith(word, at):
+            after = at + len(word)
+            if after < len(text) and (text[after].isidentifier() or text[after].isdigit()):
+                raise _wrong(text, after)
+            return meaning, after
+    return _number(text, at)
+
+
+def _number(text: str, at: int) -> tuple[int | float, int]:
+    found = _NUMBER.match(text, at)
+    if not found:
+        raise _wrong(text, at)
+    digits = found.group()
+    if len(digits) > _MAX_NUMBER:
+        raise DataError(f"a number in the JSON text is longer than {_MAX_NUMBER} characters")
+    if found.group(1) is None and found.group(2) is None:
+        return (int(digits) + 2**63) % 2**64 - 2**63, found.end()
+    return float(digits) + 0.0, found.end()  # + 0.0: Java goes through BigDecimal, which has no negative zero
+
+
+def _string(text: str, at: int) -> tuple[str, int]:
+    parts = []
+    while True:
+        plain = _PLAIN.match(text, at)
+        if plain:
+            parts.append(plain.group())
+            at = plain.end()
+        char = text[at : at + 1]
+        if char == '"':
+            break
+        if char != "\\":
+            raise _wrong(text, at)
+        escape = text[at + 1 : at + 2]
+        if escape == "u" and re.fullmatch(r"[0-9a-fA-F]{4}", text[at + 2 : at + 6]):
+            parts.append(chr(int(text[at + 2 : at + 6], 16)))
+            at += 6
+        elif escape in _ESCAPES:
+            parts.append(_ESCAPES[escape])
+            at += 2
+        else:
+            raise _wrong(text, at + 1)
+    joined = "".join(parts)
+    if _LONE_SURROGATE.search(joined):
+        joined = joined.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        joined = _LONE_SURROGATE.sub("?", joined)
+    return joined, at + 1
+
+
+def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
+    found: dict[str, Any] = {}
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "}":
+        return found, at + 1
+    while True:
+        if text[at : at + 1] != '"':
+            raise _wrong(text, at)
+        name, at = _string(text, at + 1)
+        at = _skip(text, at)
+        if text[at : at + 1] != ":":
+            raise _wrong(text, at)
+        found[name], at = _value(text, _skip(text, at + 1), depth + 1)
+        at = _skip(text, at)
+        if text[at : at + 1] == "}":
+            return found, at + 1
+        if text[at : at + 1] != ",":
+            raise _wrong(text, at)
+        at = _skip(text, at + 1)
+
+
+def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+    found: list[Any] = []
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "]":
+        return found, at + 1
+    while True:
+        value, at = _value(text, at, depth + 1)
+        found.append(value)
+        at = _skip(text, at)
+        if text[at : at + 1] == "]":
+            return found, at + 1
+        if text[at : at + 1] != ",":
+            raise _wrong(text, at)
+        at = _skip(text, at + 1)

@@ -1,0 +1,210 @@
+"""Connect columns to JSON texts, as JsonConverter writes them: compact, members in the order of the fields."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.columns import Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.converters import json_text
+from spark_tasks.converters.buffers import number_array
+from spark_tasks.converters.java_hash import hash_order
+from spark_tasks.converters.java_numbers import float_texts
+from spark_tasks.converters.java_text import java_string, joined_present
+from spark_tasks.converters.json_strings import literals
+from spark_tasks.errors import DataError
+from spark_tasks.schema import Schema, Type
+
+
+class JsonWriter:
+    """Writes columns. `numeric_decimals`: decimal.format=NUMERIC; `replace_nulls`: replace.null.with.default."""
+
+    def __init__(self, *, numeric_decimals: bool = False, replace_nulls: bool = True) -> None:
+        self._numeric_decimals = numeric_decimals
+        self._replace_nulls = replace_nulls
+
+    def write(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None = None) -> pa.Array:
+        """A string array, without nulls: null values are the text null (or the schema's default).
+
+        DataError where a required value is null."""
+        if schema is None:
+            return pc.fill_null(self._schemaless(array, metadata), "null")
+        found = self._typed(array, schema)
+        if not found.null_count:
+            return found
+        if schema.default is not None and self._replace_nulls:
+            return pc.fill_null(found, schema.default)
+        if not schema.optional:
+            raise DataError("Conversion error: null value for field that is required and has no default value")
+        return pc.fill_null(found, "null")
+
+    def _typed(self, array: pa.Array, schema: Schema) -> pa.Array:
+        """Null where the value is null."""
+        kind = array.type
+        if schema.type is Type.STRUCT and pa.types.is_struct(kind):
+            names = [field.name for field in kind]
+            pieces: list[Any] = []
+            children = array.flatten()
+            rows = array.is_valid() if array.null_count else None
+            for field in schema.fields:
+                child = children[names.index(field.name)]
+                # a null struct's children are null too: they must not fail the check for required values
+                inner = field.schema if rows is None else field.schema.as_optional()
+                pieces += [_before(pieces, field.name), self.write(child, inner)]
+            return _null_like(array, _wrapped(array, pieces))
+        if schema.type is Type.MAP and pa.types.is_map(kind) and schema.key and schema.value:
+            return self._map(array, schema.key, schema.value)
+        if schema.type is Type.ARRAY and schema.value and pa.types.is_list(kind):
+            return lists(array, self.write(array.flatten(), schema.value))
+        return self._scalar(array)
+
+    def _map(self, array: pa.Array, key: Schema, value: Schema) -> pa.Array:
+        offsets = np.asarray(array.offsets)
+        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        keys = self.write(array.keys.slice(first, count), key)
+        values = self.write(array.items.slice(first, count), value)
+        if key.type is Type.STRING:
+            return lists(array, _join(keys, ":", values), "{", "}")
+        return lists(array, _join("[", keys, ",", values, "]"))
+
+    def _schemaless(self, array: pa.Array, metadata: Metadata | None) -> pa.Array:
+        if is_json(metadata):
+            return json_literals(array)
+        if pa.types.is_struct(array.type):
+            return self._members(array)
+        if pa.types.is_list(array.type):
+            inner = self._schemaless(array.flatten(), metadata_of(array.type.value_field))
+            return lists(array, pc.fill_null(inner, "null"))
+        if pa.types.is_map(array.type):
+            string_keys = pa.types.is_string(array.type.key_type)
+            key = Schema(Type.STRING) if string_keys else Schema(Type.BYTES)
+            offsets = np.asarray(array.offsets)
+            first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+            keys = self._scalar(array.keys.slice(first, count))
+            values = pc.fill_null(self._schemaless(array.items.slice(first, count), None), "null")
+            if key.type is Type.STRING:
+                return lists(array, _join(keys, ":", values), "{", "}")
+            return lists(array, _join("[", keys, ",", values, "]"))
+        return self._scalar(array)
+
+    def _members(self, array: pa.Array) -> pa.Array:
+        """A schemaless map; a key that is absent is left out."""
+        optional = any(nulls_are_absent(metadata_of(field)) for field in array.type)
+        pieces: list[Any] = []
+        for field, child in zip(array.type, array.flatten(), strict=True):
+            described = metadata_of(field)
+            text = self._schemaless(child, described)
+            if not nulls_are_absent(described):
+                text = pc.fill_null(text, "null")
+            if optional:
+                pieces.append(_join("," + json.dumps(field.name, ensure_ascii=False) + ":", text))
+            else:
+                pieces += [_before(pieces, field.name), text]
+        if not optional:
+            return _null_like(array, _wrapped(array, pieces))
+        return _null_like(array, _join("{", joined_present(pieces, 1), "}"))
+
+    def _scalar(self, array: pa.Array) -> pa.Array:
+        kind = array.type
+        if pa.types.is_decimal(kind):
+            return self._decimals(array)
+        for belongs, write in _SCALARS:
+            if belongs(kind):
+                return write(array)
+        return array.cast(pa.string())
+
+    def _decimals(self, array: pa.Array) -> pa.Array:
+        if self._numeric_decimals:
+            return pa.array([None if v is None else str(v) for v in array.to_pylist()], pa.string())
+        return pa.array([None if v is None else decimal_base64(v, array.type.scale) for v in array.to_pylist()], pa.string())
+
+
+def decimal_base64(value: Any, scale: int) -> str:
+    """Connect's bytes of a decimal, quoted: its unscaled value, big-endian, as few bytes as hold it."""
+    unscaled = int(value.scaleb(scale))
+    size = (unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()) // 8 + 1
+    return f'"{base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()}"'
+
+
+def _floats(array: pa.Array) -> pa.Array:
+    written = float_texts(array)
+    finite = pc.is_finite(array)
+    if pc.all(finite).as_py() in (True, None):
+        return written
+    return pc.if_else(finite, written, _join('"', written, '"'))  # Jackson quotes NaN and the infinities
+
+
+def _bytes(array: pa.Array) -> pa.Array:
+    encoded = [None if v is None else f'"{base64.b64encode(v).decode()}"' for v in array.to_pylist()]
+    return pa.array(encoded, pa.string())
+
+
+def _moment(array: pa.Array) -> pa.Array:
+    """Dates as days, times as milliseconds, timestamps as milliseconds since the epoch."""
+    if pa.types.is_timestamp(array.type):
+        return array.cast(pa.timestamp("ms", array.type.tz), safe=False).cast(pa.int64()).cast(pa.string())
+    if pa.types.is_time(array.type):
+        return array.cast(pa.time32("ms"), safe=False).cast(pa.int32()).cast(pa.string())
+    return array.cast(pa.date32()).cast(pa.int32()).cast(pa.string())
+
+
+_SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
+    (pa.types.is_string, literals),
+    (pa.types.is_floating, _floats),
+    (pa.types.is_binary, _bytes),
+    (pa.types.is_date, _moment),
+    (pa.types.is_time, _moment),
+    (pa.types.is_timestamp, _moment),
+)
+
+
+def _before(pieces: list[Any], name: str) -> str:
+    return ("," if pieces else "{") + json.dumps(name, ensure_ascii=False) + ":"
+
+
+def _wrapped(array: pa.Array, pieces: list[Any]) -> pa.Array:
+    return _join(*pieces, "}") if pieces else pa.array(["{}"] * len(array), pa.string())
+
+
+def _join(*pieces: Any) -> pa.Array:
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def _null_like(array: pa.Array, strings: pa.Array) -> pa.Array:
+    if not array.null_count:
+        return strings
+    return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
+
+
+def lists(array: pa.Array, items: pa.Array, opening: str = "[", closing: str = "]") -> pa.Array:
+    """The items' texts of each list of `array`, comma between them."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    joined = pc.binary_join(pa.ListArray.from_arrays(number_array(offsets, pa.int32()), items), ",")
+    return _null_like(array, _join(opening, joined, closing))
+
+
+def json_literals(array: pa.Array) -> pa.Array:
+    """FORM_JSON values in the form that JsonConverter would write them in, one by one."""
+    found = [None if text is None else java_json(json_text.parse(text.encode())) for text in array.to_pylist()]
+    return pa.array(found, pa.string())
+
+
+def java_json(value: Any) -> str:
+    """JSON of a value that JsonConverter made without a schema."""
+    if isinstance(value, dict):
+        members = (f"{json.dumps(key, ensure_ascii=False)}:{java_json(value[key])}" for key in hash_order(value))
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(java_json, value)) + "]"
+    if isinstance(value, str):
+        return str(literals(pa.array([value]))[0].as_py())
+    text = java_string(value)
+    return f'"{text}"' if text.endswith("Infinity") else text
