@@ -33,6 +33,7 @@ class Group:
     joined: int = 0
     config: ClusterConfigState = field(default_factory=lambda: ClusterConfigState(offset=0))
     workers: dict[str, Worker] = field(default_factory=dict)
+    hung: list[Worker] = field(default_factory=list)
     delay_ms: int = 0
 
     def join(self):
@@ -42,6 +43,19 @@ class Group:
     def leave(self, index):
         if len(self.workers) > 1:
             del self.workers[sorted(self.workers)[index % len(self.workers)]]
+
+    def hang(self, index):
+        """Out of the group without noticing: it goes on with its work."""
+        before = dict(self.workers)
+        self.leave(index)
+        self.hung += [worker for id_, worker in before.items() if id_ not in self.workers]
+
+    def wake(self):
+        """All that hung come back under new ids, with the work that others may have by now."""
+        for worker in self.hung:
+            self.joined += 1
+            self.workers[f"m{self.joined:03d}"] = worker
+        self.hung = []
 
     def bounce(self, index):
         self.leave(index)
@@ -145,6 +159,8 @@ steps = st.one_of(
     st.tuples(st.just("join")),
     st.tuples(st.just("leave"), small),
     st.tuples(st.just("bounce"), small),
+    st.tuples(st.just("hang"), small),
+    st.tuples(st.just("wake")),
     st.tuples(st.just("configure"), st.sampled_from(NAMES), st.none() | st.integers(0, 9)),
     st.tuples(st.just("wait"), st.integers(1, 400)),
     st.tuples(st.just("round"), st.frozensets(small, max_size=3), st.booleans()),
