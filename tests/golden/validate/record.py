@@ -10,10 +10,12 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cases import CASES, CREATE, PLUGIN_CONFIGS
+from cases import CASES, CREATE, PLUGIN_CONFIGS, load
 
 ANSWERS = Path(__file__).with_name("answers.json")
 
@@ -36,7 +38,7 @@ def without_docs(value: Any) -> Any:
 
 def main() -> None:
     urls = dict(argument.split("=", 1) for argument in sys.argv[1:])
-    answers = json.loads(ANSWERS.read_text()) if ANSWERS.exists() else {}
+    answers = load() if ANSWERS.exists() else {}
     for name, (kind, plugin, config) in CASES.items():
         if kind in urls:
             path = f"/connector-plugins/{urllib.parse.quote(plugin)}/config/validate"
@@ -48,7 +50,31 @@ def main() -> None:
             path = f"/connector-plugins/{urllib.parse.quote(plugin)}/config"
             answers[f"config {plugin}"] = call(urls["default"] + path, "GET")
         answers["plugins"] = call(urls["default"] + "/connector-plugins?connectorsOnly=false", "GET")
-    ANSWERS.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in answers.items()) + "\n}\n")
+    shared = [text for text, times in Counter(_parts(list(answers.values()))).items() if times > 1 and len(text) > 60]
+    numbers = {text: n for n, text in enumerate(shared)}
+    lines = [f"{json.dumps(name)}: {json.dumps(_shortened(value, numbers))}" for name, value in answers.items()]
+    ANSWERS.write_text('{"shared": [\n' + ",\n".join(shared) + '\n], "answers": {\n' + ",\n".join(lines) + "\n}}\n")
+
+
+def _parts(value: Any) -> Iterator[str]:
+    """Every definition, value and list of recommended values, as JSON: most are in many answers."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in ("definition", "value", "recommended_values") and isinstance(item, dict | list):
+                yield json.dumps(item)
+            else:
+                yield from _parts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _parts(item)
+
+
+def _shortened(value: Any, numbers: dict[str, int]) -> Any:
+    if isinstance(value, dict | list) and json.dumps(value) in numbers:
+        return {"shared": numbers[json.dumps(value)]}
+    if isinstance(value, dict):
+        return {key: _shortened(item, numbers) for key, item in value.items()}
+    return [_shortened(item, numbers) for item in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":
