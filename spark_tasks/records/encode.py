@@ -55,18 +55,21 @@ def encode(
     transactional: bool = False,
     compression: str | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    max_record_bytes: int | None = None,
 ) -> list[EncodedBatch]:
     """Record batches of at most `max_batch_bytes` each; together they hold `rows` (int64 indices, in that order) or
     all rows. Offsets start at 0 in each batch, as the broker wants them; column `offset` is not read. Rows whose
     timestamp is negative or null get `no_timestamp` (ms). Column `headers` and `timestamp` may be missing.
 
     `compression`: None, gzip, snappy, lz4 or zstd; a batch that it does not make smaller goes uncompressed.
-    Raises RecordTooLargeError for a record that is too large by itself."""
+    A record that needs more goes alone, up to `max_record_bytes` (as a batch; by default the same limit), and beyond
+    that raises RecordTooLargeError."""
     rows = np.arange(len(raw), dtype=np.int64) if rows is None else rows
     if len(rows) == 0:
         return []
     codec = codec_number(compression)
-    out, table = _records(raw, rows, no_timestamp, max_batch_bytes)
+    largest = max_batch_bytes if max_record_bytes is None else max(max_record_bytes, max_batch_bytes)
+    out, table = _records(raw, rows, no_timestamp, max_batch_bytes, largest)
     result = []
     sequence = base_sequence
     attributes = TRANSACTIONAL if transactional else 0
@@ -78,22 +81,23 @@ def encode(
     return result
 
 
-def _records(raw: pa.RecordBatch, rows: Array, no_timestamp: int, limit: int) -> tuple[memoryview, Array]:
+def _records(raw: pa.RecordBatch, rows: Array, no_timestamp: int, limit: int, largest: int) -> tuple[memoryview, Array]:
     keys, values = _column(raw, "key"), _column(raw, "value")
     headers = header_columns(raw.column("headers")) if "headers" in raw.schema.names else None
     sizes = np.empty(len(rows) if headers else 0, np.int64)
     if headers:
         kernels.header_sizes(rows, headers, sizes)
     times = timestamps(raw.column("timestamp")) if "timestamp" in raw.schema.names else _no_times(len(raw))
-    body = len(rows) * _LENGTHS + _bytes_of(keys) + _bytes_of(values) + int(sizes.sum())
+    body = len(rows) * _LENGTHS + _bytes_of(keys, rows) + _bytes_of(values, rows) + int(sizes.sum())
     batches = min(len(rows), 2 * body // max(limit, 1) + 2)
     out: Array = np.empty(body + batches * HEADER_BYTES, np.uint8)
     table = np.empty((batches, kernels.COLUMNS), np.int64)
     found, bad = kernels.encode_records(
-        rows, times, no_timestamp, keys, values, headers is not None, headers or NO_HEADERS, sizes, limit, out, table,
+        rows, times, no_timestamp, keys, values, headers is not None, headers or NO_HEADERS, sizes,
+        limit, largest, out, table,
     )  # fmt: skip
     if bad >= 0:
-        raise RecordTooLargeError(int(rows[bad]), int(found), limit)
+        raise RecordTooLargeError(int(rows[bad]), int(found), largest)
     return memoryview(out), table[:found]
 
 
@@ -102,10 +106,12 @@ def _column(raw: pa.RecordBatch, name: str) -> Column:
     return binary_column(array) if len(array) else NO_COLUMN
 
 
-def _bytes_of(column: Column) -> int:
-    """An upper bound of the bytes of any selection, since a row is never selected twice."""
+def _bytes_of(column: Column, rows: Array) -> int:
+    """The bytes of the rows, or of all where they are most of them (a row is never selected twice)."""
     ends = column[0]
-    return int(ends[-1]) - int(ends[0])
+    if 2 * len(rows) > len(ends):
+        return int(ends[-1]) - int(ends[0])
+    return int((ends[rows + 1].astype(np.int64) - ends[rows]).sum())
 
 
 def _no_times(rows: int) -> Array:

@@ -100,6 +100,7 @@ def encode_records(
     headers: Any,
     sizes: Any,
     limit: int,
+    largest: int,
     out: Any,
     table: Any,
 ) -> tuple[int, int]:
@@ -140,7 +141,7 @@ def encode_records(
             at += _HEADER_BYTES
             base_time, most_time = time, time
             size = fixed + 2
-        if place == first and _HEADER_BYTES + _size(size) + size > limit:
+        if place == first and _HEADER_BYTES + _size(size) + size > largest:
             return _HEADER_BYTES + _size(size) + size, place
         most_time = max(most_time, time)
         at = _write(out, at, size)

@@ -1,0 +1,208 @@
+"""Appending Arrow record batches to Kafka. The caller's thread encodes while the IO thread sends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError
+from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.sender import Batch, Sender
+from spark_tasks.records.decode import decode
+from spark_tasks.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequence
+from spark_tasks.records.errors import RecordTooLargeError
+from spark_tasks.records.partitioner import Partitioner, rows_by_partition
+
+__all__ = ["Appender", "ProducerIdentity"]
+
+Array = np.ndarray[Any, Any]
+
+DEFAULT_REQUEST_BYTES: Final = 1_048_576  # Kafka's max.request.size
+_BUFFER_BYTES: Final = 32 * 1024 * 1024  # Kafka's buffer.memory
+_WAIT_SECONDS: Final = 1.0
+_LEAST_BATCH_BYTES: Final = 4096
+
+
+class Appender:
+    """Appends under an identity that its owner has initialised (None: neither idempotent nor transactional). It never
+    initialises a producer. For a transaction the owner has added the partitions to it before. Not thread-safe.
+
+    `sequences`: the next sequence number of each partition, 0 where absent; the attribute of the same name tells them
+    afterwards. A failed appender stays failed: its sequences mean nothing, the owner needs a new epoch (KIP-360)."""
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        identity: ProducerIdentity | None,
+        *,
+        sequences: Mapping[TopicPartition, int] | None = None,
+        acks: int = -1,
+        compression: str | None = None,
+        max_request_bytes: int = DEFAULT_REQUEST_BYTES,
+        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+        in_flight: int = 5,
+        delivery_timeout_ms: float = 120_000,
+    ) -> None:
+        if identity is not None and (acks != -1 or not 1 <= in_flight <= 5):
+            raise KafkaRefusedError("an idempotent producer needs acks=all and at most 5 requests in flight")
+        self._cluster = cluster
+        self._identity = identity
+        self.sequences: dict[TopicPartition, int] = dict(sequences or {})
+        """The next sequence number of each partition."""
+        self.acknowledged: dict[TopicPartition, int] = defaultdict(int)
+        """Records that the brokers have acknowledged."""
+        self._compression = compression
+        self._max_record_bytes = max_request_bytes
+        self._batch_bytes = defaultdict[str, int](lambda: min(max_batch_bytes, max_request_bytes))
+        self._partitioners: dict[str, Partitioner] = {}
+        self._number = 0
+        self._buffered = 0
+        self._changed = threading.Condition()
+        self._error: ConnectError | None = None
+        self._sender = Sender(
+            cluster,
+            identity,
+            acks=acks,
+            in_flight=in_flight,
+            max_request_bytes=max_request_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+            done=self._done,
+            broken=self._broken,
+            split=self._split,
+        )
+
+    def append(self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch) -> None:
+        """Send all rows of `raw` (RAW_SCHEMA; `offset` is not read, `timestamp` -1 means now, `headers` may be
+        missing) to one partition, or each to its own (null or -1: the partitioner decides), or all as the partitioner
+        decides. Order within a partition is kept. Returns once all is encoded and at most 32 MiB wait to be sent.
+        Raises RecordTooLargeError, UnknownTopicError, or whatever an earlier batch has failed with."""
+        now = time.time_ns() // 1_000_000
+        for number, rows in self._placed(topic, partition, raw):
+            step = max(len(rows) * self._batch_bytes[topic] // max(raw.nbytes * len(rows) // max(len(raw), 1), 1), 1)
+            for at in range(0, len(rows), step):
+                self._encode(topic, number, raw, rows[at : at + step], now)
+
+    def flush(self) -> None:
+        """Wait until all that was appended is acknowledged. Raises the first error, after which nothing more is
+        sent (what had been sent before may still be appended)."""
+        self._wait(0)
+
+    def close(self) -> None:
+        """Stop sending; does not flush. The cluster's connections stay open."""
+        self._sender.stop()
+
+    def _placed(self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch) -> list[tuple[int, Array]]:
+        """(partition, rows) for each partition that gets any."""
+        count = len(self._cluster.partitions(topic, create=True))
+        if partition is None and count == 1:
+            partition = 0
+        if isinstance(partition, int):
+            chosen = np.array([partition], np.int64)
+            placed = [(partition, np.arange(len(raw), dtype=np.int64))] if len(raw) else []
+        else:
+            partitioner = self._partitioners.get(topic)
+            if partitioner is None or partitioner.partitions != count:
+                partitioner = self._partitioners[topic] = Partitioner(count)
+            chosen = partitioner.assign(raw, _numbers(partition))
+            placed = rows_by_partition(chosen)
+        if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < count:
+            raise KafkaRefusedError(
+                f"partition {int(chosen.max())} of topic {topic!r} does not exist; it has partitions 0 to {count - 1}",
+            )
+        return placed
+
+    def _encode(self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array, now: int) -> None:
+        where = (topic, partition)
+        sequence = self.sequences.get(where, 0) if self._identity is not None else -1
+        try:
+            encoded = encode(
+                raw,
+                rows=rows,
+                no_timestamp=now,
+                **self._marks(),
+                base_sequence=sequence,
+                compression=self._compression,
+                max_batch_bytes=self._batch_bytes[topic],
+                max_record_bytes=self._max_record_bytes,
+            )
+        except RecordTooLargeError as error:
+            raise RecordTooLargeError(error.row, error.size, error.limit, topic) from None
+        batches = []
+        for item in encoded:
+            self._number += 1
+            batches.append(Batch(where, item.data, item.count, sequence, (self._number,)))
+            sequence = next_sequence(sequence, item.count)
+        if self._identity is not None:
+            self.sequences[where] = sequence
+        self._wait(_BUFFER_BYTES)
+        with self._changed:
+            self._buffered += sum(len(batch.data) for batch in batches)
+        self._sender.add(batches)
+
+    def _marks(self) -> dict[str, Any]:
+        if self._identity is None:
+            return {}
+        return {
+            "producer_id": self._identity.producer_id,
+            "epoch": self._identity.epoch,
+            "transactional": self._identity.transactional_id is not None,
+        }
+
+    def _wait(self, at_most: int) -> None:
+        with self._changed:
+            while self._error is None and self._buffered > at_most:
+                self._changed.wait(_WAIT_SECONDS)
+                if not self._cluster.io.alive:
+                    self._error = KafkaUnavailableError("the connections to Kafka were closed")
+            if self._error is not None:
+                raise self._error
+
+    # The sender calls these on the IO thread.
+
+    def _done(self, batch: Batch) -> None:
+        with self._changed:
+            self.acknowledged[batch.where] += batch.count
+            self._buffered -= len(batch.data)
+            self._changed.notify_all()
+
+    def _broken(self, error: ConnectError) -> None:
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
+    def _split(self, batch: Batch) -> list[Batch]:
+        """Two halves of a batch that the topic's max.message.bytes does not allow; later ones will be smaller."""
+        topic = batch.where[0]
+        self._batch_bytes[topic] = max(min(self._batch_bytes[topic], len(batch.data) // 2), _LEAST_BATCH_BYTES)
+        records = decode(batch.data, check_crc=False).records
+        halves = []
+        sequence = batch.sequence
+        for place, rows in enumerate(np.array_split(np.arange(batch.count, dtype=np.int64), 2)):
+            (item,) = encode(
+                records,
+                rows=rows,
+                **self._marks(),
+                base_sequence=sequence,
+                compression=self._compression,
+                max_batch_bytes=2**31 - 1,
+            )
+            halves.append(Batch(batch.where, item.data, item.count, sequence, (*batch.number, place), batch.since))
+            sequence = next_sequence(sequence, item.count)
+        with self._changed:
+            self._buffered += sum(len(half.data) for half in halves) - len(batch.data)
+        return halves
+
+
+def _numbers(partition: Array | pa.Array | None) -> Array | None:
+    """Partitions as int32, -1 where the partitioner decides."""
+    if isinstance(partition, (pa.Array, pa.ChunkedArray)):
+        partition = partition.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return None if partition is None else np.asarray(partition, np.int32)

@@ -1,0 +1,268 @@
+"""A Kafka cluster as the data plane sees it: partitions, leaders, offsets, producer ids. Thread-safe."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
+
+import kafka.errors as protocol
+from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+from spark_tasks.kafka.connections import Connections, Deadline
+from spark_tasks.kafka.errors import UnknownTopicError, is_retriable, translated
+from spark_tasks.kafka.identity import ProducerIdentity
+
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+DEFAULT_TIMEOUT_MS: Final = 60_000
+_UNKNOWN_TOPIC_MS: Final = 3_000  # how long a topic may take to become known to all brokers
+
+LEVELS: Final = {
+    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
+    "read_committed": IsolationLevel.READ_COMMITTED,
+}
+
+
+class KafkaCluster:
+    """Connections and what is known of topics. `settings` as `client_config.client_settings` makes them. All errors
+    are ConnectErrors; retriable ones are retried with back-off until `timeout_ms`."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.io = Connections(settings)
+        self._leaders: dict[str, dict[int, int]] = {}
+
+    @classmethod
+    def shared(cls, settings: Mapping[str, Any]) -> KafkaCluster:
+        """The process's one cluster for these settings (Spark reuses its Python workers). Never a parent process's."""
+        key = repr(sorted(settings.items(), key=lambda item: item[0]))
+        with _LOCK:
+            found = _SHARED.get(key)
+            if found is None or not found.io.alive:
+                found = _SHARED[key] = cls(settings)
+            return found
+
+    def partitions(self, topic: str, *, create: bool = False, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> tuple[int, ...]:
+        """The topic's partitions, ascending. `create`: let the broker create the topic, if it is set up to.
+        Raises UnknownTopicError."""
+        leaders = self._run(f"finding the partitions of {topic}", self.leaders, topic, Deadline(timeout_ms), create)
+        return tuple(sorted(leaders))
+
+    def leader(self, topic: str, partition: int, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
+        """The broker that leads the partition."""
+        return self._run(f"finding the leader of {topic}-{partition}", self.find_leader, topic, partition, Deadline(timeout_ms))
+
+    def offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        which: Literal["earliest", "latest"] = "latest",
+        isolation: Isolation = "read_uncommitted",
+        *,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> dict[TopicPartition, int]:
+        """First offset in each log, or the one that the next record will get; with read_committed the latest is the
+        first offset of the earliest open transaction. One request a broker. Raises UnknownTopicError."""
+        wanted = list(dict.fromkeys(partitions))
+        return self._run(f"asking for {which} offsets", self.find_offsets, wanted, which, isolation, Deadline(timeout_ms))
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        producer_id: int = -1,
+        epoch: int = -1,
+        *,
+        deadline_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> ProducerIdentity:
+        """A producer id and epoch. With a transactional id: fences all earlier ones, aborts what they left open;
+        `timeout_ms` is then the transaction's. With the current producer id and epoch: the next epoch (KIP-360)."""
+        deadline = Deadline(deadline_ms, first_ms=2, largest_ms=500)
+        doing = f"initialising producer {transactional_id or ''}".strip()
+        return self._run(doing, self.new_identity, transactional_id, timeout_ms, producer_id, epoch, deadline)
+
+    def close(self) -> None:
+        """Close all connections; the object is of no use afterwards."""
+        self.io.close()
+
+    def _run(self, doing: str, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        try:
+            return self.io.run(function, *arguments)
+        except (protocol.KafkaError, OSError) as error:
+            raise translated(error, doing) from error
+
+    # What follows runs on the IO thread.
+
+    async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline: Deadline, topics: Iterable[str] = ()) -> T:
+        """`attempt` again while its error is retriable and there is time; leaders of `topics` are forgotten before."""
+        while True:
+            try:
+                await self.io.bootstrap(deadline.left_ms)
+                return await attempt()
+            except (protocol.KafkaError, OSError) as error:
+                if not is_retriable(error):
+                    raise
+                wait = deadline.next_wait()
+                if wait is None:
+                    raise
+                for topic in topics:
+                    self._leaders.pop(topic, None)
+                if isinstance(error, protocol.NodeNotReadyError) and not self._leaders:
+                    self.io.forget_brokers()
+                await self.io.sleep(wait)
+
+    async def leaders(self, topic: str, deadline: Deadline, create: bool = False) -> dict[int, int]:
+        """Partition to leading broker (-1: none at present)."""
+        known = self._leaders.get(topic)
+        if known is not None:
+            return known
+        if not create:
+            deadline = Deadline(min(_UNKNOWN_TOPIC_MS, deadline.left_ms))
+        try:
+            return await self.retrying(lambda: self._ask_leaders([topic], create, topic), deadline)
+        except protocol.UnknownTopicOrPartitionError as error:
+            raise UnknownTopicError(f"topic {topic!r} does not exist, or this principal may not see it") from error
+
+    async def find_leader(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """The broker that leads; waits for one to be elected."""
+
+        async def attempt() -> int:
+            leaders = await self.leaders(topic, deadline)
+            if partition not in leaders:
+                raise protocol.UnknownTopicOrPartitionError(f"{topic}-{partition}")
+            if leaders[partition] < 0:
+                raise protocol.LeaderNotAvailableError(f"{topic}-{partition}")
+            return leaders[partition]
+
+        return await self.retrying(attempt, deadline, [topic])
+
+    def forget_leaders(self, topic: str) -> None:
+        """Have the leaders asked for again: a broker said that it is none."""
+        self._leaders.pop(topic, None)
+
+    async def _ask_leaders(self, topics: Sequence[str], create: bool, wanted: str) -> dict[int, int]:
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=create,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        response = await self.io.send(request, None)
+        self.io.learn(response)
+        failure: Exception | None = None
+        for topic in response.topics:
+            error = protocol.for_code(topic.error_code)
+            if error is protocol.NoError:
+                self._leaders[topic.name] = {item.partition_index: item.leader_id for item in topic.partitions}
+            elif topic.name == wanted:
+                failure = error(wanted)
+        if failure is not None:
+            raise failure
+        return self._leaders[wanted]
+
+    async def find_offsets(
+        self, wanted: list[TopicPartition], which: str, isolation: Isolation, deadline: Deadline,
+    ) -> dict[TopicPartition, int]:  # fmt: skip
+        found: dict[TopicPartition, int] = {}
+
+        async def attempt() -> dict[TopicPartition, int]:
+            by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+            for topic, partition in wanted:
+                if (topic, partition) not in found:
+                    by_node[await self.find_leader(topic, partition, deadline)].append((topic, partition))
+            failure = None
+            for node, items in by_node.items():
+                failure = await self._ask_offsets(node, items, which, isolation, found) or failure
+            if failure is not None:
+                raise failure
+            return found
+
+        return await self.retrying(attempt, deadline, {topic for topic, _ in wanted})
+
+    async def _ask_offsets(
+        self, node: int, items: list[TopicPartition], which: str, isolation: Isolation, found: dict[TopicPartition, int],
+    ) -> Exception | None:  # fmt: skip
+        spec = OffsetSpec.EARLIEST if which == "earliest" else OffsetSpec.LATEST
+        topics: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in items:
+            topics[topic].append(partition)
+        asked = ListOffsetsRequest.ListOffsetsTopic
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=LEVELS[isolation],
+            topics=[
+                asked(
+                    name=topic,
+                    partitions=[
+                        asked.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=spec)
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in topics.items()
+            ],
+            min_version=2,
+            max_version=7,
+        )
+        response = await self.io.send(request, node)
+        failure = None
+        for topic in response.topics:
+            for item in topic.partitions:
+                error = protocol.for_code(item.error_code)
+                if error is protocol.NoError:
+                    found[topic.name, item.partition_index] = item.offset
+                else:
+                    failure = error(f"{topic.name}-{item.partition_index}")
+        return failure
+
+    async def new_identity(
+        self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int, deadline: Deadline,
+    ) -> ProducerIdentity:  # fmt: skip
+        """See `init_producer_id`."""
+
+        async def attempt() -> ProducerIdentity:
+            node = None if transactional_id is None else await self.io.coordinator(transactional_id)
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                min_version=3 if producer_id >= 0 else 0,
+                max_version=4,
+            )
+            response = await self.io.send(request, node)
+            error = protocol.for_code(response.error_code)
+            if error is not protocol.NoError:
+                raise error(transactional_id)
+            return ProducerIdentity(response.producer_id, response.producer_epoch, transactional_id)
+
+        return await self.retrying(attempt, deadline)
+
+
+_LOCK = threading.Lock()
+_SHARED: dict[str, KafkaCluster] = {}
+_INHERITED: list[KafkaCluster] = []
+
+
+def _after_fork() -> None:
+    """A child has its parent's sockets but not its IO thread. The objects are kept, so that nothing closes them:
+    a shutdown here would end the parent's connections."""
+    global _LOCK  # noqa: PLW0603
+    _LOCK = threading.Lock()
+    _INHERITED.extend(_SHARED.values())
+    _SHARED.clear()
+
+
+def _close_shared() -> None:
+    for cluster in list(_SHARED.values()):
+        cluster.close()
+    _SHARED.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_close_shared)

@@ -1,0 +1,166 @@
+"""The one place that knows kafka-python's connection manager: its IO thread, its connections, how to send."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import kafka.errors as protocol
+from kafka.future import Future
+from kafka.net.inet import create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaTCPTransport
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
+
+T = TypeVar("T")
+
+_RECEIVE_BYTES: Final = 256 * 1024
+_RECEIVE_AT_ONCE: Final = 4 * 1024 * 1024
+# A response may be as large as one fetch; below what an HTTP server's "HTTP" would mean as a length.
+_LARGEST_RESPONSE: Final = 1 << 30
+_SLOW_STEP_SECONDS: Final = 5.0  # copying a large fetch on a busy machine is no defect worth a warning
+_UNBOUNDED_IN_FLIGHT: Final = 10_000  # the callers bound their requests; the library refuses what is over its bound
+
+
+class _Transport(KafkaTCPTransport):  # type: ignore[misc]
+    """Reads in pieces that fit a data plane; the library's own are of 4 KiB, each with a turn of the GIL."""
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        pieces: list[bytes] = []
+        size = 0
+        while size < _RECEIVE_AT_ONCE:
+            try:
+                piece = self._sock.recv(_RECEIVE_BYTES)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                return b"".join(pieces), protocol.KafkaConnectionError(error)
+            if not piece:
+                return b"".join(pieces), protocol.KafkaConnectionError("socket disconnected")
+            pieces.append(piece)
+            size += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces), None
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        if self.ssl_enabled:
+            return await super()._build_transport(node, timeout_at)
+        options, proxy = self.config["socket_options"], self.config["proxy_url"]
+        sock = await create_connection(self._net, node.host, node.port, options, proxy_url=proxy, timeout_at=timeout_at)
+        return _Transport(self._net, sock, host=node.host)
+
+
+class Connections:
+    """Connections to one cluster's brokers and the thread that serves them. `send`, `sleep`, `coordinator` and
+    `bootstrap` belong to coroutines on that thread; `run`, `start` and `close` to other threads."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        config = dict(settings)
+        config["receive_message_max_bytes"] = _LARGEST_RESPONSE
+        config["max_in_flight_requests_per_connection"] = _UNBOUNDED_IN_FLIGHT
+        self.request_timeout_ms = int(config.get("request_timeout_ms", 30_000))
+        self._net = NetworkSelector(**config, slow_task_threshold_secs=_SLOW_STEP_SECONDS)
+        self._manager = _Manager(self._net, **config)
+        self._net.start()
+
+    def run(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """Run a coroutine function on the IO thread and wait for its result."""
+        result: T = self._net.run(function, *arguments)
+        return result
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> Future:
+        """Run a function or coroutine function on the IO thread; do not wait."""
+        return self._net.call_soon_with_future(function, *arguments)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the IO thread serves requests."""
+        thread = self._net._io_thread  # noqa: SLF001
+        return thread is not None and thread.is_alive()
+
+    async def bootstrap(self, timeout_ms: float) -> None:
+        """Find the brokers, if they are not known. Raises KafkaTimeoutError."""
+        if not self._manager.bootstrapped:
+            await self._manager.bootstrap_async(timeout_ms=timeout_ms)
+
+    def forget_brokers(self) -> None:
+        """Have the next `bootstrap` ask the bootstrap servers anew (KIP-899)."""
+        self._manager._bootstrap_future = None  # noqa: SLF001
+
+    async def send(self, request: Any, node: int | str | None, *, lane: str = "", timeout_ms: float | None = None) -> Any:
+        """The broker's response. `node` None: any broker. Requests of one lane to one broker are answered in order;
+        another lane has a connection of its own, so that a fetch that waits for data holds up nothing else."""
+        if node is None:
+            node = self._manager.least_loaded_node()
+        if node is None:
+            raise protocol.NodeNotReadyError("no broker is known")
+        if lane and isinstance(node, int):
+            node = self._in_lane(node, lane)
+        limit = self.request_timeout_ms if timeout_ms is None else min(timeout_ms, self.request_timeout_ms)
+        return await self._manager.send(request, node_id=node, request_timeout_ms=max(limit, 1))
+
+    def _in_lane(self, node: int, lane: str) -> str:
+        cluster = self._manager.cluster
+        broker = cluster.broker_metadata(node)
+        if broker is None:
+            raise protocol.UnknownBrokerIdError(node)
+        name = f"{lane}-{node}"
+        # The library keeps such names for coordinators' own connections; they outlive metadata updates.
+        cluster._coordinator_brokers[name] = MetadataResponse.MetadataResponseBroker(  # noqa: SLF001
+            name, broker.host, broker.port, None,
+        )  # fmt: skip
+        return name
+
+    async def coordinator(self, transactional_id: str) -> str:
+        """The node of the transaction coordinator, on a connection of its own. Raises the broker's error."""
+        request = FindCoordinatorRequest(
+            key=transactional_id,
+            key_type=CoordinatorType.TRANSACTION.value,
+            coordinator_keys=[transactional_id],
+        )
+        response = await self.send(request, None)
+        answer = response.coordinators[0] if response.API_VERSION >= 4 else response
+        node: str = self._manager.cluster.add_coordinator(answer, CoordinatorType.TRANSACTION, transactional_id)
+        return node
+
+    def learn(self, response: Any) -> None:
+        """Take the brokers' addresses from a metadata response."""
+        self._manager.cluster.update_metadata(response)
+
+    async def sleep(self, milliseconds: float) -> None:
+        """Let others run for a while."""
+        await self._net.sleep(milliseconds / 1000)
+
+    def close(self) -> None:
+        """Close all connections and end the thread. Requests in flight fail."""
+        if not self.alive:
+            return
+        self._net.run(self._close_manager)
+        self._net.close()
+
+    async def _close_manager(self) -> None:
+        self._manager.close()
+
+
+class Deadline:
+    """When to give up, by the monotonic clock, and how long to wait until the next attempt."""
+
+    __slots__ = ("_at", "_largest", "_next")
+
+    def __init__(self, timeout_ms: float, *, first_ms: float = 20, largest_ms: float = 1000) -> None:
+        self._at = time.monotonic() + timeout_ms / 1000
+        self._next = first_ms
+        self._largest = largest_ms
+
+    @property
+    def left_ms(self) -> float:
+        """Milliseconds until the deadline; negative after it."""
+        return (self._at - time.monotonic()) * 1000
+
+    def next_wait(self) -> float | None:
+        """Milliseconds to wait before the next attempt, doubling; None when there is no time for one."""
+        wait, self._next = self._next, min(self._next * 2, self._largest)
+        return wait if wait < self.left_ms else None

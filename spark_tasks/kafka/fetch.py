@@ -1,0 +1,221 @@
+"""Reading a bounded range of a partition. The next fetch is under way while the records of the last are decoded."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import kafka.errors as protocol
+import numpy as np
+import pyarrow as pa
+from kafka.protocol.consumer import FetchRequest
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.cluster import LEVELS, Isolation, KafkaCluster
+from spark_tasks.kafka.connections import Deadline
+from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, is_retriable, translated
+from spark_tasks.records.decode import decode
+from spark_tasks.records.scan import next_offset
+
+DEFAULT_FETCH_BYTES: Final = 16 * 1024 * 1024
+_LEAST_FETCH_BYTES: Final = 64 * 1024
+_LARGEST_FETCH_BYTES: Final = 512 * 1024 * 1024
+_GUESSED_RECORD_BYTES: Final = 1024
+_MAX_WAIT_MS: Final = 500
+_AHEAD: Final = 2  # responses that wait to be decoded while another is fetched
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The bytes of one response, and its aborted transactions (producer id, first offset)."""
+
+    data: bytes
+    aborted: tuple[tuple[int, int], ...]
+
+
+def read_range(
+    cluster: KafkaCluster,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    isolation: Isolation = "read_uncommitted",
+    fetch_bytes: int = DEFAULT_FETCH_BYTES,
+    check_crc: bool = True,
+    timeout_ms: float = 60_000,
+) -> Iterator[pa.RecordBatch]:
+    """The records with start <= offset < end, in order, as batches of RAW_SCHEMA (none of them empty).
+
+    Ends when `end` is passed, also where the last offsets are transaction markers or were compacted away. Waits for
+    records that are not there yet, or whose transaction is open. Raises OffsetOutOfRangeError if `start` has been
+    deleted, KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError."""
+    if start >= end:
+        return
+    fetcher = _Fetcher(cluster, topic, partition, start, end, isolation, fetch_bytes, timeout_ms)
+    position = start
+    try:
+        while position < end:
+            piece = fetcher.next()
+            decoded = decode(piece.data, start=position, end=end, aborted=piece.aborted, check_crc=check_crc)
+            position = decoded.next_offset
+            if decoded.records.num_rows:
+                yield decoded.records
+    finally:
+        fetcher.stop()
+
+
+class _Fetcher:
+    """Runs ahead of the reader on the IO thread, by a bounded number of responses."""
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        isolation: Isolation,
+        fetch_bytes: int,
+        timeout_ms: float,
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._partition = partition
+        self._position = start
+        self._end = end
+        self._isolation = isolation
+        self._fetch_bytes = fetch_bytes
+        self._timeout_ms = timeout_ms
+        self._record_bytes = float(_GUESSED_RECORD_BYTES)
+        self._deadline = Deadline(timeout_ms)
+        self._pieces: queue.SimpleQueue[_Piece | BaseException] = queue.SimpleQueue()
+        self._ahead = 0
+        self._running = False
+        self._stopped = False
+        self._go_on()
+
+    def next(self) -> _Piece:
+        """The next response; waits for it. Raises what the fetching ran into."""
+        item = self._pieces.get()
+        if isinstance(item, BaseException):
+            raise translated(item, f"fetching {self._topic}-{self._partition} at {self._position}") from item
+        self._cluster.io.start(self._taken)
+        return item
+
+    def stop(self) -> None:
+        """Fetch no more."""
+        self._stopped = True
+
+    def _go_on(self) -> None:
+        self._cluster.io.start(self._start)
+
+    # What follows runs on the IO thread.
+
+    def _taken(self) -> None:
+        self._ahead -= 1
+        self._start()
+
+    def _start(self) -> None:
+        if not self._running:
+            self._running = True
+            self._cluster.io.start(self._fetch)
+
+    async def _fetch(self) -> None:
+        try:
+            while self._position < self._end and self._ahead < _AHEAD and not self._stopped:
+                piece = await self._piece()
+                if piece is not None:
+                    self._ahead += 1
+                    self._pieces.put(piece)
+        except (ConnectError, protocol.KafkaError, OSError, MemoryError) as error:
+            self._stopped = True
+            self._pieces.put(error)
+        finally:
+            self._running = False
+
+    async def _piece(self) -> _Piece | None:
+        """One fetch; None if it brought nothing, after a pause where that is due."""
+        try:
+            await self._cluster.io.bootstrap(self._deadline.left_ms)
+            answer = await self._answer()
+        except (protocol.KafkaError, OSError) as error:
+            await self._after(error)
+            return None
+        data = answer.records or b""
+        following = next_offset(np.frombuffer(data, np.uint8)) if data else None
+        if following is None or following <= self._position:
+            self._enlarge(bool(data))
+            return None
+        self._record_bytes = max(len(data) / (following - self._position), 1.0)
+        self._position = following
+        self._deadline = Deadline(self._timeout_ms)
+        aborted = tuple((item.producer_id, item.first_offset) for item in answer.aborted_transactions or ())
+        return _Piece(data, aborted)
+
+    def _enlarge(self, cut_off: bool) -> None:
+        """Nothing complete came: the batch is larger than the fetch, or there is no data yet."""
+        if cut_off:
+            self._fetch_bytes = min(self._fetch_bytes * 2, _LARGEST_FETCH_BYTES)
+            self._record_bytes = float(self._fetch_bytes)
+        if self._deadline.left_ms < 0:
+            raise KafkaUnavailableError(
+                f"no records of {self._topic}-{self._partition} from offset {self._position} on "
+                f"within {self._timeout_ms:.0f} ms, though they were asked for up to {self._end}",
+            )
+
+    async def _after(self, error: Exception) -> None:
+        if isinstance(error, protocol.OffsetOutOfRangeError):
+            raise await self._out_of_range()
+        if not is_retriable(error):
+            raise error
+        wait = self._deadline.next_wait()
+        if wait is None:
+            raise error
+        self._cluster.forget_leaders(self._topic)
+        await self._cluster.io.sleep(wait)
+
+    async def _out_of_range(self) -> OffsetOutOfRangeError:
+        where = [(self._topic, self._partition)]
+        ends = [
+            (await self._cluster.find_offsets(where, which, "read_uncommitted", self._deadline))[where[0]]
+            for which in ("earliest", "latest")
+        ]
+        return OffsetOutOfRangeError(self._topic, self._partition, self._position, ends[0], ends[1])
+
+    async def _answer(self) -> Any:
+        leader = await self._cluster.find_leader(self._topic, self._partition, self._deadline)
+        asked = FetchRequest.FetchTopic
+        size = self._size()
+        part = asked.FetchPartition(
+            partition=self._partition,
+            current_leader_epoch=-1,
+            fetch_offset=self._position,
+            last_fetched_epoch=-1,
+            partition_max_bytes=size,
+        )
+        request = FetchRequest(
+            max_wait_ms=_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=size,
+            isolation_level=LEVELS[self._isolation],
+            session_id=0,
+            session_epoch=-1,  # no fetch session (KIP-227): each fetch stands for itself
+            topics=[asked(topic=self._topic, partitions=[part])],
+            forgotten_topics_data=[],
+            rack_id="",
+            min_version=4,
+            max_version=12,
+        )
+        response = await self._cluster.io.send(request, leader, lane="fetch")
+        for code in (response.error_code, response.responses[0].partitions[0].error_code if response.responses else 0):
+            if code:
+                raise protocol.for_code(code)(f"{self._topic}-{self._partition}")
+        return response.responses[0].partitions[0]
+
+    def _size(self) -> int:
+        """Not much more than what is left of the range, so that short ranges are cheap."""
+        left = int((self._end - self._position) * self._record_bytes * 1.1)
+        return min(max(left, _LEAST_FETCH_BYTES), self._fetch_bytes)

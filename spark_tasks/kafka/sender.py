@@ -1,0 +1,237 @@
+"""Encoded batches to the partitions' leaders, in order, each acknowledged once. Runs on the IO thread."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import kafka.errors as protocol
+from kafka.protocol.producer import ProduceRequest
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.connections import Deadline
+from spark_tasks.kafka.errors import KafkaUnavailableError, is_retriable, translated
+from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.records.errors import RecordTooLargeError
+
+_TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
+_FIRST_WAIT_MS: Final = 10.0
+_LARGEST_WAIT_MS: Final = 1000.0
+
+
+@dataclass(slots=True)
+class Batch:
+    """One record batch on its way. `sequence` is -1 without an identity; `number` orders a partition's batches."""
+
+    where: TopicPartition
+    data: bytes | memoryview
+    count: int
+    sequence: int
+    number: tuple[int, ...]
+    since: float = field(default_factory=time.monotonic)
+
+
+@dataclass(slots=True)
+class _Line:
+    """One partition's batches: waiting, sent, and to be sent again once nothing is on its way any more."""
+
+    waiting: deque[Batch] = field(default_factory=deque)
+    sent: list[Batch] = field(default_factory=list)
+    failed: list[Batch] = field(default_factory=list)
+    pausing: bool = False
+    wait_ms: float = _FIRST_WAIT_MS
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.waiting) and not self.failed and not self.pausing
+
+
+class Sender:
+    """`done` is told of every acknowledged batch, `broken` of the first error that ends it all; both on the IO
+    thread. `split` cuts a batch that the broker finds too large in two."""
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        identity: ProducerIdentity | None,
+        *,
+        acks: int,
+        in_flight: int,
+        max_request_bytes: int,
+        delivery_timeout_ms: float,
+        done: Callable[[Batch], None],
+        broken: Callable[[ConnectError], None],
+        split: Callable[[Batch], list[Batch]],
+    ) -> None:
+        self._cluster = cluster
+        self._transactional_id = None if identity is None else identity.transactional_id
+        self._acks = acks
+        self._in_flight = in_flight
+        # Without sequences a broker cannot refuse what a retry has overtaken.
+        self._in_flight_per_line = in_flight if identity is not None else 1
+        self._max_request_bytes = max_request_bytes
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._done = done
+        self._broken = broken
+        self._split = split
+        self._lines: dict[TopicPartition, _Line] = defaultdict(_Line)
+        self._requests: dict[int, int] = defaultdict(int)
+        self._pumping = False
+        self._stopped = False
+
+    def add(self, batches: list[Batch]) -> None:
+        """From any thread: send these after all that were added before."""
+        self._cluster.io.start(self._add, batches)
+
+    def stop(self) -> None:
+        """Send nothing more; what is under way is not waited for."""
+        self._stopped = True
+
+    def _add(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self._lines[batch.where].waiting.append(batch)
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if not self._pumping and not self._stopped:
+            self._pumping = True
+            self._cluster.io.start(self._pump)
+
+    async def _pump(self) -> None:
+        """Send whatever may be sent now."""
+        try:
+            while not self._stopped:
+                by_node = await self._sendable()
+                sent = [self._send(node, wheres) for node, wheres in by_node.items() if self._requests[node] < self._in_flight]
+                if not sent:
+                    return
+        except (ConnectError, protocol.KafkaError, OSError) as error:
+            self._fail(translated(error, "finding a leader to append to"))
+        finally:
+            self._pumping = False
+
+    async def _sendable(self) -> dict[int, list[TopicPartition]]:
+        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+        for where, line in list(self._lines.items()):
+            if line.ready and len(line.sent) < self._in_flight_per_line:
+                leader = await self._cluster.find_leader(*where, Deadline(self._delivery_timeout_ms))
+                by_node[leader].append(where)
+        return by_node
+
+    def _send(self, node: int, wheres: list[TopicPartition]) -> None:
+        """One request: the next batch of each of these partitions, as many as fit."""
+        batches: list[Batch] = []
+        size = 0
+        for where in wheres:
+            line = self._lines[where]
+            if not line.ready or (batches and size + len(line.waiting[0].data) > self._max_request_bytes):
+                continue
+            batch = line.waiting.popleft()
+            line.sent.append(batch)
+            batches.append(batch)
+            size += len(batch.data)
+            # The next request begins with the partitions that were left out of this one.
+            self._lines[where] = self._lines.pop(where)
+        if batches:
+            self._requests[node] += 1
+            self._cluster.io.start(self._exchange, node, batches)
+
+    async def _exchange(self, node: int, batches: list[Batch]) -> None:
+        try:
+            response = await self._cluster.io.send(self._request(batches), node, lane="produce")
+            errors = _errors(response)
+        except (protocol.KafkaError, OSError) as error:
+            errors = dict.fromkeys([batch.where for batch in batches], error)
+        finally:
+            self._requests[node] -= 1
+        for batch in batches:
+            if not self._stopped:
+                self._settle(batch, errors.get(batch.where))
+        self._pump_soon()
+
+    def _request(self, batches: list[Batch]) -> Any:
+        topics: dict[str, list[Any]] = defaultdict(list)
+        data = ProduceRequest.TopicProduceData
+        for batch in batches:
+            topic, partition = batch.where
+            topics[topic].append(data.PartitionProduceData(index=partition, records=batch.data))
+        return ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=self._acks,
+            timeout_ms=self._cluster.io.request_timeout_ms,
+            topic_data=[data(name=topic, partition_data=parts) for topic, parts in topics.items()],
+            min_version=3,
+            max_version=9,
+        )
+
+    def _settle(self, batch: Batch, error: Exception | None) -> None:
+        line = self._lines[batch.where]
+        line.sent.remove(batch)
+        if error is None or isinstance(error, protocol.DuplicateSequenceNumberError):
+            line.wait_ms = _FIRST_WAIT_MS
+            self._done(batch)
+        elif isinstance(error, _TOO_LARGE):
+            self._cut(line, batch)
+        elif is_retriable(error) or self._behind_a_failed_one(line, batch, error):
+            self._again(line, batch, error)
+        else:
+            self._fail(translated(error, f"appending to {batch.where[0]}-{batch.where[1]}"))
+        if line.failed and not line.sent and not line.pausing and not self._stopped:
+            line.pausing = True
+            self._cluster.io.start(self._resume, line)
+
+    def _cut(self, line: _Line, batch: Batch) -> None:
+        if batch.count == 1:
+            size = len(batch.data)
+            self._fail(RecordTooLargeError(0, size, size - 1, batch.where[0]))
+        else:
+            line.failed += self._split(batch)
+
+    @staticmethod
+    def _behind_a_failed_one(line: _Line, batch: Batch, error: Exception) -> bool:
+        """Out of order only because an earlier batch of the same partition has to be sent again."""
+        out_of_order = isinstance(error, (protocol.OutOfOrderSequenceNumberError, protocol.UnknownProducerIdError))
+        return out_of_order and any(other.number < batch.number for other in (*line.failed, *line.sent))
+
+    def _again(self, line: _Line, batch: Batch, error: Exception) -> None:
+        if (time.monotonic() - batch.since) * 1000 > self._delivery_timeout_ms:
+            topic, partition = batch.where
+            self._fail(
+                KafkaUnavailableError(
+                    f"{batch.count} records could not be appended to {topic}-{partition} "
+                    f"within {self._delivery_timeout_ms:.0f} ms: {error}",
+                ),
+            )
+            return
+        if getattr(error, "invalid_metadata", False):
+            self._cluster.forget_leaders(batch.where[0])
+        line.failed.append(batch)
+
+    async def _resume(self, line: _Line) -> None:
+        """All that was sent has come back: wait a little, then send the failed ones again, in their order."""
+        await self._cluster.io.sleep(line.wait_ms)
+        line.wait_ms = min(line.wait_ms * 2, _LARGEST_WAIT_MS)
+        line.waiting.extendleft(sorted(line.failed, key=lambda batch: batch.number, reverse=True))
+        line.failed.clear()
+        line.pausing = False
+        self._pump_soon()
+
+    def _fail(self, error: ConnectError) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._broken(error)
+
+
+def _errors(response: Any) -> dict[TopicPartition, Exception]:
+    """The partitions that failed. Without acknowledgements there is no response."""
+    found: dict[TopicPartition, Exception] = {}
+    for topic in response.responses if response is not None else ():
+        for item in topic.partition_responses:
+            error = protocol.for_code(item.error_code)
+            if error is not protocol.NoError:
+                found[topic.name, item.index] = error(item.error_message or f"{topic.name}-{item.index}")
+    return found
