@@ -39,7 +39,7 @@ class EmbeddedBroker:
     def __init__(
         self, port: int = 0, data_dir: Path | None = None, *, host: str = "127.0.0.1", heap_mb: int = 512,
         settings: Mapping[str, str] | None = None, quick: bool = False, progress: Progress = log.info,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.host = host
         self.port = port
         self._wanted_port = port
@@ -144,13 +144,13 @@ class EmbeddedBroker:
                 raise SetupError(f"Kafka did not answer within {_START_SECONDS:.0f} s: {self._folder.log_tail()}")
             time.sleep(0.02)
         log.info("Kafka %s answers on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
-                 time.monotonic() - started)  # fmt: skip
+                 time.monotonic() - started)
         return True
 
     def _format(self, java: list[str], config: Path) -> None:
         assert self._folder is not None  # noqa: S101 - start() opened it
         self._launch([java[0], *_QUICK, *java[1:], "kafka.tools.StorageTool", "format", "--ignore-formatted",
-                      "--cluster-id", self._folder.cluster_id, "--config", str(config)])  # fmt: skip
+                      "--cluster-id", self._folder.cluster_id, "--config", str(config)])
         assert self._process is not None  # noqa: S101 - just launched
         if self._process.wait(_START_SECONDS) != 0:
             raise SetupError(self._folder.explain_failure(self._folder.log_tail()))

@@ -44,7 +44,7 @@ class GuardedProcess:
             self._shell = subprocess.Popen(  # noqa: S603 - a fixed script; the command is the caller's
                 ["/bin/sh", "-c", _SCRIPT, "heeler-guard", str(remove or ""), *command],
                 stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+            )
 
     @property
     def pid(self) -> int:

@@ -133,7 +133,7 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
         find_java(), "-jar", str(_ivy_jar()), "-settings", settings, "-cache", str(cache_root() / "ivy"),
         "-ivy", str(work / "ivy.xml"), "-confs", "default", "-types", "jar", "bundle",
         "-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]"),
-    ]  # fmt: skip
+    ]
     progress(f"{jars.title} is not on this machine yet: fetching it once (about 45 MB)")
     said: list[str] = []
     with subprocess.Popen(  # noqa: S603 - the user's Java and PySpark's own jar

@@ -1,0 +1,275 @@
+"""One worker's configuration: a Kafka Connect worker file, the environment and the command line as one frozen value."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from actors.client_keys import CLIENT_KEYS
+from actors.worker_keys import KNOWN_PREFIXES, LISTENER, WORKER_KEYS
+from spark_tasks.config_def import ConfigDef, Type, invalid, to_text
+from spark_tasks.config_providers import ConfigProvider, ConfigTransformer, load_providers
+from spark_tasks.errors import ConfigError
+from storage.ids import TopicName, WorkerId
+
+log = logging.getLogger(__name__)
+ClientKind = Literal["producer", "consumer", "admin"]
+TopicKind = Literal["config", "offset", "status"]
+_SECRET = re.compile(r"password|secret|jaas|token|passphrase|credential|\.key$|private", re.IGNORECASE)
+_CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address of the REST API. An empty host means all interfaces, port 0 a free one."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """How an internal topic is to be created (KIP-605); -1 leaves a number to the brokers."""
+
+    name: TopicName
+    partitions: int
+    replication_factor: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """`values`: every known key, parsed; `originals`: the settings as given, with provider placeholders replaced;
+    `raw`: before that.
+    """
+
+    values: Mapping[str, Any]
+    originals: Mapping[str, str]
+    raw: Mapping[str, str]
+    providers: Mapping[str, ConfigProvider]
+
+    @classmethod
+    def of(cls, props: Mapping[str, str]) -> WorkerConfig:
+        """Parse and check the settings. Raises ConfigError that lists every wrong key, its value and what may be."""
+        providers = load_providers(props)
+        originals = {**ConfigTransformer(providers).transform(props).data}
+        if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
+            log.warning("plugin.path cannot have placeholders (KIP-421); %s is taken as it is", props["plugin.path"])
+            originals["plugin.path"] = props["plugin.path"]
+        config = cls(_parse(originals), originals, dict(props), providers)
+        for key in config.unknown_keys():
+            near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
+            log.warning("%s is not a key of a worker%s", key, f"; did you mean {near[0]}?" if near else "")
+        return config
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    @property
+    def group_id(self) -> str:
+        """The worker group's name."""
+        return str(self.values["group.id"])
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Brokers, separated by commas."""
+        return ",".join(self.values["bootstrap.servers"])
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """The `spark.*` settings, for the SparkSession."""
+        return {k: v for k, v in self.originals.items() if k.startswith("spark.")}
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether exactly.once.source.support is enabled (KIP-618)."""
+        return str(self.values["exactly.once.source.support"]).lower() == "enabled"
+
+    @property
+    def transactional_leader(self) -> bool:
+        """Whether the leader writes the config topic in transactions (preparing or enabled, KIP-618)."""
+        return str(self.values["exactly.once.source.support"]).lower() != "disabled"
+
+    @property
+    def transformer(self) -> ConfigTransformer:
+        """Puts the providers' values into connector configurations."""
+        return ConfigTransformer(self.providers)
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """The settings under a prefix, without it."""
+        return {k.removeprefix(prefix): v for k, v in self.originals.items() if k.startswith(prefix)}
+
+    def client(self, kind: ClientKind | None = None) -> dict[str, str]:
+        """Settings of a Kafka client, in Kafka's names: the worker's own connection, or a connector's client.
+
+        A connector's client starts with the worker's connection and security settings, overlaid with what stands
+        under its prefix. (Java gives only admin clients that start; producers and consumers of a secured cluster
+        need every setting three times there.) A prefix with its own `bootstrap.servers` starts from nothing else:
+        that is another cluster.
+        """
+        base = {k: v for k, v in self.originals.items() if k in CLIENT_KEYS or k.startswith(_CLIENT_PREFIXES)}
+        base["bootstrap.servers"] = self.bootstrap_servers
+        if kind is None:  # Java's clients of the internal topics get everything; max.request.size is an example
+            return base | {k: self.originals[k] for k in self.unknown_keys()}
+        base.pop("client.id", None)  # each client of a connector has an id of its own
+        own = {k: v for k, v in self.prefixed(f"{kind}.").items() if not k.startswith("listeners")}
+        return own if "bootstrap.servers" in own else {**base, **own}
+
+    def internal_topic(self, kind: TopicKind) -> InternalTopic:
+        """The config, offset or status topic. It is always compacted, the config topic has always one partition."""
+        prefix = f"{kind}.storage."
+        settings = self.prefixed(prefix)
+        if settings.pop("cleanup.policy", None) is not None:
+            log.warning("%scleanup.policy is ignored: the topic is always compacted", prefix)
+        partitions = 1
+        if kind != "config":
+            partitions = self.values[f"{prefix}partitions"]
+        elif "partitions" in settings:
+            log.warning("%spartitions is ignored: the config topic has always one", prefix)
+        for own in ("topic", "partitions", "replication.factor"):
+            settings.pop(own, None)
+        name = TopicName(self.values[f"{prefix}topic"])
+        return InternalTopic(name, partitions, self.values[f"{prefix}replication.factor"], settings)
+
+    @property
+    def rest_listeners(self) -> list[Listener]:
+        """Where the REST API listens."""
+        return [_listener(url) for url in self.values["listeners"]]
+
+    @property
+    def admin_listeners(self) -> list[Listener] | None:
+        """Where /admin listens; None for the main listeners, an empty list for nowhere."""
+        urls = self.values["admin.listeners"]
+        return None if urls is None else [_listener(url) for url in urls]
+
+    def advertised_url(self, bound_ports: Sequence[int] | None = None) -> str:
+        """The URL that other workers use, with a slash at its end as Java's.
+
+        `bound_ports`: the ports that rest_listeners are bound to, in their order; needed where one is 0. Without
+        rest.advertised.host.name it is the listener's host, or this machine's address where that is every interface.
+        """
+        scheme = self._advertised_scheme()
+        own = next((n for n, listener in enumerate(self.rest_listeners) if listener.scheme == scheme), None)
+        host = self.values["rest.advertised.host.name"] or (None if own is None else self.rest_listeners[own].host)
+        port = self.values["rest.advertised.port"]
+        if port is None and own is not None:
+            port = bound_ports[own] if bound_ports else self.rest_listeners[own].port
+        if port is None:
+            raise invalid("rest.advertised.listener", scheme, f"listeners ({self.originals.get('listeners')}) has none")
+        if not host or host in ("0.0.0.0", "::"):
+            host = _local_address()
+        return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
+
+    def worker_id(self, bound_ports: Sequence[int] | None = None) -> WorkerId:
+        """The advertised host:port, by which statuses name this worker."""
+        return WorkerId(self.advertised_url(bound_ports).split("://", 1)[1].rstrip("/"))
+
+    def unknown_keys(self) -> list[str]:
+        """Settings that mean nothing to a worker: often misspelt ones."""
+        return sorted(k for k in self.originals if k not in WORKER_KEYS and not k.startswith(KNOWN_PREFIXES))
+
+    def redacted(self) -> dict[str, str | None]:
+        """What may be logged: every setting with its default, secrets hidden, placeholders kept."""
+        shown = {name: to_text(self.values[name], key.type) for name, key in WORKER_KEYS.keys.items()}
+        shown |= {k: v for k, v in self.raw.items() if k not in WORKER_KEYS or "${" in v}
+        return {k: "[hidden]" if v and _is_secret(k) and "${" not in v else v for k, v in sorted(shown.items())}
+
+    def _advertised_scheme(self) -> str:
+        chosen = self.values["rest.advertised.listener"]
+        if chosen is not None:
+            return str(chosen).lower()
+        return "http" if any(x.scheme == "http" for x in self.rest_listeners) else "https"
+
+
+def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
+                       ) -> WorkerConfig:
+    """Read a Java .properties file; `CONNECT_…` variables go before it and `overrides` (KEY=VALUE) before both.
+
+    Raises ConfigError.
+    """
+    import javaproperties  # noqa: PLC0415 - only here
+
+    try:
+        with file.open(encoding="utf-8") as opened:
+            props: dict[str, str] = javaproperties.load(opened)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"The worker file {file} cannot be read: {why}") from error
+    props |= from_environment(environ or {})
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"Invalid override {override}: must be KEY=VALUE")
+        props[key.strip()] = value
+    return WorkerConfig.of(props)
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Settings in `CONNECT_…` variables, as Kafka Connect's container images name them: CONNECT_GROUP_ID is group.id,
+    two underscores are one, three a dash. CONNECT_LOG4J_ROOT_LOGLEVEL and CONNECT_LOG4J_LOGGERS set log levels.
+    """
+    found: dict[str, str] = {}
+    for name, value in environ.items():
+        if not name.startswith("CONNECT_"):
+            continue
+        if name == "CONNECT_LOG4J_ROOT_LOGLEVEL":
+            found["heeler.log.level"] = value
+        elif name == "CONNECT_LOG4J_LOGGERS":
+            pairs = (part.partition("=") for part in value.split(",") if "=" in part)
+            found |= {f"heeler.log.level.{logger.strip()}": level.strip() for logger, _, level in pairs}
+        elif not name.startswith("CONNECT_LOG4J_"):
+            rest = name.removeprefix("CONNECT_").lower()
+            found[re.sub("_{1,3}", lambda m: {1: ".", 2: "_", 3: "-"}[len(m[0])], rest)] = value
+    return found
+
+
+def _parse(originals: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    errors: list[str] = []
+    for name, key in WORKER_KEYS.keys.items():
+        try:
+            values |= ConfigDef(key).parse(originals)
+        except ConfigError as error:
+            text = originals.get(name)
+            errors.append(str(error).replace(text, "[hidden]") if text and _is_secret(name) else str(error))
+    errors += _contradictions(values)
+    if errors:
+        raise ConfigError("\n".join(errors))
+    return values
+
+
+def _contradictions(values: Mapping[str, Any]) -> Iterable[str]:
+    session, heartbeat = values.get("session.timeout.ms"), values.get("heartbeat.interval.ms")
+    if session is not None and heartbeat is not None and heartbeat >= session:
+        yield str(invalid("heartbeat.interval.ms", heartbeat, f"must be lower than session.timeout.ms ({session})"))
+    signature, accepted = (values.get(f"inter.worker.{k}") for k in ("signature.algorithm", "verification.algorithms"))
+    if signature and accepted and signature not in accepted:
+        allowed = f"must be one of inter.worker.verification.algorithms ({', '.join(accepted)})"
+        yield str(invalid("inter.worker.signature.algorithm", signature, allowed))
+
+
+def _listener(url: str) -> Listener:
+    match = LISTENER.fullmatch(url)
+    if match is None:  # the validator has refused it
+        raise ConfigError(f"{url} is not a listener")
+    return Listener(match["scheme"].lower(), match["host"], int(match["port"]))
+
+
+def _is_secret(name: str) -> bool:
+    known = WORKER_KEYS.keys.get(name)
+    return known.type is Type.PASSWORD if known else bool(_SECRET.search(name))
+
+
+def _local_address() -> str:
+    """The machine's address by its own host name, as Java's InetAddress.getLocalHost."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"

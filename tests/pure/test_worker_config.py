@@ -1,0 +1,256 @@
+"""A worker's configuration: keys, sources, clients, listeners and advertised address."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.worker_config import InternalTopic, Listener, WorkerConfig, from_environment, load_worker_config
+from actors.worker_keys import WORKER_KEYS, split_header_rules
+from spark_tasks.errors import ConfigError
+
+BASE = {
+    "bootstrap.servers": "b1:9092, b2:9092",
+    "group.id": "g",
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "config.storage.topic": "c",
+    "offset.storage.topic": "o",
+    "status.storage.topic": "s",
+}
+
+
+def make(**changes):
+    return WorkerConfig.of(BASE | {k.replace("_", "."): v for k, v in changes.items()})
+
+
+def with_(props):
+    return WorkerConfig.of(BASE | props)
+
+
+def test_defaults_are_kafka_connects():
+    config = make()
+    expected = {
+        "session.timeout.ms": 10000, "heartbeat.interval.ms": 3000, "rebalance.timeout.ms": 60000,
+        "worker.sync.timeout.ms": 3000, "worker.unsync.backoff.ms": 300000, "config.storage.replication.factor": 3,
+        "offset.storage.partitions": 25, "status.storage.partitions": 5, "connect.protocol": "sessioned",
+        "scheduled.rebalance.max.delay.ms": 300000, "inter.worker.key.ttl.ms": 3600000,
+        "inter.worker.verification.algorithms": ["HmacSHA256"], "inter.worker.key.size": None,
+        "exactly.once.source.support": "disabled", "task.shutdown.graceful.timeout.ms": 5000,
+        "offset.flush.interval.ms": 60000, "offset.flush.timeout.ms": 5000, "plugin.path": None,
+        "connector.client.config.override.policy": "All", "topic.creation.enable": True,
+        "listeners": ["http://:8083"], "admin.listeners": None, "request.timeout.ms": 40000,
+        "header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+    }
+    assert {k: config[k] for k in expected} == expected
+    assert config.bootstrap_servers == "b1:9092,b2:9092"
+    assert (config.exactly_once, config.transactional_leader) == (False, False)
+
+
+def test_every_key_is_explained():
+    assert [k.name for k in WORKER_KEYS.keys.values() if len(k.doc) < 10] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("session.timeout.ms", "soon", "INT"),
+        ("session.timeout.ms", "0", "at least 1"),
+        ("heartbeat.interval.ms", "10000", "lower than session.timeout.ms (10000)"),
+        ("offset.storage.partitions", "0", "a positive number, or -1"),
+        ("config.storage.replication.factor", "-2", "a positive number up to the number of brokers, or -1"),
+        ("connect.protocol", "lazy", "eager, compatible, sessioned"),
+        ("exactly.once.source.support", "maybe", "DISABLED, PREPARING, ENABLED"),
+        ("listeners", "ftp://h:1", "http://HOST:PORT"),
+        ("listeners", "http://h", "http://HOST:PORT"),
+        ("listeners", "http://h:70000", "at most 65535"),
+        ("listeners", "", "one or more of"),
+        ("admin.listeners", "h:1", "empty (none)"),
+        ("rest.advertised.port", "99999", "from 1 to 65535"),
+        ("rest.advertised.listener", "ftp", "http or https"),
+        ("response.http.headers.config", "remove X:1", "set|add|setDate|addDate"),
+        ("inter.worker.signature.algorithm", "Rot13", "HmacSHA256"),
+        ("inter.worker.signature.algorithm", "HmacSHA512", "inter.worker.verification.algorithms"),
+        ("inter.worker.verification.algorithms", "HmacNone", "one or more of"),
+        ("topic.creation.enable", "yes", "either true or false"),
+        ("security.protocol", "TLS", "SASL_SSL"),
+        ("group.id", "", "a name"),
+        ("heeler.log.level", "LOUD", "DEBUG"),
+        ("ssl.client.auth", "never", "required, requested, none"),
+    ],
+)
+def test_a_bad_value_names_key_value_and_what_is_allowed(key, value, allowed):
+    with pytest.raises(ConfigError) as error:
+        with_({key: value})
+    message = str(error.value)
+    assert key in message
+    assert value in message
+    assert allowed in message
+
+
+def test_all_errors_are_told_at_once_and_secrets_are_not():
+    with pytest.raises(ConfigError) as error:
+        WorkerConfig.of({"session.timeout.ms": "x", "offset.flush.timeout.ms": "y"})
+    message = str(error.value)
+    assert all(k in message for k in ("group.id", "session.timeout.ms", "offset.flush.timeout.ms", "key.converter"))
+    shown = with_({"ssl.key.password": "pw1", "producer.sasl.jaas.config": "pw2", "x": "1"}).redacted()
+    assert shown["ssl.key.password"] == shown["producer.sasl.jaas.config"] == "[hidden]"
+    assert (shown["x"], shown["session.timeout.ms"]) == ("1", "10000")
+
+
+def test_connector_clients_start_from_the_workers_connection():
+    config = with_(
+        {
+            "security.protocol": "SASL_SSL", "sasl.jaas.config": "j", "client.id": "w", "retry.backoff.ms": "7",
+            "producer.linger.ms": "5", "producer.retry.backoff.ms": "9", "consumer.max.poll.records": "3",
+            "admin.listeners": "http://:1", "admin.request.timeout.ms": "1", "max.request.size": "99",
+        }
+    )
+    connection = {
+        "bootstrap.servers": "b1:9092,b2:9092", "security.protocol": "SASL_SSL", "sasl.jaas.config": "j",
+        "retry.backoff.ms": "7",
+    }
+    assert config.client() == connection | {"client.id": "w", "max.request.size": "99"}
+    assert config.client("producer") == connection | {"linger.ms": "5", "retry.backoff.ms": "9"}
+    assert config.client("consumer") == connection | {"max.poll.records": "3"}
+    assert config.client("admin") == connection | {"request.timeout.ms": "1"}
+
+
+def test_a_client_of_another_cluster_inherits_nothing():
+    config = with_({"security.protocol": "SSL", "producer.bootstrap.servers": "other:1", "producer.acks": "1"})
+    assert config.client("producer") == {"bootstrap.servers": "other:1", "acks": "1"}
+
+
+def test_internal_topics_take_their_settings(caplog):
+    config = with_(
+        {
+            "config.storage.partitions": "5", "config.storage.cleanup.policy": "delete",
+            "offset.storage.partitions": "-1", "offset.storage.replication.factor": "-1",
+            "offset.storage.min.insync.replicas": "2",
+        }
+    )
+    with caplog.at_level(logging.WARNING):
+        assert config.internal_topic("config") == InternalTopic("c", 1, 3, {})
+    assert "config.storage.partitions" in caplog.text
+    assert "config.storage.cleanup.policy" in caplog.text
+    assert config.internal_topic("offset") == InternalTopic("o", -1, -1, {"min.insync.replicas": "2"})
+    assert config.internal_topic("status") == InternalTopic("s", 5, 3, {})
+
+
+@pytest.mark.parametrize(
+    ("props", "bound", "url"),
+    [
+        ({"listeners": "http://h:1"}, None, "http://h:1/"),
+        ({"listeners": "https://s:2,http://h:1"}, None, "http://h:1/"),
+        ({"listeners": "https://s:2,http://h:1", "rest.advertised.listener": "https"}, None, "https://s:2/"),
+        ({"listeners": "https://s:2"}, None, "https://s:2/"),
+        ({"listeners": "HTTP://h:1"}, None, "http://h:1/"),
+        ({"listeners": "https://s:0,http://h:0"}, [7, 8], "http://h:8/"),
+        ({"listeners": "http://h:1", "rest.advertised.host.name": "pub"}, None, "http://pub:1/"),
+        ({"listeners": "http://h:1", "rest.advertised.port": "80"}, [1], "http://h:80/"),
+        ({"listeners": "http://[::1]:5"}, None, "http://[::1]:5/"),
+        (
+            {"listeners": "http://h:1", "rest.advertised.listener": "https", "rest.advertised.host.name": "p",
+             "rest.advertised.port": "443"}, None, "https://p:443/",
+        ),
+    ],
+)
+def test_the_advertised_address(props, bound, url):
+    config = with_(props)
+    assert config.advertised_url(bound) == url
+    assert config.worker_id(bound) == url.split("/")[2]
+
+
+@pytest.mark.parametrize("listener", ["http://:9", "http://0.0.0.0:9", "http://[::]:9"])
+def test_every_interface_is_advertised_as_an_address(listener):
+    host, port = with_({"listeners": listener}).worker_id().rsplit(":", 1)
+    assert port == "9"
+    assert host.count(".") == 3
+    assert host != "0.0.0.0"
+
+
+def test_an_advertised_listener_that_does_not_exist_is_an_error():
+    with pytest.raises(ConfigError, match=r"rest\.advertised\.listener.*has none"):
+        with_({"listeners": "http://h:1", "rest.advertised.listener": "https"}).advertised_url()
+
+
+def test_listeners():
+    config = with_({"listeners": "http://:0, https://[::1]:2", "admin.listeners": ""})
+    assert config.rest_listeners == [Listener("http", "", 0), Listener("https", "::1", 2)]
+    assert config.admin_listeners == []
+    assert make().admin_listeners is None
+
+
+def test_the_file_the_environment_and_the_overrides(tmp_path):
+    file = tmp_path / "w.properties"
+    lines = [f"{k} = {v}" for k, v in BASE.items()]
+    file.write_text("\n".join([*lines, "! comment", "spark.app.name=f\\u00fcr \\", "  alle", "retry.backoff.ms=1"]))
+    env = {"CONNECT_RETRY_BACKOFF_MS": "2", "CONNECT_GROUP_ID": "env", "PATH": "x"}
+    config = load_worker_config(file, ["group.id=cli", "producer.a=b=c"], env)
+    assert config.spark == {"spark.app.name": "für alle"}
+    assert (config.group_id, config["retry.backoff.ms"]) == ("cli", 2)
+    assert config.client("producer")["a"] == "b=c"
+    for bad in ("group.id", "=x"):
+        with pytest.raises(ConfigError, match="must be KEY=VALUE"):
+            load_worker_config(file, [bad])
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_worker_config(tmp_path / "none")
+
+
+def test_the_environments_convention():
+    env = {
+        "CONNECT_GROUP_ID": "g", "CONNECT_CONFIG_PROVIDERS_FILE_PARAM_ALLOWED__PATHS": "p", "CONNECT_A___B": "d",
+        "CONNECT_LOG4J_ROOT_LOGLEVEL": "WARN", "CONNECT_LOG4J_LOGGERS": "org.x=DEBUG, storage=ERROR",
+        "CONNECT_LOG4J_APPENDER_STDOUT_LAYOUT_CONVERSIONPATTERN": "%m", "XCONNECT_A": "n", "CONNECT": "n",
+    }
+    assert from_environment(env) == {
+        "group.id": "g", "config.providers.file.param.allowed_paths": "p", "a-b": "d", "heeler.log.level": "WARN",
+        "heeler.log.level.org.x": "DEBUG", "heeler.log.level.storage": "ERROR",
+    }
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1), st.lists(st.sampled_from("._-"), min_size=1))
+def test_the_environments_convention_is_reversible(words, separators):
+    key = "".join(w + s for w, s in zip(words, separators, strict=False)) + "z"
+    name = "CONNECT_" + "".join({".": "_", "_": "__", "-": "___"}.get(c, c.upper()) for c in key)
+    assert from_environment({name: "v"}) == {key: "v"}
+
+
+def test_config_providers_in_the_worker_file(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("HEELER_TEST_PASSWORD", "s3cret")
+    config = with_(
+        {
+            "config.providers": "env",
+            "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+            "ssl.key.password": "${env:HEELER_TEST_PASSWORD}",
+            "plugin.path": "${env:HEELER_TEST_PASSWORD}",
+        }
+    )
+    assert config["ssl.key.password"].value == "s3cret"
+    assert config["plugin.path"] == ["${env:HEELER_TEST_PASSWORD}"]
+    assert "plugin.path" in caplog.text
+    assert config.redacted()["ssl.key.password"] == "${env:HEELER_TEST_PASSWORD}"
+    assert config.transformer.transform({"p": "${env:HEELER_TEST_PASSWORD}"}).data == {"p": "s3cret"}
+
+
+def test_unknown_keys_are_named_with_the_likely_one(caplog):
+    config = with_({"sesion.timeout.ms": "1", "key.converter.schemas.enable": "false", "spark.x": "1"})
+    assert config.unknown_keys() == ["sesion.timeout.ms"]
+    assert "did you mean session.timeout.ms?" in caplog.text
+
+
+def test_exactly_once_states():
+    preparing, enabled = (with_({"exactly.once.source.support": s}) for s in ("PREPARING", "enabled"))
+    assert (preparing.exactly_once, preparing.transactional_leader) == (False, True)
+    assert (enabled.exactly_once, enabled.transactional_leader) == (True, True)
+
+
+def test_header_rules():
+    text = 'set X-Frame-Options:DENY, "add Cache-Control:no-cache, no-store" ,setDate Expires:31540000000'
+    assert split_header_rules(text) == [
+        "set X-Frame-Options:DENY", "add Cache-Control:no-cache, no-store", "setDate Expires:31540000000",
+    ]
+    assert with_({"response.http.headers.config": text})
