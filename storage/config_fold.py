@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from storage import config_values as values
 from storage.config_records import (
@@ -56,8 +56,9 @@ class _Draft:
     """The state while a batch is folded in: each mapping is copied once a batch, when it is first written to."""
 
     base: ClusterConfigState
-    deferred: dict[ConnectorName, dict[int, Config]]
+    deferred: dict[ConnectorName, Mapping[int, Config]]
     started: bool
+    own: set[ConnectorName] = field(default_factory=set)  # whose deferred tasks are copied already
     changes: list[ConfigChange] = field(default_factory=list)
     changed: dict[str, Any] = field(default_factory=dict)
 
@@ -80,9 +81,14 @@ class _Draft:
             self.changes.append(change)
 
     def finish(self) -> ClusterConfigState:
-        made = {k: frozenset(v) if isinstance(v, set) else v for k, v in self.changed.items()}
-        kept = {name: getattr(self.base, name) for name in ClusterConfigState.__slots__ if name not in made}
-        return ClusterConfigState(**kept, **made)
+        made: dict[str, Any] = {k: frozenset(v) if isinstance(v, set) else v for k, v in self.changed.items()}
+        return replace(self.base, **made)
+
+    def defer(self, task: ConnectorTaskId, config: Config) -> None:
+        if task.connector not in self.own:
+            self.own.add(task.connector)
+            self.deferred[task.connector] = dict(self.deferred.get(task.connector, {}))
+        cast("dict[int, Config]", self.deferred[task.connector])[task.task] = config
 
 
 def fold(
@@ -93,7 +99,7 @@ def fold(
     There are no changes, and restarts and logger levels go unheeded, until the worker has `started`, that is: has
     read the topic to its end once.
     """
-    draft = _Draft(state, {name: dict(tasks) for name, tasks in deferred.items()}, started)
+    draft = _Draft(state, dict(deferred), started)
     for record in records:
         _apply(draft, record)
     return draft.finish(), draft.deferred, tuple(draft.changes)
@@ -159,11 +165,12 @@ def _connector(draft: _Draft, rest: str, value: Any) -> None:
 def _forget(draft: _Draft, connector: ConnectorName) -> None:
     draft.drop("connector_configs", connector)
     draft.drop("task_counts", connector)
-    draft.drop("applied_configs", connector)
     draft.deferred.pop(connector, None)
-    gone = [task for task in draft.read("task_configs") if task.connector == connector]
-    for task in gone:
-        draft.drop("task_configs", task)
+    draft.own.discard(connector)
+    if connector in draft.read("applied_configs"):  # else it has no task configs: spare the search
+        draft.drop("applied_configs", connector)
+        for task in [task for task in draft.read("task_configs") if task.connector == connector]:
+            draft.drop("task_configs", task)
 
 
 def _task(draft: _Draft, rest: str, value: Any) -> None:
@@ -173,7 +180,7 @@ def _task(draft: _Draft, rest: str, value: Any) -> None:
         return
     config = values.properties(f"configuration for task {task}", value)
     if config is not None:
-        draft.deferred.setdefault(task.connector, {})[task.task] = config
+        draft.defer(task, config)
 
 
 def _commit(draft: _Draft, rest: str, value: Any) -> None:
@@ -201,6 +208,7 @@ def _commit(draft: _Draft, rest: str, value: Any) -> None:
         draft.write("inconsistent").add(connector)
     if waiting is not None:
         draft.deferred[connector] = {}
+        draft.own.discard(connector)
     draft.write("task_counts")[connector] = count
     draft.write("pending_fencing").add(connector)
     draft.say(TasksUpdated(connector, updated))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from storage.config_state import RestartRequest, SessionKey
 from storage.ids import Config, ConnectorName, TargetState
+from storage.java_json import dumps
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +33,12 @@ def integer(what: str, value: Any, name: str) -> int | None:
 
 
 def properties(what: str, value: Any) -> Config | None:
-    """The configuration in a value; Java keeps whatever is in the map, here everything becomes a string."""
+    """The configuration in a value; whatever is no string becomes the string that stands for it in JSON."""
     found = field(what, value, "properties", dict)
-    return None if found is None else {k: v if v is None or isinstance(v, str) else str(v) for k, v in found.items()}
+    if found is None:
+        return None
+    # A null stays (Java's schema allows it), although nobody writes one.
+    return {k: v if v is None or isinstance(v, str) else dumps(v).decode() for k, v in found.items()}  # type: ignore[misc]
 
 
 def target_state(connector: ConnectorName, value: Any) -> TargetState | None:

@@ -1,0 +1,61 @@
+"""Keys and values of an offsets topic (connect-surface.md, 3.3), and what makes two keys mean the same partition."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NewType
+
+from storage.ids import ConnectorName
+from storage.java_json import dumps, loads
+
+log = logging.getLogger(__name__)
+
+Identity = NewType("Identity", str)
+"""A source partition by its meaning: the order of its fields and the way it is spelled do not matter."""
+
+
+class PartitionKey(NamedTuple):
+    """A key that was read."""
+
+    connector: ConnectorName
+    partition: Mapping[str, Any]
+    identity: Identity
+
+
+def identity(partition: Mapping[str, Any]) -> Identity:
+    """Raises TypeError where the partition cannot be written as JSON."""
+    # Through the serialised form, so that what this worker writes and what it reads back are equal (bytes, tuples).
+    return Identity(json.dumps(json.loads(dumps(partition)), sort_keys=True))
+
+
+def offset_key(connector: ConnectorName, partition: Mapping[str, Any]) -> bytes:
+    """The key of a partition that was never seen, as Java would write a map with the fields in this order."""
+    return dumps([connector, partition])
+
+
+def offset_value(offset: Mapping[str, Any] | None) -> bytes | None:
+    """The value of an offset; None is a tombstone."""
+    return None if offset is None else dumps(offset)
+
+
+def parse_key(data: bytes | None) -> PartitionKey | None:
+    """What a key means; None (and a log line) where it is none of Kafka Connect's."""
+    try:
+        key = None if data is None else loads(data)
+    except ValueError as error:
+        log.warning("Ignoring offset partition key that is not JSON: %r: %s", data, error)
+        return None
+    if not isinstance(key, list) or len(key) != 2 or not isinstance(key[0], str) or not isinstance(key[1], dict):
+        log.warning("Ignoring offset partition key that is not [connector name, {partition}]: %r", data)
+        return None
+    return PartitionKey(ConnectorName(key[0]), key[1], Identity(json.dumps(key[1], sort_keys=True)))
+
+
+def parse_value(data: bytes) -> Mapping[str, Any] | None:
+    """The offset in a value; None where it says null. Raises ValueError where it is neither an object nor null."""
+    value = loads(data)
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"an offset is an object, not {value!r}")
+    return value
