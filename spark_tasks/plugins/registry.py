@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -28,14 +28,18 @@ class Plugins:
     that one whose import hangs blocks nobody else. Pickles as its `plugin_path`.
     """
 
-    def __init__(self, plugin_path: Iterable[str] | str | None = None) -> None:
+    def __init__(
+        self, plugin_path: Iterable[str] | str | None = None, *, installed: Sequence[Found] | None = None
+    ) -> None:
+        """`installed` replaces what the distributions on sys.path publish."""
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
-        self._found = [*_installed(), *discovery.in_folders(self.plugin_path)]
-        self._loaded: dict[tuple[Kind, str], Plugin | Exception] = {}
+        self._given = installed
+        self._found = [*(_installed() if installed is None else installed), *discovery.in_folders(self.plugin_path)]
+        self._loaded: dict[Found, Plugin | Exception] = {}
 
-    def __reduce__(self) -> tuple[type[Plugins], tuple[tuple[str, ...]]]:
-        return Plugins, (self.plugin_path,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Plugins, installed=self._given), (self.plugin_path,)
 
     def connector(self, name: str) -> type[Connector]:
         """The connector class of that name. Raises PluginNotFoundError with Kafka Connect's text."""
@@ -94,6 +98,13 @@ class Plugins:
                 continue
         return None
 
+    def connector_type(self, config: Mapping[str, str] | None) -> str:
+        """"source", "sink", or "unknown" where the config is None or its class cannot be found."""
+        try:
+            return self.find(Kind.CONNECTOR, (config or {}).get("connector.class") or "").type
+        except PluginNotFoundError:
+            return "unknown"
+
     def names(self, kind: Kind) -> list[str]:
         """The class names of a kind, sorted, without importing anything."""
         return sorted({found.name for found in self._found if found.kind is kind})
@@ -113,7 +124,7 @@ class Plugins:
         mine = [f for f in self._found if f.kind is kind]
         exact = [f for f in mine if name in (f.name, f.target, f.target.replace(":", "."), f.alias)]
         found = exact[:1] or [f for f in mine if name in _simple_names(f)]
-        return list({f.target: f for f in reversed(found)}.values())
+        return list({f.name: f for f in reversed(found)}.values())
 
     def _by_declared_alias(self, kind: Kind, name: str) -> Plugin | None:
         """By the `aliases` of plugin classes, which are only known once they are imported."""
@@ -123,10 +134,9 @@ class Plugins:
         return next((p for p in plugins if p and name in getattr(p.cls, "aliases", ())), None)
 
     def _load(self, found: Found) -> Plugin:
-        key = (found.kind, found.target)
-        if key not in self._loaded:
-            self._loaded[key] = _import(found)
-        result = self._loaded[key]
+        if found not in self._loaded:
+            self._loaded[found] = _import(found)
+        result = self._loaded[found]
         if isinstance(result, Exception):
             raise PluginNotFoundError(f"Plugin {found.name} ({found.target}) cannot be imported: {result}") from result
         return result

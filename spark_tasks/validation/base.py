@@ -57,11 +57,12 @@ def _converter_keys(
     chosen = lookup(subject.plugins, kind, subject.props[name]) if subject.props.get(name) is not None else default
     class_key, version_key = static.keys[name], static.keys[f"{name}.plugin.version"]
     versions = (chosen.version,) if chosen else ()
+    known = chosen is not None or subject.plugins.search(subject.props.get(name) or "") is not None
     names = tuple(subject.plugins.names(kind))
     return {
         class_key.name: replace(class_key, default=default and default.name, recommender=Values(names)),
         version_key.name: replace(
-            version_key, default=chosen and chosen.version, recommender=Values(versions, show=chosen is not None)
+            version_key, default=chosen and chosen.version, recommender=Values(versions, show=known)
         ),
     }
 

@@ -142,7 +142,8 @@ CASES: dict[str, tuple[str, str, dict[str, str | None]]] = {
     "eos_required_unfit": ("eos", "FileStreamSource", _with(SOURCE, {"exactly.once.support": "required"})),
     "eos_boundary_connector": ("eos", "FileStreamSource", _with(SOURCE, {"transaction.boundary": "connector"})),
     "eos_overrides": ("eos", "FileStreamSource", _with(SOURCE, OVERRIDES)),
-    "placeholders": ("default", "FileStreamSource", _with(SOURCE, {"file": "${env:HOME}", "topic": "${env:NOT_SET_X}"})),
+    "placeholders": ("default", "FileStreamSource", _with(SOURCE, {
+        "file": "${env:HOME}", "topic": "${env:NOT_SET_X}"})),
     "placeholders_bad": ("default", "FileStreamSource", _with(SOURCE, {"file": "${file:/no/such/file:key}"})),
     "plugin_version": ("default", "FileStreamSource", _with(SOURCE, {"connector.plugin.version": "4.3.1"})),
     "plugin_version_range": ("default", "FileStreamSource", _with(SOURCE, {"connector.plugin.version": "[3.0,5.0)"})),
