@@ -79,9 +79,9 @@ class GroupDriver:
 
     def alive(self) -> None:
         """The herder still turns. The first call starts the supervision."""
-        silent = self._patience_s() == 0
+        unheard = not self._patience_s()
         self._alive_at = time.monotonic()
-        if silent:
+        if unheard:
             self._coordinator.wake()
 
     def close(self, timeout_ms: int = 3000) -> None:

@@ -1,0 +1,270 @@
+"""Members in a real Kafka group: joining, sharing, leaving, crashing, and the herder's part in it."""
+
+import time
+
+import pytest
+
+from actors.assignment.protocol import AssignmentError, Protocol
+from actors.group_coordinator import GroupCoordinator
+from actors.messages import CoordinatorLost, HerderAlive, Joined, JoinPreparing, RequestRejoin
+from storage.config_state import ClusterConfigState
+from tests.integration.group_herder import CONFIG, EVERYTHING, FakeHerder, settled
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def worker(broker, topic_name):
+    """Makes workers of this test's own group and stops them in the end."""
+    made = []
+
+    def make(name, **settings):
+        made.append(FakeHerder(broker.bootstrap_servers, topic_name, name, **settings))
+        return made[-1]
+
+    yield make
+    for herder in made:
+        if herder.member.is_alive():
+            herder.member.stop()
+
+
+@pytest.fixture
+def pair(worker):
+    """Two settled workers; the first one leads."""
+    one = worker("w1").join()
+    one.joined(30)
+    two = worker("w2").join()
+    wait_until(lambda: settled(one, two), what="two settled workers")
+    one.forget()
+    two.forget()
+    return one, two
+
+
+def test_one_member_runs_everything_and_leads(worker):
+    one = worker("w1").join()
+    assert one.next(JoinPreparing, 30).eager is False
+    membership = one.joined()
+    assert membership.is_leader
+    assert membership.protocol is Protocol.SESSIONED
+    assert membership.member_id.startswith("w1-")
+    assert membership.assignment.assigned.items == EVERYTHING
+    assert membership.assignment.config_offset == 7
+    assert dict(membership.owners) == dict.fromkeys(EVERYTHING, "http://w1:8083/")
+
+
+def test_joining_is_quick(worker):
+    worker("first").join().joined(30)  # the first group of a broker waits for the offsets topic
+    other = worker("other")
+    started = time.monotonic()
+    other.join()
+    other.next(JoinPreparing)
+    at, _ = other.timed(Joined)
+    assert at - started < 1.0, "bootstrap, join and sync, and another member that has to notice it"
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_two_members_share(worker, protocol):
+    one, two = (worker(name, protocol=protocol).join() for name in ("w1", "w2"))
+    wait_until(lambda: settled(one, two), 30, "an even share")
+    for herder in (one, two):
+        assert herder.membership.protocol is protocol
+    leader = one if one.membership.is_leader else two
+    assert leader.membership.assignment.leader_url == leader.settings.url
+    assert dict(leader.membership.owners) == {
+        item: herder.settings.url for herder in (one, two) for item in herder.owned.items
+    }
+
+
+def test_an_eager_member_drags_the_group_to_eager_and_back(worker):
+    one = worker("w1").join()
+    assert one.joined(30).protocol is Protocol.SESSIONED
+    old = worker("w2", protocol=Protocol.EAGER).join()
+    assert old.next(JoinPreparing).eager is True
+    wait_until(lambda: settled(one, old), what="two eager workers")
+    assert one.membership.protocol is old.membership.protocol is Protocol.EAGER
+    one.forget()
+    old.leave()
+    assert one.next(JoinPreparing).eager is True, "after an eager round everything stops before the next one"
+    assert one.joined().protocol is Protocol.SESSIONED
+    wait_until(lambda: settled(one))
+
+
+def test_a_compatible_member_keeps_the_group_cooperative(worker):
+    one = worker("w1").join()
+    one.joined(30)
+    two = worker("w2", protocol=Protocol.COMPATIBLE).join()
+    wait_until(lambda: settled(one, two), what="two cooperative workers")
+    assert one.membership.protocol is Protocol.COMPATIBLE
+
+
+@pytest.mark.parametrize("how", ["leave", "stop"])
+def test_who_leaves_is_replaced_at_once(pair, how):
+    one, two = pair
+    started = time.monotonic()
+    two.leave() if how == "leave" else two.member.stop()
+    at, _ = one.timed(Joined)
+    assert at - started < 1.5
+    wait_until(lambda: settled(one))
+
+
+def test_the_leader_leaves(pair):
+    one, two = pair
+    one.leave()
+    assert two.joined().is_leader
+    wait_until(lambda: settled(two))
+    one.join()
+    wait_until(lambda: settled(one, two), what="the former leader as a follower")
+
+
+def test_who_crashes_is_replaced_when_its_session_ends(worker):
+    one, two = (worker(name, session_timeout_ms=1500, heartbeat_interval_ms=400).join() for name in ("w1", "w2"))
+    wait_until(lambda: settled(one, two), 30, "an even share")
+    one.forget()
+    started = time.monotonic()
+    two.crash()
+    at, _ = one.timed(Joined)
+    assert 0.5 < at - started < 2.5
+    wait_until(lambda: settled(one))
+
+
+def test_lost_work_waits_for_its_worker(worker):
+    one, two = (worker(name, max_delay_ms=60_000).join() for name in ("w1", "w2"))
+    wait_until(lambda: settled(one, two) and not one.membership.assignment.delay_ms, 30, "an even share")
+    leader, other = (one, two) if one.membership.is_leader else (two, one)
+    kept = leader.owned
+    leader.forget()
+    other.leave()
+    answer = leader.joined().assignment
+    assert 50_000 < answer.delay_ms <= 60_000
+    assert leader.owned == kept
+
+
+def test_a_rejoin_on_request(pair):
+    one, two = pair
+    before = one.membership.generation
+    two.member.tell(RequestRejoin("test"))
+    assert two.joined().generation > before
+    assert one.joined().generation > before
+    assert settled(one, two)
+
+
+def test_a_request_during_a_join_is_not_lost(pair):
+    one, two = pair
+    two.holds = True
+    one.member.tell(RequestRejoin("first"))
+    two.next(JoinPreparing)  # now the first one's JoinGroup waits in the broker
+    one.member.tell(RequestRejoin("second"))
+    two.release()
+    first, second = one.joined(), one.joined()
+    assert second.generation > first.generation
+
+
+def test_the_group_waits_for_a_herder_that_stops_its_work_while_heartbeats_flow(worker):
+    one, two = (worker(name, session_timeout_ms=1500, heartbeat_interval_ms=400).join() for name in ("w1", "w2"))
+    wait_until(lambda: settled(one, two), 30, "an even share")
+    two.forget()
+    one.forget()
+    two.holds = True
+    one.member.tell(RequestRejoin("test"))
+    two.next(JoinPreparing)
+    # Longer than a session: without heartbeats the broker would go on without the second one.
+    with pytest.raises(AssertionError, match="no Joined"):
+        one.joined(within=3)
+    two.release()
+    assert one.joined().generation == two.joined().generation
+    assert settled(one, two)
+
+
+def test_a_herder_that_never_answers_costs_the_membership(worker):
+    one, two = (worker(name, rebalance_timeout_ms=1200).join() for name in ("w1", "w2"))
+    wait_until(lambda: settled(one, two), 30, "an even share")
+    two.forget()
+    two.holds = True
+    one.member.tell(RequestRejoin("test"))
+    two.next(CoordinatorLost)
+    wait_until(lambda: settled(one), what="the other one takes over")
+    two.release()  # the answer to the first question is void; it is asked again
+    wait_until(lambda: settled(one, two), what="a member again")
+
+
+def test_a_member_that_nobody_else_waits_for_gives_its_herder_no_more_time(worker):
+    one = worker("w1", rebalance_timeout_ms=1000).join()
+    one.joined(30)
+    one.holds = True
+    one.member.tell(RequestRejoin("test"))
+    assert "not ready" in one.next(CoordinatorLost).reason
+    one.release()
+    assert one.joined().assignment.assigned.items == EVERYTHING
+
+
+def test_a_silent_herder_costs_the_membership_until_it_speaks(worker):
+    one = worker("w1", rebalance_timeout_ms=1000).join()
+    one.joined(30)
+    one.member.tell(HerderAlive())
+    assert "silent" in one.next(CoordinatorLost, 5).reason
+    with pytest.raises(AssertionError, match="no JoinPreparing"):
+        one.next(JoinPreparing, within=1)
+    one.member.tell(HerderAlive())
+    assert one.joined()
+
+
+def test_who_leaves_while_its_join_waits_does_not_hold_up_the_others(pair):
+    one, two = pair
+    two.holds = True
+    one.member.tell(RequestRejoin("test"))
+    two.next(JoinPreparing)
+    one.leave()
+    started = time.monotonic()
+    two.release()
+    at, _ = two.timed(Joined)
+    assert at - started < 1.0
+    wait_until(lambda: settled(two))
+
+
+def test_a_process_that_was_stopped_past_its_session_loses_its_membership_first(worker):
+    one, two = (worker(name, session_timeout_ms=1000, heartbeat_interval_ms=300).join() for name in ("w1", "w2"))
+    wait_until(lambda: settled(one, two), 30, "an even share")
+    one.forget()
+    two.forget()
+    two.on_io_thread(lambda: time.sleep(2.5))
+    wait_until(lambda: settled(one), what="the other one takes over")
+    _, event = two.events.get(timeout=5)
+    assert isinstance(event, CoordinatorLost), "told before anything else"
+    wait_until(lambda: settled(one, two), what="a member again")
+
+
+def test_a_leader_that_is_behind_says_so(worker):
+    newer = ClusterConfigState(offset=9, connector_configs=CONFIG.connector_configs, task_counts=CONFIG.task_counts)
+    one = worker("w1").join()
+    one.joined(30)
+    two = worker("w2", config=newer).join()
+    answer = two.joined().assignment
+    assert answer.error is AssignmentError.CONFIG_MISMATCH
+    assert answer.config_offset == 9
+    assert one.joined().assignment == answer
+    one.config = newer  # the herder read to the end, and rejoins
+    one.member.tell(RequestRejoin("read to the end"))
+    wait_until(lambda: settled(one, two), what="an even share")
+
+
+def test_a_member_that_cannot_be_read_harms_nobody(worker, monkeypatch):
+    one = worker("w1").join()
+    one.joined(30)
+    broken = worker("w2")
+    # A worker of a future that this one does not understand.
+    broken.on_io_thread(
+        lambda: setattr(
+            broken.member._actor_weakref()._driver._coordinator, "group_protocols", lambda: [("sessioned", b"\0\2?")]
+        )
+    )
+    broken.join()
+    assert not broken.joined().assignment.assigned
+    assert settled(one)
+
+
+def test_group_type_and_protocol_are_kafka_connects(pair):
+    one, _ = pair
+    coordinator = one.member._actor_weakref()._driver._coordinator
+    assert GroupCoordinator.protocol_type(coordinator) == "connect"
+    assert [name for name, _ in coordinator.group_protocols()] == ["sessioned", "compatible", "default"]
