@@ -36,7 +36,8 @@ class Appender:
     initialises a producer. For a transaction the owner has added the partitions to it before. Not thread-safe.
 
     `sequences`: the next sequence number of each partition, 0 where absent; the attribute of the same name tells them
-    afterwards. A failed appender stays failed: its sequences mean nothing, the owner needs a new epoch (KIP-360)."""
+    afterwards. A failed appender stays failed: its sequences mean nothing, the owner needs a new epoch (KIP-360).
+    """
 
     def __init__(
         self,
@@ -83,7 +84,8 @@ class Appender:
         """Send all rows of `raw` (RAW_SCHEMA; `offset` is not read, `timestamp` -1 means now, `headers` may be
         missing) to one partition, or each to its own (null or -1: the partitioner decides), or all as the partitioner
         decides. Order within a partition is kept. Returns once all is encoded and at most 32 MiB wait to be sent.
-        Raises RecordTooLargeError, UnknownTopicError, or whatever an earlier batch has failed with."""
+        Raises RecordTooLargeError, UnknownTopicError, or whatever an earlier batch has failed with.
+        """
         now = time.time_ns() // 1_000_000
         for number, rows in self._placed(topic, partition, raw):
             step = max(len(rows) * self._batch_bytes[topic] // max(raw.nbytes * len(rows) // max(len(raw), 1), 1), 1)
@@ -92,14 +94,17 @@ class Appender:
 
     def flush(self) -> None:
         """Wait until all that was appended is acknowledged. Raises the first error, after which nothing more is
-        sent (what had been sent before may still be appended)."""
+        sent (what had been sent before may still be appended).
+        """
         self._wait(0)
 
     def close(self) -> None:
         """Stop sending; does not flush. The cluster's connections stay open."""
         self._sender.stop()
 
-    def _placed(self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch) -> list[tuple[int, Array]]:
+    def _placed(
+        self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch,
+    ) -> list[tuple[int, Array]]:  # fmt: skip
         """(partition, rows) for each partition that gets any."""
         count = len(self._cluster.partitions(topic, create=True))
         if partition is None and count == 1:

@@ -33,7 +33,8 @@ LEVELS: Final = {
 
 class KafkaCluster:
     """Connections and what is known of topics. `settings` as `client_config.client_settings` makes them. All errors
-    are ConnectErrors; retriable ones are retried with back-off until `timeout_ms`."""
+    are ConnectErrors; retriable ones are retried with back-off until `timeout_ms`.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.io = Connections(settings)
@@ -41,7 +42,7 @@ class KafkaCluster:
 
     @classmethod
     def shared(cls, settings: Mapping[str, Any]) -> KafkaCluster:
-        """The process's one cluster for these settings (Spark reuses its Python workers). Never a parent process's."""
+        """The process's one cluster for these settings (Spark reuses its workers); never a parent process's."""
         key = repr(sorted(settings.items(), key=lambda item: item[0]))
         with _LOCK:
             found = _SHARED.get(key)
@@ -49,15 +50,19 @@ class KafkaCluster:
                 found = _SHARED[key] = cls(settings)
             return found
 
-    def partitions(self, topic: str, *, create: bool = False, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> tuple[int, ...]:
+    def partitions(
+        self, topic: str, *, create: bool = False, timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> tuple[int, ...]:  # fmt: skip
         """The topic's partitions, ascending. `create`: let the broker create the topic, if it is set up to.
-        Raises UnknownTopicError."""
+        Raises UnknownTopicError.
+        """
         leaders = self._run(f"finding the partitions of {topic}", self.leaders, topic, Deadline(timeout_ms), create)
         return tuple(sorted(leaders))
 
     def leader(self, topic: str, partition: int, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
         """The broker that leads the partition."""
-        return self._run(f"finding the leader of {topic}-{partition}", self.find_leader, topic, partition, Deadline(timeout_ms))
+        doing = f"finding the leader of {topic}-{partition}"
+        return self._run(doing, self.find_leader, topic, partition, Deadline(timeout_ms))
 
     def offsets(
         self,
@@ -68,7 +73,8 @@ class KafkaCluster:
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> dict[TopicPartition, int]:
         """First offset in each log, or the one that the next record will get; with read_committed the latest is the
-        first offset of the earliest open transaction. One request a broker. Raises UnknownTopicError."""
+        first offset of the earliest open transaction. One request a broker. Raises UnknownTopicError.
+        """
         wanted = list(dict.fromkeys(partitions))
         return self._run(f"asking for {which} offsets", self.find_offsets, wanted, which, isolation, Deadline(timeout_ms))
 
@@ -82,7 +88,8 @@ class KafkaCluster:
         deadline_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> ProducerIdentity:
         """A producer id and epoch. With a transactional id: fences all earlier ones, aborts what they left open;
-        `timeout_ms` is then the transaction's. With the current producer id and epoch: the next epoch (KIP-360)."""
+        `timeout_ms` is then the transaction's. With the current producer id and epoch: the next epoch (KIP-360).
+        """
         deadline = Deadline(deadline_ms, first_ms=2, largest_ms=500)
         doing = f"initialising producer {transactional_id or ''}".strip()
         return self._run(doing, self.new_identity, transactional_id, timeout_ms, producer_id, epoch, deadline)
@@ -142,6 +149,11 @@ class KafkaCluster:
 
         return await self.retrying(attempt, deadline, [topic])
 
+    def known_leader(self, topic: str, partition: int) -> int | None:
+        """The leader, if it is known without asking."""
+        leader = self._leaders.get(topic, {}).get(partition, -1)
+        return None if leader < 0 else leader
+
     def forget_leaders(self, topic: str) -> None:
         """Have the leaders asked for again: a broker said that it is none."""
         self._leaders.pop(topic, None)
@@ -169,6 +181,7 @@ class KafkaCluster:
     async def find_offsets(
         self, wanted: list[TopicPartition], which: str, isolation: Isolation, deadline: Deadline,
     ) -> dict[TopicPartition, int]:  # fmt: skip
+        """See `offsets`."""
         found: dict[TopicPartition, int] = {}
 
         async def attempt() -> dict[TopicPartition, int]:
@@ -186,8 +199,13 @@ class KafkaCluster:
         return await self.retrying(attempt, deadline, {topic for topic, _ in wanted})
 
     async def _ask_offsets(
-        self, node: int, items: list[TopicPartition], which: str, isolation: Isolation, found: dict[TopicPartition, int],
-    ) -> Exception | None:  # fmt: skip
+        self,
+        node: int,
+        items: list[TopicPartition],
+        which: str,
+        isolation: Isolation,
+        found: dict[TopicPartition, int],
+    ) -> Exception | None:
         spec = OffsetSpec.EARLIEST if which == "earliest" else OffsetSpec.LATEST
         topics: dict[str, list[int]] = defaultdict(list)
         for topic, partition in items:
@@ -251,7 +269,8 @@ _INHERITED: list[KafkaCluster] = []
 
 def _after_fork() -> None:
     """A child has its parent's sockets but not its IO thread. The objects are kept, so that nothing closes them:
-    a shutdown here would end the parent's connections."""
+    a shutdown here would end the parent's connections.
+    """
     global _LOCK  # noqa: PLW0603
     _LOCK = threading.Lock()
     _INHERITED.extend(_SHARED.values())

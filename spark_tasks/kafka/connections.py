@@ -55,7 +55,8 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
 
 class Connections:
     """Connections to one cluster's brokers and the thread that serves them. `send`, `sleep`, `coordinator` and
-    `bootstrap` belong to coroutines on that thread; `run`, `start` and `close` to other threads."""
+    `bootstrap` belong to coroutines on that thread; `run`, `start` and `close` to other threads.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         config = dict(settings)
@@ -90,9 +91,12 @@ class Connections:
         """Have the next `bootstrap` ask the bootstrap servers anew (KIP-899)."""
         self._manager._bootstrap_future = None  # noqa: SLF001
 
-    async def send(self, request: Any, node: int | str | None, *, lane: str = "", timeout_ms: float | None = None) -> Any:
+    async def send(
+        self, request: Any, node: int | str | None, *, lane: str = "", timeout_ms: float | None = None,
+    ) -> Any:  # fmt: skip
         """The broker's response. `node` None: any broker. Requests of one lane to one broker are answered in order;
-        another lane has a connection of its own, so that a fetch that waits for data holds up nothing else."""
+        another lane has a connection of its own, so that a fetch that waits for data holds up nothing else.
+        """
         if node is None:
             node = self._manager.least_loaded_node()
         if node is None:

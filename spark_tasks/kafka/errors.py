@@ -32,7 +32,8 @@ class UnknownTopicError(RetriableError):
 
 class ProducerFencedError(KafkaRefusedError):
     """A newer producer epoch exists: another task has taken over the transactional id, or the transaction was
-    aborted under this producer. Nothing of the batch in question counts."""
+    aborted under this producer. Nothing of the batch in question counts.
+    """
 
 
 class OutOfOrderSequenceError(KafkaRefusedError):

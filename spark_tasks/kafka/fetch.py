@@ -51,7 +51,8 @@ def read_range(
 
     Ends when `end` is passed, also where the last offsets are transaction markers or were compacted away. Waits for
     records that are not there yet, or whose transaction is open. Raises OffsetOutOfRangeError if `start` has been
-    deleted, KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError."""
+    deleted, KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError.
+    """
     if start >= end:
         return
     fetcher = _Fetcher(cluster, topic, partition, start, end, isolation, fetch_bytes, timeout_ms)

@@ -52,7 +52,8 @@ class _Line:
 
 class Sender:
     """`done` is told of every acknowledged batch, `broken` of the first error that ends it all; both on the IO
-    thread. `split` cuts a batch that the broker finds too large in two."""
+    thread. `split` cuts a batch that the broker finds too large in two.
+    """
 
     def __init__(
         self,
@@ -101,26 +102,37 @@ class Sender:
             self._pumping = True
             self._cluster.io.start(self._pump)
 
-    async def _pump(self) -> None:
+    def _pump(self) -> None:
         """Send whatever may be sent now."""
-        try:
-            while not self._stopped:
-                by_node = await self._sendable()
-                sent = [self._send(node, wheres) for node, wheres in by_node.items() if self._requests[node] < self._in_flight]
-                if not sent:
-                    return
-        except (ConnectError, protocol.KafkaError, OSError) as error:
-            self._fail(translated(error, "finding a leader to append to"))
-        finally:
-            self._pumping = False
+        self._pumping = False
+        while not self._stopped:
+            by_node = self._sendable()
+            if not by_node:
+                return
+            for node, wheres in by_node.items():
+                self._send(node, wheres)
 
-    async def _sendable(self) -> dict[int, list[TopicPartition]]:
+    def _sendable(self) -> dict[int, list[TopicPartition]]:
+        """Partitions with something to send, by their leaders; those whose leader is not known look for it."""
         by_node: dict[int, list[TopicPartition]] = defaultdict(list)
-        for where, line in list(self._lines.items()):
+        for where, line in self._lines.items():
             if line.ready and len(line.sent) < self._in_flight_per_line:
-                leader = await self._cluster.find_leader(*where, Deadline(self._delivery_timeout_ms))
-                by_node[leader].append(where)
+                leader = self._cluster.known_leader(*where)
+                if leader is None:
+                    line.pausing = True
+                    self._cluster.io.start(self._find_leader, where, line)
+                elif self._requests[leader] < self._in_flight:
+                    by_node[leader].append(where)
         return by_node
+
+    async def _find_leader(self, where: TopicPartition, line: _Line) -> None:
+        try:
+            await self._cluster.find_leader(*where, Deadline(self._delivery_timeout_ms))
+        except (ConnectError, protocol.KafkaError, OSError) as error:
+            self._fail(translated(error, f"finding the leader of {where[0]}-{where[1]}"))
+        line.pausing = False
+        self._resume_if_due(line)
+        self._pump_soon()
 
     def _send(self, node: int, wheres: list[TopicPartition]) -> None:
         """One request: the next batch of each of these partitions, as many as fit."""
@@ -128,17 +140,15 @@ class Sender:
         size = 0
         for where in wheres:
             line = self._lines[where]
-            if not line.ready or (batches and size + len(line.waiting[0].data) > self._max_request_bytes):
+            if batches and size + len(line.waiting[0].data) > self._max_request_bytes:
                 continue
             batch = line.waiting.popleft()
             line.sent.append(batch)
             batches.append(batch)
             size += len(batch.data)
-            # The next request begins with the partitions that were left out of this one.
-            self._lines[where] = self._lines.pop(where)
-        if batches:
-            self._requests[node] += 1
-            self._cluster.io.start(self._exchange, node, batches)
+            self._lines[where] = self._lines.pop(where)  # the next request begins with those left out of this one
+        self._requests[node] += 1
+        self._cluster.io.start(self._exchange, node, batches)
 
     async def _exchange(self, node: int, batches: list[Batch]) -> None:
         try:
@@ -180,9 +190,7 @@ class Sender:
             self._again(line, batch, error)
         else:
             self._fail(translated(error, f"appending to {batch.where[0]}-{batch.where[1]}"))
-        if line.failed and not line.sent and not line.pausing and not self._stopped:
-            line.pausing = True
-            self._cluster.io.start(self._resume, line)
+        self._resume_if_due(line)
 
     def _cut(self, line: _Line, batch: Batch) -> None:
         if batch.count == 1:
@@ -210,6 +218,11 @@ class Sender:
         if getattr(error, "invalid_metadata", False):
             self._cluster.forget_leaders(batch.where[0])
         line.failed.append(batch)
+
+    def _resume_if_due(self, line: _Line) -> None:
+        if line.failed and not line.sent and not line.pausing and not self._stopped:
+            line.pausing = True
+            self._cluster.io.start(self._resume, line)
 
     async def _resume(self, line: _Line) -> None:
         """All that was sent has come back: wait a little, then send the failed ones again, in their order."""

@@ -19,13 +19,21 @@ _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _LENGTH = struct.Struct(">i")
 
+# Kafka's LZ4 reader wants independent blocks, which libraries do not write by default: version 1, independent blocks,
+# no checksums, 64 KiB blocks, and the checksum of these two bytes.
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK = 64 * 1024
+_LZ4_PLAIN = 0x80000000
+_LZ4_LENGTH = struct.Struct("<I")
+
 
 def codec_number(name: str | None) -> int:
     """The codec's number in a batch's attributes. Raises UnsupportedFormatError for a name that Kafka has not."""
     try:
         return CODECS[name]
     except KeyError:
-        raise UnsupportedFormatError(f"compression {name!r} is none of {', '.join(str(c) for c in CODECS if c)}") from None
+        known = ", ".join(str(codec) for codec in CODECS if codec)
+        raise UnsupportedFormatError(f"compression {name!r} is none of {known}") from None
 
 
 def compress(codec: int, data: Bytes) -> bytes:
@@ -58,6 +66,20 @@ def _snappy_compress(data: Bytes) -> bytes:
     return b"".join(parts)
 
 
+def _lz4_compress(data: Bytes) -> bytes:
+    view = memoryview(data)
+    parts = [_LZ4_HEADER]
+    for at in range(0, len(view), _LZ4_BLOCK):
+        plain = view[at : at + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_LZ4_LENGTH.pack(len(block)), block)
+        else:
+            parts += (_LZ4_LENGTH.pack(len(plain) | _LZ4_PLAIN), bytes(plain))
+    parts.append(_LZ4_LENGTH.pack(0))
+    return b"".join(parts)
+
+
 def _snappy_decompress(data: Bytes) -> bytes:
     view = memoryview(data)
     if bytes(view[:8]) != _XERIAL_HEADER[:8]:  # librdkafka and others write one plain block
@@ -78,7 +100,7 @@ def _snappy_decompress(data: Bytes) -> bytes:
 _COMPRESS: dict[int, Callable[[Bytes], bytes]] = {
     1: lambda data: bytes(cramjam.gzip.compress(data, level=6)),
     2: _snappy_compress,
-    3: lambda data: bytes(cramjam.lz4.compress(data)),
+    3: _lz4_compress,
     4: lambda data: bytes(cramjam.zstd.compress(data, level=3)),
 }
 _DECOMPRESS: dict[int, Callable[[Bytes], bytes]] = {

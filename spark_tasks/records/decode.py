@@ -14,7 +14,14 @@ from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.records import decode_kernels as kernels
 from spark_tasks.records.compression import DecompressError, decompress
 from spark_tasks.records.errors import CorruptRecordsError
-from spark_tasks.records.layout import ABORT_MARKER, ATTRIBUTES_AT, COMPRESSION_MASK, CONTROL, SMALLEST_RECORD, TRANSACTIONAL
+from spark_tasks.records.layout import (
+    ABORT_MARKER,
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    CONTROL,
+    SMALLEST_RECORD,
+    TRANSACTIONAL,
+)
 from spark_tasks.records.scan import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -39,7 +46,8 @@ _MOST_BYTES = 2**31 - 1  # what the offsets of one Arrow binary column reach
 class Decoded:
     """`records` in RAW_SCHEMA; a record without headers has null there. `next_offset`: the offset to read on from,
     behind everything that was complete, markers and gaps included. `missing_bytes`: how much the batch that was cut
-    off at the end needs in all; 0 where nothing was cut off (at least 61 where not even that is known)."""
+    off at the end needs in all; 0 where nothing was cut off (at least 61 where not even that is known).
+    """
 
     records: pa.RecordBatch
     next_offset: int
@@ -58,7 +66,8 @@ def decode(
 
     `aborted`: (producer id, first offset) of aborted transactions as a fetch response lists them; their records are
     left out (read_committed). Control batches always are. Where no batch is complete, `next_offset` is `start` or 0.
-    Raises CorruptRecordsError or UnsupportedFormatError; never returns a record it is not sure of."""
+    Raises CorruptRecordsError or UnsupportedFormatError; never returns a record it is not sure of.
+    """
     array: Array = np.frombuffer(data, np.uint8)
     table, missing = batch_table(array)
     if len(table) == 0:
@@ -118,7 +127,8 @@ def _in_aborted(data: Buffer, table: Array, aborted: list[tuple[int, int]]) -> A
 
 def _control_type(record: bytes) -> int:
     """The type in a control record's key (KIP-98: version int16, type int16); -1 where there is no such key. The
-    record is small: its length, both deltas and the key's length are one byte each but for the timestamp's."""
+    record is small: its length, both deltas and the key's length are one byte each but for the timestamp's.
+    """
     at = 2  # length, attributes
     while at < len(record) and record[at] & 0x80:  # timestamp delta
         at += 1
@@ -162,7 +172,9 @@ def _columns(data: Array, table: Array, low: int, high: int, origins: Array) -> 
     )  # fmt: skip
     _refuse(error, told, origins)
     count = int(told[kernels.ROWS])
-    headers = _headers(data, table, low, high, count, origins) if told[kernels.HEADERS] else pa.nulls(count, HEADERS_TYPE)
+    headers = pa.nulls(count, HEADERS_TYPE)
+    if told[kernels.HEADERS]:
+        headers = _headers(data, table, low, high, count, origins)
     return pa.RecordBatch.from_arrays(
         [
             pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]),

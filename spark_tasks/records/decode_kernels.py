@@ -25,30 +25,30 @@ REASONS = {
 
 
 @inlined
-def _varint(data: Any, at: int, end: int) -> tuple[int, int]:
+def _varint(data: Any, at: Any, end: Any) -> Any:
     """(value, next byte); the next byte is -1 if the number does not end before `end` or within ten bytes."""
     if at >= end:
-        return np.int64(0), np.int64(-1)  # type: ignore[return-value]
+        return np.int64(0), np.int64(-1)
     byte = np.int64(data[at])
     at += 1
     if byte < 128:
-        return (byte >> 1) ^ -(byte & 1), at  # type: ignore[return-value]
+        return (byte >> 1) ^ -(byte & 1), at
     number = np.uint64(byte & 0x7F)
     shift = np.uint64(7)
     while True:
         if at >= end or shift > np.uint64(63):
-            return np.int64(0), np.int64(-1)  # type: ignore[return-value]
+            return np.int64(0), np.int64(-1)
         byte = np.int64(data[at])
         at += 1
         number |= np.uint64(byte & 0x7F) << shift
         shift += np.uint64(7)
         if byte < 128:
             break
-    return np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1)), at  # type: ignore[return-value]
+    return np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1)), at
 
 
 @kernel
-def decode_records(
+def decode_records(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop, as the compiler likes it
     data: Any,
     batches: Any,
     low: int,
@@ -76,7 +76,7 @@ def decode_records(
         last_delta = batches[batch, LAST_DELTA]
         base_timestamp = batches[batch, TIMESTAMP]
         append_time = batches[batch, APPEND_TIME] != 0
-        previous = np.int64(-1)
+        previous: Any = np.int64(-1)
         for _ in range(batches[batch, COUNT]):
             told[BAD_BYTE] = at
             length, at = _varint(data, at, stop)
@@ -140,7 +140,7 @@ def decode_records(
 
 
 @kernel
-def decode_headers(
+def decode_headers(  # noqa: PLR0917
     data: Any,
     batches: Any,
     low: int,

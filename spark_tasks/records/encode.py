@@ -36,7 +36,7 @@ class EncodedBatch(NamedTuple):
     """One record batch as a produce request carries it, and the number of its records."""
 
     data: bytes | memoryview
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
 
 
 def next_sequence(sequence: int, count: int) -> int:
@@ -63,7 +63,8 @@ def encode(
 
     `compression`: None, gzip, snappy, lz4 or zstd; a batch that it does not make smaller goes uncompressed.
     A record that needs more goes alone, up to `max_record_bytes` (as a batch; by default the same limit), and beyond
-    that raises RecordTooLargeError."""
+    that raises RecordTooLargeError.
+    """
     rows = np.arange(len(raw), dtype=np.int64) if rows is None else rows
     if len(rows) == 0:
         return []
@@ -98,7 +99,7 @@ def _records(raw: pa.RecordBatch, rows: Array, no_timestamp: int, limit: int, la
     )  # fmt: skip
     if bad >= 0:
         raise RecordTooLargeError(int(rows[bad]), int(found), largest)
-    return memoryview(out), table[:found]
+    return memoryview(out.data), table[:found]
 
 
 def _column(raw: pa.RecordBatch, name: str) -> Column:

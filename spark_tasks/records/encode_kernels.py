@@ -16,7 +16,7 @@ _HEADER_BYTES = 61  # of a batch
 
 
 @inlined
-def _size(number: int) -> int:
+def _size(number: Any) -> Any:
     """Bytes of the zigzag varint of `number`."""
     zigzag = np.uint64((number << 1) ^ (number >> 63))
     size = 1
@@ -27,7 +27,7 @@ def _size(number: int) -> int:
 
 
 @inlined
-def _write(out: Any, at: int, number: int) -> int:
+def _write(out: Any, at: Any, number: Any) -> Any:
     """Write the zigzag varint of `number`; the next byte."""
     zigzag = np.uint64((number << 1) ^ (number >> 63))
     while zigzag >= np.uint64(128):
@@ -39,24 +39,24 @@ def _write(out: Any, at: int, number: int) -> int:
 
 
 @inlined
-def _null(valid: Any, row: int) -> bool:
+def _null(valid: Any, row: Any) -> Any:
     """Whether the bitmap says that the row is null; an empty bitmap says that none is."""
-    return valid.shape[0] != 0 and (valid[row >> 3] >> (row & 7)) & 1 == 0  # type: ignore[no-any-return]
+    return valid.shape[0] != 0 and (valid[row >> 3] >> (row & 7)) & 1 == 0
 
 
 @inlined
-def _write_value(out: Any, at: int, ends: Any, data: Any, row: int, null: bool) -> int:
+def _write_value(out: Any, at: Any, ends: Any, data: Any, row: Any, null: Any) -> Any:
     if null:
-        return _write(out, at, -1)  # type: ignore[no-any-return]
+        return _write(out, at, -1)
     begin = np.int64(ends[row])
     size = np.int64(ends[row + 1]) - begin
     at = _write(out, at, size)
     copy_bytes(out, at, data, begin, size)
-    return at + size  # type: ignore[no-any-return]
+    return at + size
 
 
 @inlined
-def _write_headers(out: Any, at: int, headers: Any, row: int) -> int:
+def _write_headers(out: Any, at: Any, headers: Any, row: Any) -> Any:
     ends, valid, base, name_ends, names, value_ends, values, value_valid, value_base = headers
     first, last = np.int64(ends[row]), np.int64(ends[row + 1])
     if _null(valid, row + base):
@@ -77,7 +77,7 @@ def header_sizes(rows: Any, headers: Any, out: Any) -> None:
         first, last = np.int64(ends[row]), np.int64(ends[row + 1])
         if _null(valid, row + base):
             last = first
-        size = _size(last - first)
+        size: Any = _size(last - first)
         for header in range(first, last):
             name = np.int64(name_ends[header + 1]) - np.int64(name_ends[header])
             size += _size(name) + name
@@ -90,7 +90,7 @@ def header_sizes(rows: Any, headers: Any, out: Any) -> None:
 
 
 @kernel
-def encode_records(
+def encode_records(  # noqa: PLR0915, PLR0917  # one loop, as the compiler likes it
     rows: Any,
     timestamps: Any,
     no_timestamp: int,
@@ -103,26 +103,28 @@ def encode_records(
     largest: int,
     out: Any,
     table: Any,
-) -> tuple[int, int]:
+) -> Any:
     """Write the given rows in their order; (batches, -1), or (size, place) of a record that no batch may hold.
 
     A column is (ends, bytes, validity, first bit). `headers` is (list ends, list validity, first bit, name ends,
-    names, value ends, values, value validity, first bit). Room for each batch's header is left before its records."""
+    names, value ends, values, value validity, first bit). Room for each batch's header is left before its records.
+    """
     key_ends, key_data, key_valid, key_base = keys
     value_ends, value_data, value_valid, value_base = values
-    batch, at, first = 0, _HEADER_BYTES, 0
-    base_time, most_time = np.int64(0), np.int64(0)
-    start = 0
+    batch, start, first = 0, 0, 0
+    at: Any = _HEADER_BYTES
+    base_time: Any = np.int64(0)
+    most_time: Any = np.int64(0)
     for place in range(rows.shape[0]):
         row = rows[place]
-        time = timestamps[row]
+        time: Any = timestamps[row]
         if time < 0:
             time = no_timestamp
         null_key = _null(key_valid, row + key_base)
         null_value = _null(value_valid, row + value_base)
         key_size = np.int64(0) if null_key else np.int64(key_ends[row + 1]) - np.int64(key_ends[row])
         value_size = np.int64(0) if null_value else np.int64(value_ends[row + 1]) - np.int64(value_ends[row])
-        fixed = 1 + key_size + value_size + _size(np.int64(-1) if null_key else key_size)
+        fixed: Any = 1 + key_size + value_size + _size(np.int64(-1) if null_key else key_size)
         fixed += _size(np.int64(-1) if null_value else value_size)
         fixed += sizes[place] if with_headers else 1
         if place == first:
@@ -137,7 +139,8 @@ def encode_records(
             table[batch, BASE_TIMESTAMP] = base_time
             table[batch, MAX_TIMESTAMP] = most_time
             batch += 1
-            start, first = at, place
+            start = at
+            first = place
             at += _HEADER_BYTES
             base_time, most_time = time, time
             size = fixed + 2

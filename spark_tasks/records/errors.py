@@ -7,7 +7,8 @@ from spark_tasks.errors import ConnectError
 
 class CorruptRecordsError(ConnectError):
     """The bytes are no valid record batch: a wrong checksum, an impossible length, data that does not decompress.
-    `position` is the byte at which the damaged batch starts."""
+    `position` is the byte at which the damaged batch starts.
+    """
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(f"corrupt record batch at byte {position}: {reason}")
@@ -24,7 +25,8 @@ class UnsupportedFormatError(ConnectError):
 
 class RecordTooLargeError(ConnectError):
     """One record does not fit into a batch of the allowed size. `row` is its place in the batch given to `encode`,
-    `size` its bytes as a batch of its own, `limit` the bytes allowed, `topic` the topic where it is known."""
+    `size` its bytes as a batch of its own, `limit` the bytes allowed, `topic` the topic where it is known.
+    """
 
     def __init__(self, row: int, size: int, limit: int, topic: str | None = None) -> None:
         where = "" if topic is None else f" for topic {topic!r}"

@@ -34,7 +34,8 @@ def binary_column(array: pa.Array, kind: pa.DataType | None = None) -> Column:
 def timestamps(array: pa.Array) -> Array:
     """Milliseconds; null is -1."""
     if array.type != pa.int64():
-        array = array.cast(pa.timestamp("ms")).cast(pa.int64()) if pa.types.is_timestamp(array.type) else array.cast(pa.int64())
+        array = array.cast(pa.timestamp("ms")) if pa.types.is_timestamp(array.type) else array
+        array = array.cast(pa.int64())
     if array.null_count:
         array = array.fill_null(-1)
     flat: Array = np.frombuffer(array.buffers()[1], np.int64) if len(array) else np.frombuffer(b"", np.int64)

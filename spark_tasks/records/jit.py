@@ -20,7 +20,8 @@ _LOG = logging.getLogger(__name__)
 
 def kernel(function: F) -> F:
     """Compile on the first call and cache the result beside the source file; in the user's cache folder where that
-    is read-only; in a temporary folder where there is no home folder either (executors in containers)."""
+    is read-only; in a temporary folder where there is no home folder either (executors in containers).
+    """
     try:
         compiled: F = numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # numba found no folder that it may write to
@@ -47,9 +48,9 @@ def _private_cache() -> Path:
     return folder
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(_context: Any, target: Any, _target_at: Any, source: Any, _source_at: Any, _count: Any) -> Any:
-    """copy_bytes(target, target_at, source, source_at, count): memcpy between uint8 arrays, nothing checked."""
+    """A memcpy between uint8 arrays; nothing is checked."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target_type, _, source_type, _, _ = signature.args

@@ -20,7 +20,7 @@ _RECORD_OVERHEAD = 10  # about what a record takes beside its key and value
 
 
 @inlined
-def _murmur2(data: Any, at: int, size: int) -> int:
+def _murmur2(data: Any, at: Any, size: Any) -> Any:
     """Austin Appleby's murmur2 (public domain) with the seed that Kafka's clients share."""
     multiplier = np.uint32(0x5BD1E995)
     hashed = np.uint32(0x9747B28C) ^ np.uint32(size)
@@ -42,7 +42,7 @@ def _murmur2(data: Any, at: int, size: int) -> int:
         hashed = np.uint32(np.uint32(hashed ^ np.uint32(data[at])) * multiplier)
     hashed ^= hashed >> np.uint32(13)
     hashed = np.uint32(hashed * multiplier)
-    return hashed ^ (hashed >> np.uint32(15))  # type: ignore[no-any-return]
+    return hashed ^ (hashed >> np.uint32(15))
 
 
 @kernel
@@ -80,7 +80,8 @@ class Partitioner:
 
     def assign(self, raw: pa.RecordBatch, chosen: Array | None = None, available: Array | None = None) -> Array:
         """Each row's partition, int32. `chosen`: partitions decided already, -1 where not. `available`: those that
-        have a leader; sticky ones are drawn from them. A row with a key goes where its key says in any case."""
+        have a leader; sticky ones are drawn from them. A row with a key goes where its key says in any case.
+        """
         rows = len(raw)
         out: Array = np.full(rows, -1, np.int32) if chosen is None else chosen.astype(np.int32)
         if available is None or len(available) == 0:
@@ -98,8 +99,8 @@ def murmur2(key: bytes) -> int:
 
 
 @kernel
-def _hash(data: Any, size: int) -> int:
-    return _murmur2(data, 0, size)  # type: ignore[no-any-return]
+def _hash(data: Any, size: int) -> Any:
+    return _murmur2(data, 0, size)
 
 
 def rows_by_partition(partitions: Array) -> list[tuple[int, Array]]:

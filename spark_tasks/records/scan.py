@@ -36,17 +36,18 @@ _REASONS = {
 
 
 @inlined
-def _big_endian(data: Any, at: int, size: int) -> int:
+def _big_endian(data: Any, at: Any, size: int) -> Any:
     value = np.uint64(0)
     for i in range(size):
         value = (value << np.uint64(8)) | np.uint64(data[at + i])
-    return np.int64(value)  # type: ignore[return-value]
+    return np.int64(value)
 
 
 @kernel
-def count_batches(data: Any) -> tuple[int, int]:
+def count_batches(data: Any) -> Any:
     """(complete batches, bytes that the incomplete last one needs or 0), by the length fields alone."""
-    at, batches, size = 0, 0, data.shape[0]
+    at: Any = 0
+    batches, size = 0, data.shape[0]
     while size - at >= LOG_OVERHEAD:
         length = np.int64(np.int32(_big_endian(data, at + BATCH_LENGTH_AT, 4)))
         if length < HEADER_BYTES - LOG_OVERHEAD:
@@ -59,9 +60,10 @@ def count_batches(data: Any) -> tuple[int, int]:
 
 
 @kernel
-def scan_batches(data: Any, table: Any) -> tuple[int, int]:
+def scan_batches(data: Any, table: Any) -> Any:
     """Fill the table, one row a batch; (0, rows) or (error, byte)."""
-    at, previous = 0, np.int64(-1)
+    at: Any = 0
+    previous = np.int64(-1)
     for row in range(table.shape[0]):
         length = np.int64(np.int32(_big_endian(data, at + BATCH_LENGTH_AT, 4)))
         if length >= 5 and data.shape[0] - at > MAGIC_AT and data[at + MAGIC_AT] != MAGIC:
@@ -96,7 +98,8 @@ def scan_batches(data: Any, table: Any) -> tuple[int, int]:
 def batch_table(data: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
     """The table of complete batches, and how many bytes the incomplete last batch needs (0 if there is none).
 
-    Raises CorruptRecordsError or UnsupportedFormatError; checksums are not looked at."""
+    Raises CorruptRecordsError or UnsupportedFormatError; checksums are not looked at.
+    """
     if data.shape[0] > MAGIC_AT and data[MAGIC_AT] != MAGIC:
         raise _refusal(data, _BAD_MAGIC, 0)
     batches, missing = count_batches(data)

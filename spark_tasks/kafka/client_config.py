@@ -1,0 +1,191 @@
+"""Kafka's client properties, as a Connect worker's file has them, to kafka-python's settings."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from spark_tasks.errors import ConfigError
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+# Java's key to kafka-python's, for numbers of milliseconds or bytes that mean the same on both sides.
+_NUMBERS: Final = {
+    "request.timeout.ms": "request_timeout_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
+    "socket.connection.setup.timeout.max.ms": "socket_connection_setup_timeout_max_ms",
+}
+_JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+
+
+def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
+    """What kafka-python's classes take. Only keys that are set appear in the result, but for `bootstrap_servers` and
+    `security_protocol`. Unknown keys are ignored. Raises ConfigError for values that cannot work here, saying what to
+    do instead; PEM texts are written to files that only this user can read.
+    """
+    settings: dict[str, Any] = {"bootstrap_servers": _servers(properties)}
+    if properties.get("client.id"):
+        settings["client_id"] = properties["client.id"]
+    for key, name in _NUMBERS.items():
+        if properties.get(key, "").strip():
+            settings[name] = _number(key, properties[key])
+    lookup = properties.get("client.dns.lookup", "").strip()
+    if lookup:
+        settings["client_dns_lookup"] = lookup
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in _PROTOCOLS:
+        raise _bad("security.protocol", protocol, f"one of {', '.join(_PROTOCOLS)}")
+    settings["security_protocol"] = protocol
+    if protocol.startswith("SASL"):
+        settings.update(_sasl(properties))
+    if protocol.endswith("SSL"):
+        settings.update(_ssl(properties))
+    return settings
+
+
+def _servers(properties: Mapping[str, str]) -> list[str]:
+    servers = [item.strip() for item in properties.get("bootstrap.servers", "").split(",") if item.strip()]
+    if not servers:
+        raise _bad("bootstrap.servers", properties.get("bootstrap.servers"), "host:port, several separated by commas")
+    for server in servers:
+        if not re.fullmatch(r"(?:[^:]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s:/]+):\d{1,5}", server):
+            raise _bad("bootstrap.servers", server, "host:port")
+    return servers
+
+
+def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
+    mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
+    if mechanism not in _MECHANISMS:
+        raise _bad("sasl.mechanism", mechanism, f"{', '.join(_MECHANISMS)} (Kerberos and OAuth are not supported)")
+    options = _jaas(properties.get("sasl.jaas.config", ""))
+    missing = [name for name in ("username", "password") if name not in options]
+    if missing:
+        raise ConfigError(
+            f"sasl.jaas.config has no {' and no '.join(missing)} (value hidden); {mechanism} needs "
+            'for example: org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";',
+        )
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": options["username"],
+        "sasl_plain_password": options["password"],
+    }
+
+
+def _jaas(text: str) -> dict[str, str]:
+    """The options of a JAAS login module entry; a backslash in quotes takes the next character literally."""
+    found = {}
+    for name, double, single, bare in _JAAS_OPTION.findall(text):
+        found[name] = bare or re.sub(r"\\(.)", r"\1", double or single)
+    return found
+
+
+def _ssl(properties: Mapping[str, str]) -> dict[str, Any]:
+    for kind in ("keystore", "truststore"):
+        store = properties.get(f"ssl.{kind}.type", "").strip().upper()
+        has_store = bool(properties.get(f"ssl.{kind}.location", "").strip())
+        if (store or ("JKS" if has_store else "PEM")) != "PEM":
+            raise _bad(
+                f"ssl.{kind}.type", store or "JKS (the default)",
+                f"PEM; Java's stores cannot be read here. Convert it (keytool -importkeystore to PKCS12, then openssl "
+                f"pkcs12 to PEM) and set ssl.{kind}.type=PEM",
+            )  # fmt: skip
+    settings: dict[str, Any] = {"ssl_check_hostname": bool(_endpoint_check(properties))}
+    trust = _pem_file(properties, "ssl.truststore.location", "ssl.truststore.certificates")
+    if trust:
+        settings["ssl_cafile"] = trust
+    chain = _pem_file(properties, "ssl.keystore.location", "ssl.keystore.certificate.chain")
+    if chain:
+        settings["ssl_certfile"] = chain
+        key = _pem_file(properties, "", "ssl.keystore.key")
+        settings["ssl_keyfile"] = key or chain  # a PEM key store file holds the key and the chain
+        password = properties.get("ssl.key.password")
+        if password:
+            settings["ssl_password"] = password
+    _try_out(settings)
+    return settings
+
+
+def _endpoint_check(properties: Mapping[str, str]) -> str:
+    algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").strip()
+    if algorithm.lower() not in ("https", ""):
+        raise _bad("ssl.endpoint.identification.algorithm", algorithm, "https, or nothing for no check")
+    return algorithm
+
+
+def _pem_file(properties: Mapping[str, str], location_key: str, text_key: str) -> str | None:
+    location = properties.get(location_key, "").strip()
+    if location:
+        if not Path(location).is_file():
+            raise _bad(location_key, location, "a PEM file that exists on every machine of the job")
+        return location
+    text = properties.get(text_key, "").strip()
+    if not text:
+        return None
+    if "-----BEGIN" not in text:
+        raise ConfigError(f"{text_key} (value hidden) is no PEM text: it has no -----BEGIN line")
+    return _private_file(text.replace("\\n", "\n") + "\n")
+
+
+def _private_file(text: str) -> str:
+    """The same text is the same file, so that a process makes few of them; readable by this user only."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    owner = os.getuid() if hasattr(os, "getuid") else 0
+    folder = Path(tempfile.gettempdir()) / f"heeler-pem-{owner}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.stat()
+    if hasattr(os, "getuid") and (status.st_uid != owner or status.st_mode & 0o077):
+        folder = Path(tempfile.mkdtemp(prefix="heeler-pem-"))
+    file = folder / f"{digest}.pem"
+    if not file.exists():
+        handle, unfinished = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "w", encoding="ascii") as out:
+            out.write(text)
+        Path(unfinished).replace(file)
+    return str(file)
+
+
+def _try_out(settings: Mapping[str, Any]) -> None:
+    """Load what was configured, so that a wrong password or file shows now and not at the first connection."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for what, load in _loads(context, settings):
+        try:
+            load()
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise ConfigError(f"{what} cannot be used: {error}") from error
+
+
+def _loads(context: ssl.SSLContext, settings: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    loads: list[tuple[str, Callable[[], None]]] = []
+    if "ssl_cafile" in settings:
+        loads.append(("the trust store", lambda: context.load_verify_locations(settings["ssl_cafile"])))
+    if "ssl_certfile" in settings:
+        password = settings.get("ssl_password", "")
+        files = settings["ssl_certfile"], settings["ssl_keyfile"]
+        loads.append(("the key store", lambda: context.load_cert_chain(*files, password=password)))
+    return loads
+
+
+def _number(key: str, value: str) -> int:
+    try:
+        number = int(value.strip())
+    except ValueError:
+        raise _bad(key, value, "a whole number") from None
+    if number < 0:
+        raise _bad(key, value, "a number of at least 0")
+    return number
+
+
+def _bad(key: str, value: object, allowed: str) -> ConfigError:
+    return ConfigError(f"Invalid value {value} for configuration {key}: allowed is {allowed}")
