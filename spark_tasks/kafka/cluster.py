@@ -24,6 +24,8 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _UNKNOWN_TOPIC_MS: Final = 3_000  # how long a topic may take to become known to all brokers
+_REBOOTSTRAP_AFTER: Final = 6  # failures without an answer, about a second of back-off
+_NO_ANSWER: Final = (protocol.KafkaConnectionError, protocol.NodeNotReadyError, protocol.KafkaTimeoutError, OSError)
 
 LEVELS: Final = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
@@ -76,7 +78,8 @@ class KafkaCluster:
         first offset of the earliest open transaction. One request a broker. Raises UnknownTopicError.
         """
         wanted = list(dict.fromkeys(partitions))
-        return self._run(f"asking for {which} offsets", self.find_offsets, wanted, which, isolation, Deadline(timeout_ms))
+        deadline = Deadline(timeout_ms)
+        return self._run(f"asking for {which} offsets", self.find_offsets, wanted, which, isolation, deadline)
 
     def init_producer_id(
         self,
@@ -108,6 +111,7 @@ class KafkaCluster:
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline: Deadline, topics: Iterable[str] = ()) -> T:
         """`attempt` again while its error is retriable and there is time; leaders of `topics` are forgotten before."""
+        failures = 0
         while True:
             try:
                 await self.io.bootstrap(deadline.left_ms)
@@ -120,7 +124,8 @@ class KafkaCluster:
                     raise
                 for topic in topics:
                     self._leaders.pop(topic, None)
-                if isinstance(error, protocol.NodeNotReadyError) and not self._leaders:
+                failures += 1
+                if failures % _REBOOTSTRAP_AFTER == 0 and isinstance(error, _NO_ANSWER):
                     self.io.forget_brokers()
                 await self.io.sleep(wait)
 
@@ -239,8 +244,8 @@ class KafkaCluster:
         return failure
 
     async def new_identity(
-        self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int, deadline: Deadline,
-    ) -> ProducerIdentity:  # fmt: skip
+        self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int, deadline: Deadline
+    ) -> ProducerIdentity:
         """See `init_producer_id`."""
 
         async def attempt() -> ProducerIdentity:

@@ -1,0 +1,152 @@
+"""The owner's side of a transactional id (KIP-98, KIP-360, KIP-890): a task on the worker. Appenders only get copies
+of its identity."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import kafka.errors as protocol
+from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest
+
+from spark_tasks.kafka.cluster import DEFAULT_TIMEOUT_MS, KafkaCluster, TopicPartition
+from spark_tasks.kafka.connections import Deadline
+from spark_tasks.kafka.errors import TransactionAbortableError, translated
+from spark_tasks.kafka.identity import ProducerIdentity
+
+# The markers of a transaction are written within milliseconds; whoever asks for the next one meanwhile is told
+# CONCURRENT_TRANSACTIONS, so a long pause would be most of a small transaction's time.
+_FIRST_WAIT_MS: Final = 1.0
+_LARGEST_WAIT_MS: Final = 100.0
+
+
+class TransactionOwner:
+    """One transactional id. `init` fences whoever used it before; a transaction begins with the first
+    `add_partitions` and ends with `commit` or `abort`. Not thread-safe.
+
+    ProducerFencedError from any method is final: another owner exists."""
+
+    def __init__(
+        self, cluster: KafkaCluster, transactional_id: str, *,
+        transaction_timeout_ms: int = 60_000, timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> None:  # fmt: skip
+        self._cluster = cluster
+        self._transactional_id = transactional_id
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._timeout_ms = timeout_ms
+        self._identity: ProducerIdentity | None = None
+        self._coordinator: str | None = None
+        self._added: set[TopicPartition] = set()
+        self.sequences: dict[TopicPartition, int] = {}
+        """The next sequence numbers: give them to an Appender, put back what it tells after `flush`. They live as
+        long as the epoch, so over many commits, until the next `init` or `abort`."""
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """What appenders need. Raises RuntimeError before `init`."""
+        if self._identity is None:
+            raise RuntimeError(f"transactional id {self._transactional_id!r} is not initialised")
+        return self._identity
+
+    @property
+    def open(self) -> bool:
+        """Whether partitions are in a transaction that is neither committed nor aborted."""
+        return bool(self._added)
+
+    def init(self) -> ProducerIdentity:
+        """Fence all former owners, abort what they left open, take the next epoch."""
+        return self._renew(-1, -1)
+
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Before anything is appended to them in this transaction. Those already in it cost nothing."""
+        new = [item for item in dict.fromkeys(partitions) if item not in self._added]
+        if new:
+            self._run("adding partitions to", self._add, new)
+            self._added.update(new)
+
+    def commit(self) -> None:
+        """Make all that was acknowledged under this identity visible. Flush every appender first.
+
+        Raises KafkaUnavailableError when the outcome is unknown: `init` settles it (the coordinator finishes a commit
+        that it has begun, else aborts), then the committed offsets tell."""
+        if self._added:
+            self._run("committing", self._end, True)
+            self._added.clear()
+
+    def abort(self) -> ProducerIdentity:
+        """Make nothing of it visible, and take the next epoch, so that no batch that is still on its way can get into
+        the next transaction (KIP-360). Appenders need the new identity; `sequences` begin anew."""
+        if self._added:
+            try:
+                self._run("aborting", self._end, False)
+            except TransactionAbortableError:
+                pass  # the coordinator has no open transaction any more, so there is nothing to abort
+            self._added.clear()
+        return self._renew(self.identity.producer_id, self.identity.epoch)
+
+    def _renew(self, producer_id: int, epoch: int) -> ProducerIdentity:
+        self._identity = self._cluster.init_producer_id(
+            self._transactional_id, self._transaction_timeout_ms, producer_id, epoch, deadline_ms=self._timeout_ms,
+        )  # fmt: skip
+        self._added.clear()
+        self.sequences.clear()
+        return self._identity
+
+    def _run(self, doing: str, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        doing = f"{doing} the transaction of {self._transactional_id}"
+        deadline = Deadline(self._timeout_ms, first_ms=_FIRST_WAIT_MS, largest_ms=_LARGEST_WAIT_MS)
+
+        async def attempt() -> None:
+            try:
+                await function(*arguments)
+            except protocol.ConcurrentTransactionsError:
+                raise
+            except (protocol.KafkaError, OSError):
+                self._coordinator = None  # perhaps it has moved
+                raise
+
+        try:
+            self._cluster.io.run(self._cluster.retrying, attempt, deadline)
+        except (protocol.KafkaError, OSError) as error:
+            raise translated(error, doing) from error
+
+    # What follows runs on the IO thread.
+
+    async def _ask(self, request: Any) -> Any:
+        if self._coordinator is None:
+            self._coordinator = await self._cluster.io.coordinator(self._transactional_id)
+        return await self._cluster.io.send(request, self._coordinator)
+
+    async def _add(self, partitions: list[TopicPartition]) -> None:
+        topics: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in partitions:
+            topics[topic].append(partition)
+        item = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        response = await self._ask(
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._transactional_id,
+                v3_and_below_producer_id=self.identity.producer_id,
+                v3_and_below_producer_epoch=self.identity.epoch,
+                v3_and_below_topics=[item(name=topic, partitions=numbers) for topic, numbers in topics.items()],
+                max_version=3,  # higher versions are for brokers
+            ),
+        )
+        for topic in response.results_by_topic_v3_and_below:
+            for result in topic.results_by_partition:
+                # OPERATION_NOT_ATTEMPTED only says that another partition of the request failed.
+                if result.partition_error_code not in (0, protocol.OperationNotAttemptedError.errno):
+                    raise protocol.for_code(result.partition_error_code)(f"{topic.name}-{result.partition_index}")
+
+    async def _end(self, committed: bool) -> None:
+        response = await self._ask(
+            EndTxnRequest(
+                transactional_id=self._transactional_id,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.epoch,
+                committed=committed,
+                max_version=4,  # from version 5 on the epoch changes with every transaction; here the owner decides
+            ),
+        )
+        if response.error_code:
+            raise protocol.for_code(response.error_code)(self._transactional_id)
