@@ -158,6 +158,25 @@ Request = (
 )
 
 
+# ---------------------------------------------------------------- requests: REST -> stores, past the herder
+@dataclass(frozen=True, slots=True)
+class ResetTopics:
+    """Forget the topics that a connector has used (KIP-558); any worker may. Answer: None."""
+
+    connector: ConnectorName
+
+
+@dataclass(frozen=True, slots=True)
+class SetClusterLoggerLevel:
+    """Write a level for all workers to the config topic (KIP-976); any worker may. Answer: None."""
+
+    namespace: str
+    level: str
+
+
+StoreRequest = ResetTopics | SetClusterLoggerLevel
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request on its way to the herder. `reply` is a pykka.Future that the herder sets exactly once."""

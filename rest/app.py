@@ -1,0 +1,49 @@
+"""The Flask applications of a worker: the public one, and the admin one where it has listeners of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flask import Blueprint, Flask
+
+from rest import connectors, errors, http_rules, internal, lifecycle, loggers, offsets, plugins, root, topics
+from rest.asking import Ask, Asking
+from rest.forwarding import RestClient
+from rest.front import Front
+from rest.paths import NameConverter, RawPaths, TaskConverter
+from rest.settings import RestSettings
+from rest.tls import client_context
+from rest.view import WorkerView
+
+PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, internal)
+GRACE_S = 5.0  # the other worker reports its own time-out before we give up on it
+
+
+def create_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flask:
+    """The application of the main listeners. `ask` gives a request to the herder and answers with its future."""
+    modules = (*PUBLIC, loggers) if settings.admin_on_main else PUBLIC
+    return _app(ask, view, settings, [module.blueprint for module in modules])
+
+
+def create_admin_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flask | None:
+    """The application of `admin.listeners`; None where there are none of its own."""
+    if settings.admin_on_main or not settings.admin_listeners:
+        return None
+    return _app(ask, view, settings, [loggers.blueprint])
+
+
+def _app(
+    ask: Ask, view: WorkerView, settings: RestSettings, blueprints: list[Callable[[Front], Blueprint]]
+) -> Flask:
+    app = Flask("heeler", static_folder=None)
+    app.url_map.merge_slashes = False
+    app.url_map.strict_slashes = False
+    app.url_map.converters.update(name=NameConverter, task=TaskConverter)
+    app.register_error_handler(Exception, errors.to_response)
+    client = RestClient(lambda: client_context(settings.tls), settings.request_timeout_s + GRACE_S)
+    front = Front(Asking(ask, view, settings, client), view, settings)
+    http_rules.install(app, view, settings)
+    for make in blueprints:
+        app.register_blueprint(make(front))
+    app.wsgi_app = RawPaths(app.wsgi_app)  # type: ignore[method-assign]
+    return app

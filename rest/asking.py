@@ -1,0 +1,115 @@
+"""The one place that asks the herder, waits, and where another worker has to answer forwards or refuses (409)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import pykka
+from flask import request
+
+from actors.errors import RebalanceNeededError, RequestTargetError
+from actors.messages import HealthCheck, Request, Stage, StoreRequest, ValidateConfig
+from rest.errors import RestError, as_java
+from rest.forwarding import Remote, RestClient
+from rest.settings import RestSettings
+from rest.view import WorkerView
+from storage.ids import Config
+
+Ask = Callable[[Request | StoreRequest], "pykka.Future[Any]"]
+
+NO_LEADER = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
+STALE = ("Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config "
+         "change)")
+CONFLICT = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Asks on behalf of the current Flask request."""
+
+    ask: Ask
+    view: WorkerView
+    settings: RestSettings
+    client: RestClient
+
+    def answer(self, asked: Request | StoreRequest) -> Any:
+        """Answer of this worker. Raises what the herder answers with, and RestError (500) after the deadline."""
+        try:
+            return self.ask(asked).get(timeout=self.settings.request_timeout_s)
+        except pykka.Timeout:
+            raise RestError(500, _timed_out(self.view.stage)) from None
+
+    def answer_or_forward(self, asked: Request, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
+        """Answer of this worker, or as Remote that of the worker which the herder names.
+
+        `body` and `query` are what a forwarded request carries. A request crosses at most two hops: the user's own is
+        forwarded with forward=true, that one with forward=false, and that one is refused with 409.
+        """
+        try:
+            return self.answer(asked)
+        except RebalanceNeededError:
+            raise RestError(409, STALE) from None
+        except RequestTargetError as error:
+            hop = request.args.get("forward")
+            if hop is not None and hop.lower() != "true":
+                raise RestError(409, CONFLICT) from None
+            if not error.url:
+                raise RestError(409, NO_LEADER) from None
+            return self._forward(error.url, hop is None, body, query or {})
+
+    def _forward(self, target: str, first_hop: bool, body: Any, query: Mapping[str, str]) -> Remote:
+        path = request.environ["heeler.raw_path"]
+        parameters = urlencode({"forward": str(first_hop).lower(), **query})
+        url = f"{target.rstrip('/')}{path}?{parameters}"
+        return self.client.send(request.method, url, body, request.headers.get("Authorization"))
+
+    def validation(self, config: Config) -> Any:
+        """What a plugin says of a config.
+
+        Its errors are 500 with the class name before the text, as in Kafka Connect, which validates in another thread.
+        """
+        try:
+            return self.answer(ValidateConfig(config))
+        except RestError:
+            raise
+        except Exception as error:  # whatever plugin code raised
+            raise RestError(500, as_java(error)) from error
+
+    def health(self) -> tuple[int, str, str]:
+        """Status code, status and message (KIP-1017): can the herder take its turn within ten seconds?"""
+        details = ""
+        if self.view.kafka_cluster_id is not None:
+            try:
+                self.ask(HealthCheck()).get(timeout=self.settings.health_timeout_s)
+            except pykka.Timeout:
+                pass
+            else:
+                return 200, "healthy", "Worker has completed startup and is ready to handle requests."
+        if self.view.stage is not None:
+            details = " " + summary(self.view.stage)
+        if not self.view.started:
+            return 503, "starting", f"Worker is still starting up.{details}"
+        return 500, "unhealthy", (
+            f"Worker was unable to handle this request and may be unable to handle other requests.{details}")
+
+
+def summary(stage: Stage) -> str:
+    """What the herder is doing, in the words that operators search for."""
+    if stage.completed_ms is None:
+        return f"The worker is currently {stage.description}, which began at {_instant(stage.started_ms)}."
+    return (f"The last operation the worker completed was {stage.description}, which began at "
+            f"{_instant(stage.started_ms)} and completed at {_instant(stage.completed_ms)}.")
+
+
+def _timed_out(stage: Stage | None) -> str:
+    return "Request timed out" if stage is None else f"Request timed out. {summary(stage)}"
+
+
+def _instant(ms: int) -> str:
+    """ISO 8601 in UTC, milliseconds only where there are any."""
+    moment = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{moment}.{ms % 1000:03d}Z" if ms % 1000 else f"{moment}Z"

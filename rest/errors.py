@@ -1,0 +1,92 @@
+"""The one place that turns errors into answers: `{"error_code": 404, "message": "..."}` and nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from flask import Response, request
+from werkzeug.exceptions import HTTPException
+
+from actors.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    ConflictError,
+    NotFoundError,
+    RequestRefusedError,
+)
+from rest.json_text import dumps
+from spark_tasks.errors import ConfigError, ConnectError
+
+log = logging.getLogger(__name__)
+
+
+class RestError(ConnectError):
+    """An error that carries its status; `code` is the error_code where another worker said a different one."""
+
+    def __init__(self, status: int, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = status if code is None else code
+
+
+def error_body(code: int, message: str | None) -> bytes:
+    """The body of every error."""
+    return dumps({"error_code": code, "message": message})
+
+
+_STATUS: tuple[tuple[type[Exception], Callable[[Any], int]], ...] = (
+    (RestError, lambda error: error.status),
+    (RequestRefusedError, lambda error: error.status),
+    (NotFoundError, lambda _: 404),
+    (AlreadyExistsError, lambda _: 409),
+    (ConflictError, lambda _: 409),
+    (BadRequestError, lambda _: 400),
+)
+
+_JAVA_NAMES: tuple[tuple[type[Exception], str], ...] = (
+    (BadRequestError, "org.apache.kafka.connect.runtime.rest.errors.BadRequestException"),
+    (NotFoundError, "org.apache.kafka.connect.errors.NotFoundException"),
+    (ConfigError, "org.apache.kafka.common.config.ConfigException"),
+    (ConnectError, "org.apache.kafka.connect.errors.ConnectException"),
+)
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status for an error of the herder or of a plugin; 500 for all that nobody raised on purpose."""
+    return next((status(error) for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def as_java(error: Exception) -> str:
+    """The text that Kafka Connect has for an error in another thread: clients strip the class name's prefix."""
+    name = next((name for kind, name in _JAVA_NAMES if isinstance(error, kind)), type(error).__name__)
+    return f"{name}: {error}"
+
+
+def to_response(error: Exception) -> Response:
+    """Flask's handler for every exception."""
+    if isinstance(error, HTTPException):
+        return _http_response(error)
+    status = status_of(error)
+    if status == 500:
+        known = isinstance(error, ConnectError)
+        log.log(logging.WARNING if known else logging.ERROR, "%s %s failed: %s", request.method, request.path, error,
+                exc_info=None if known else error)
+    code = error.code if isinstance(error, RestError) else status
+    return json_error(status, code, str(error))
+
+
+def json_error(status: int, code: int, message: str | None) -> Response:
+    """An error's answer."""
+    return Response(error_body(code, message), status, mimetype="application/json")
+
+
+def _http_response(error: HTTPException) -> Response:
+    """What werkzeug's routing and parsing refuse, in the words of JAX-RS."""
+    status = error.code or 500
+    response = json_error(status, status, f"HTTP {status} {error.name}")
+    allow = error.get_response().headers.get("Allow")
+    if allow is not None:
+        response.headers["Allow"] = allow
+    return response

@@ -1,0 +1,94 @@
+"""The HTTP client for requests to other workers: what it copies, what it passes on, how it fails."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from rest.errors import RestError
+from rest.json_text import dumps
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """What another worker answered: a success."""
+
+    status: int
+    body: Any
+
+
+class RestClient:
+    """Sends one request to another worker over a connection of its own. Thread-safe.
+
+    `tls` makes the context for https; it is not called before one is needed. `timeout_s` bounds each wait for bytes.
+    """
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext], timeout_s: float) -> None:
+        self._tls = tls
+        self._timeout_s = timeout_s
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return self._tls()
+
+    def send(self, method: str, url: str, body: Any, authorization: str | None) -> Remote:
+        """The answer of a worker. Raises RestError: the other worker's own error as it is, 500 for everything else."""
+        headers = {"Accept": "application/json", "User-Agent": "kafka-connect"}
+        data = None if body is None else dumps(body)
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        status, answer = self._exchange(method, url, data, headers)
+        if status == 204:
+            return Remote(status, None)
+        if status >= 400:
+            raise _error_of(status, answer)
+        if not 200 <= status < 300:
+            raise RestError(500, f"Unexpected status code when handling forwarded request: {status}")
+        return Remote(status, _parsed(answer) if answer else None)
+
+    def _exchange(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        try:
+            connection = self._connection(url)
+        except (ValueError, OSError) as error:  # no port, or certificates that cannot be read
+            raise RestError(500, f"Error trying to forward REST request: {error}") from error
+        target = url.split("//", 1)[-1]
+        path = "/" + target.partition("/")[2]
+        try:
+            connection.request(method, path, data, dict(headers))
+            response = connection.getresponse()
+            return response.status, response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise RestError(500, f"IO Error trying to forward REST request: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+    def _connection(self, url: str) -> http.client.HTTPConnection:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.scheme not in {"http", "https"}:
+            raise ValueError(f"{url!r} is no address of a worker")
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=self._timeout_s, context=self._context)
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._timeout_s)
+
+
+def _parsed(answer: bytes) -> Any:
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        raise RestError(500, f"IO Error trying to forward REST request: the answer is no JSON: {error}") from None
+
+
+def _error_of(status: int, answer: bytes) -> RestError:
+    parsed = _parsed(answer)
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("error_code"), int):
+        return RestError(500, f"IO Error trying to forward REST request: status {status} without an error in the body")
+    return RestError(status, str(parsed.get("message")), parsed["error_code"])

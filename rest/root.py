@@ -1,0 +1,26 @@
+"""GET / and GET /health."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from rest.answers import json_response
+from rest.front import Front
+
+
+def blueprint(front: Front) -> Blueprint:
+    """The worker itself."""
+    routes = Blueprint("root", __name__)
+    view = front.view
+
+    @routes.get("/")
+    def server_info() -> Response:
+        return json_response(
+            {"version": view.version, "commit": view.commit, "kafka_cluster_id": view.kafka_cluster_id})
+
+    @routes.get("/health")
+    def health() -> Response:
+        code, status, message = front.asking.health()
+        return json_response({"status": status, "message": message}, code)
+
+    return routes

@@ -1,0 +1,47 @@
+"""The two headers of a signed request between workers (KIP-507). Whether a signature is right, the herder decides."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from werkzeug.datastructures import Headers
+
+from actors.messages import Signature
+from rest.errors import RestError
+
+SIGNATURE_HEADER = "X-Connect-Authorization"
+ALGORITHM_HEADER = "X-Connect-Request-Signature-Algorithm"
+KNOWN_ALGORITHMS = frozenset({"hmacmd5", "hmacsha1", "hmacsha224", "hmacsha256", "hmacsha384", "hmacsha512"})
+
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
+
+
+def headers(signature: Signature) -> dict[str, str]:
+    """How a signature travels."""
+    return {
+        SIGNATURE_HEADER: base64.b64encode(signature.signature).decode(),
+        ALGORITHM_HEADER: signature.algorithm,
+    }
+
+
+def signature_of(request_headers: Headers, body: bytes) -> Signature | None:
+    """The signature that a request carries; None where a header is missing. Raises RestError (400)."""
+    algorithm = request_headers.get(ALGORITHM_HEADER)
+    encoded = request_headers.get(SIGNATURE_HEADER)
+    if algorithm is None or encoded is None:
+        return None
+    if algorithm.lower() not in KNOWN_ALGORITHMS:
+        raise RestError(400, f"Algorithm {algorithm} not available")
+    return Signature(body, _decode(encoded), algorithm)
+
+
+def _decode(encoded: str) -> bytes:
+    wrong = _NOT_BASE64.search(encoded)
+    if wrong is not None:
+        raise RestError(400, f"Illegal base64 character {ord(wrong.group()):x}")
+    try:
+        return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except binascii.Error as error:
+        raise RestError(400, f"Illegal base64: {error}") from None

@@ -1,0 +1,166 @@
+"""TLS contexts from Kafka's `ssl.*` keys, for listeners and for requests to other workers.
+
+Key and trust stores may be PEM files, PEM in the property itself, or PKCS12; the content decides, not ssl.*.type.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+from spark_tasks.errors import ConfigError
+
+_JKS = b"\xfe\xed\xfe\xed"
+_VERSIONS = {
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """A private key with its certificate chain, PEM, and the key's password."""
+
+    pem: bytes
+    password: str | None
+
+
+def server_context(tls: Mapping[str, str]) -> ssl.SSLContext:
+    """For an https listener. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    identity = _identity(tls)
+    if identity is None:
+        raise ConfigError("An https listener needs a certificate: set ssl.keystore.location, or ssl.keystore.key and "
+                          "ssl.keystore.certificate.chain (each also with the prefix listeners.https.)")
+    _load_identity(context, identity)
+    client_auth = tls.get("ssl.client.auth", "none").strip().lower()
+    if client_auth not in _CLIENT_AUTH:
+        raise ConfigError(f"Invalid value {client_auth} for configuration ssl.client.auth: it must be one of "
+                          f"{', '.join(_CLIENT_AUTH)}")
+    context.verify_mode = _CLIENT_AUTH[client_auth]
+    trusted = _trusted(tls)
+    if trusted is not None:
+        context.load_verify_locations(cadata=trusted)
+    elif client_auth != "none":
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    _restrict(context, tls)
+    return context
+
+
+def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
+    """For requests to workers with https listeners. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == "https"
+    trusted = _trusted(tls)
+    if trusted is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cadata=trusted)
+    identity = _identity(tls)
+    if identity is not None:
+        _load_identity(context, identity)
+    _restrict(context, tls)
+    return context
+
+
+def _identity(tls: Mapping[str, str]) -> _Identity | None:
+    key_password = tls.get("ssl.key.password")
+    if "ssl.keystore.key" in tls:
+        chain = tls.get("ssl.keystore.certificate.chain", "")
+        return _Identity(f"{tls['ssl.keystore.key']}\n{chain}\n".encode(), key_password)
+    if not tls.get("ssl.keystore.location"):
+        return None
+    store_password = tls.get("ssl.keystore.password")
+    content = _read("ssl.keystore.location", tls)
+    if b"-----BEGIN" in content:
+        return _Identity(content, key_password or store_password)
+    return _from_pkcs12(content, store_password)
+
+
+def _from_pkcs12(content: bytes, password: str | None) -> _Identity:
+    try:
+        store = load_pkcs12(content, None if password is None else password.encode())
+    except ValueError as error:
+        raise ConfigError(f"ssl.keystore.location: {error}") from None
+    if store.key is None or store.cert is None:
+        raise ConfigError("ssl.keystore.location: there is no private key with its certificate in the store")
+    encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+    parts = [store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)]
+    parts += [c.certificate.public_bytes(Encoding.PEM) for c in (store.cert, *store.additional_certs)]
+    return _Identity(b"".join(parts), password)
+
+
+def _trusted(tls: Mapping[str, str]) -> str | None:
+    """Trusted certificates as PEM; None where the system's are meant."""
+    if "ssl.truststore.certificates" in tls:
+        return tls["ssl.truststore.certificates"]
+    if not tls.get("ssl.truststore.location"):
+        return None
+    content = _read("ssl.truststore.location", tls)
+    if b"-----BEGIN" in content:
+        return content.decode()
+    password = tls.get("ssl.truststore.password")
+    try:
+        store = load_pkcs12(content, None if password is None else password.encode())
+    except ValueError as error:
+        raise ConfigError(f"ssl.truststore.location: {error}") from None
+    found = [c for c in (store.cert, *store.additional_certs) if c is not None]
+    return "".join(c.certificate.public_bytes(Encoding.PEM).decode() for c in found)
+
+
+def _read(key: str, tls: Mapping[str, str]) -> bytes:
+    path = Path(tls[key])
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{key}: {path} cannot be read: {error.strerror}") from None
+    if content.startswith(_JKS):
+        raise ConfigError(f"{key}: {path} is in Java's old JKS format: convert it with `keytool -importkeystore "
+                          "-srckeystore OLD -destkeystore NEW -deststoretype pkcs12`")
+    return content
+
+
+def _load_identity(context: ssl.SSLContext, identity: _Identity) -> None:
+    """OpenSSL reads keys from files only; this one is readable by its owner alone and lives for a moment."""
+    handle, name = tempfile.mkstemp()
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(identity.pem)
+        context.load_cert_chain(name, password=identity.password or "")
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"The ssl.keystore settings give no certificate with its private key: {error}") from None
+    finally:
+        Path(name).unlink()
+
+
+def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
+    """Protocol versions and ciphers, where configured."""
+    names = [name.strip() for name in tls.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
+    versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)
+    if not versions:
+        raise ConfigError(f"Invalid value {names} for configuration ssl.enabled.protocols: supported are "
+                          f"{', '.join(_VERSIONS)}")
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    suites = [name.strip() for name in tls.get("ssl.cipher.suites", "").split(",") if name.strip()]
+    if suites:
+        try:
+            context.set_ciphers(":".join(_openssl_name(name) for name in suites))
+        except ssl.SSLError as error:
+            raise ConfigError(f"Invalid value {suites} for configuration ssl.cipher.suites: {error}") from None
+
+
+def _openssl_name(suite: str) -> str:
+    """`TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` as OpenSSL writes it; a name of OpenSSL's own stays."""
+    if "_WITH_" not in suite:
+        return suite
+    name = re.sub(r"AES_(\d+)", r"AES\1", suite.removeprefix("TLS_").removeprefix("RSA_WITH_"))
+    return name.replace("_WITH_", "_").replace("POLY1305_SHA256", "POLY1305").replace("_CBC", "").replace("_", "-")
