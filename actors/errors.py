@@ -21,6 +21,14 @@ class ConflictError(ConnectError):
     """409: the worker cannot do this now; the same request may succeed a moment later."""
 
 
+class TimedOutError(ConnectError):
+    """500: an answer did not come in time. `stage` is an actors.messages.Stage: what is being waited for."""
+
+    def __init__(self, message: str, stage: object) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+
 class RebalanceNeededError(ConnectError):
     """The worker expects a rebalance: 409 for writes, 500 for reads (Kafka Connect's own difference)."""
 

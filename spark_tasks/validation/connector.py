@@ -118,14 +118,17 @@ def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator
         yield under_prefix(definition.keys, definition.validate(own), prefix)
 
 
-def plugin_config(plugins: Plugins, name: str) -> list[dict[str, Any]]:
+def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> list[dict[str, Any]]:
     """What GET /connector-plugins/{name}/config answers: the plugin's keys, a connector's with the common ones.
 
-    Raises PluginNotFoundError.
+    Raises PluginNotFoundError, and ConfigError where the plugin's version is not what `version` requires.
     """
     plugin = plugins.search(name)
     if plugin is None:
         raise PluginNotFoundError(f"Unknown plugin {name}.")
+    wrong = version_error(plugin, version)
+    if wrong:
+        raise ConfigError(wrong)
     own = config_def_of(plugin) or ConfigDef()
     return own.key_infos() + (_common_infos(plugin, plugins) if plugin.kind is Kind.CONNECTOR else [])
 

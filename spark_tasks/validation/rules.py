@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from spark_tasks.api import SourceConnector
@@ -25,13 +25,16 @@ def _text(subject: Subject, key: str) -> str:
     return (subject.props.get(key) or "").strip()
 
 
-def _check_topics(subject: Subject, values: Values) -> None:
-    topics, regex = _text(subject, "topics"), _text(subject, "topics.regex")
-    message = None
+def topics_error(props: Mapping[str, str | None]) -> str | None:
+    """What is wrong with how a sink names its topics, or None."""
+    topics, regex = ((props.get(key) or "").strip() for key in ("topics", "topics.regex"))
     if topics and regex:
-        message = "topics and topics.regex are mutually exclusive options, but both are set."
-    elif not topics and not regex:
-        message = "Must configure one of topics or topics.regex"
+        return "topics and topics.regex are mutually exclusive options, but both are set."
+    return None if topics or regex else "Must configure one of topics or topics.regex"
+
+
+def _check_topics(subject: Subject, values: Values) -> None:
+    message = topics_error(subject.props)
     if message:
         values["topics"].errors.append(message)
         values["topics.regex"].errors.append(message)
