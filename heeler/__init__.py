@@ -1,0 +1,49 @@
+"""What the author of a connector imports: `from heeler import SourceConnector, ConfigDef, ConfigKey, Type`.
+
+Names are imported on first use: the command line must not wait for PySpark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_tasks.api import Connector as Connector
+    from spark_tasks.api import ConnectorContext as ConnectorContext
+    from spark_tasks.api import SinkConnector as SinkConnector
+    from spark_tasks.api import SourceConnector as SourceConnector
+    from spark_tasks.config_def import REQUIRED as REQUIRED
+    from spark_tasks.config_def import ConfigDef as ConfigDef
+    from spark_tasks.config_def import ConfigKey as ConfigKey
+    from spark_tasks.config_def import Importance as Importance
+    from spark_tasks.config_def import Type as Type
+    from spark_tasks.config_providers import ConfigData as ConfigData
+    from spark_tasks.config_providers import ConfigProvider as ConfigProvider
+    from spark_tasks.errors import ConfigError as ConfigError
+    from spark_tasks.errors import ConnectError as ConnectError
+    from spark_tasks.errors import DataError as DataError
+    from spark_tasks.errors import RetriableError as RetriableError
+
+_HOMES = {
+    "spark_tasks.api": ("Connector", "ConnectorContext", "SinkConnector", "SourceConnector"),
+    "spark_tasks.config_def": ("REQUIRED", "ConfigDef", "ConfigKey", "Importance", "Type"),
+    "spark_tasks.config_providers": ("ConfigData", "ConfigProvider"),
+    "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "RetriableError"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names of the table above
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module that has the name (PEP 562)."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The names above, for completion."""
+    return [*globals(), *__all__]

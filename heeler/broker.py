@@ -67,6 +67,11 @@ class EmbeddedBroker:
         """Whether the process lives."""
         return self._process is not None and self._process.exit_code() is None
 
+    @property
+    def last_words(self) -> str:
+        """The end of what Kafka wrote."""
+        return "" if self._folder is None else self._folder.log_tail()
+
     def __enter__(self) -> Self:
         self.start()
         return self

@@ -1,0 +1,56 @@
+# `make demo` and `make test` are all that a fresh machine with Python 3.11+ and Java 17+ needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.heeler-ready
+SHELL  := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-pure lint types bench clean
+
+help:
+	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
+	@echo "make test       lint, types and all tests (fetches Kafka once)"
+	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
+	@echo "make lint       ruff and mypy"
+	@echo "make bench      microbenchmarks of the data plane"
+	@echo "make clean      remove the environment and what tools left"
+
+$(READY): pyproject.toml constraints.txt
+	@echo "== Setting up the environment in $(VENV) (once; a minute or two)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "heeler needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 (remove $(VENV) first)"; exit 2; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
+
+demo: $(READY)
+	@echo "== The demo: flights from a CSV file through Kafka into Parquet"
+	@$(BIN)/heeler demo $(ARGS)
+
+lint: $(READY)
+	@echo "== Lint (ruff)"
+	@$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory types
+
+types: $(READY)
+	@echo "== Types (mypy, strict)"
+	@$(BIN)/mypy
+
+PURE := tests/pure tests/property tests/actors tests/rest tests/test_architecture.py
+
+test-pure: lint
+	@echo "== Tests without Kafka and Spark"
+	@$(BIN)/python -m pytest -q -m 'not integration and not interop' $(wildcard $(PURE))
+
+test: test-pure
+	@echo "== All other tests: real Kafka, real Spark, Java Connect"
+	@$(BIN)/python -m pytest --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
+	@$(BIN)/python -m pytest -q --ignore=tests/benchmarks $(addprefix --ignore=,$(wildcard $(PURE))) tests \
+		-m 'not integration and not interop' || { code=$$?; test $$code -eq 5; }
+
+bench: $(READY)
+	@echo "== Microbenchmarks"
+	@$(BIN)/python -m pytest -q -s -o python_files='bench_*.py test_*.py' tests/benchmarks
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,109 @@
+"""The worker's log lines."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import threading
+
+import pytest
+
+from actors.logging_setup import (
+    LEVELS,
+    OFF,
+    TRACE,
+    context_text,
+    level_name,
+    log_context,
+    parse_level,
+    set_log_context,
+    set_up_logging,
+)
+from spark_tasks.errors import ConfigError
+
+
+@pytest.fixture
+def lines():
+    """Logging into a buffer; everything that set_up_logging touches is put back afterwards."""
+    root, hook = logging.getLogger(), threading.excepthook
+    handlers, level = list(root.handlers), root.level
+    known = {n: x.level for n, x in root.manager.loggerDict.items() if isinstance(x, logging.Logger)}
+    stream = io.StringIO()
+    yield lambda **kw: (set_up_logging(stream=stream, **kw), lambda: stream.getvalue().splitlines())[1]
+    root.handlers[:], root.level, threading.excepthook = handlers, level, hook
+    for name, logger in root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger):
+            logger.setLevel(known.get(name, logging.NOTSET))
+    logging.captureWarnings(capture=False)
+
+
+def test_a_line_has_kafka_connects_layout(lines):
+    written = lines()
+    with log_context("c", 0):
+        logging.getLogger("actors.task").warning("hello %s", "you")
+    logging.getLogger("actors.task").critical("outside")
+    first, second = written()
+    assert re.fullmatch(
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] WARN \[c\|task-0\] hello you \(actors\.task:\d+\)", first
+    )
+    assert "FATAL outside (" in second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("c",), "[c|worker] "), (("c", 3), "[c|task-3] "), (("c", 3, "task"), "[c|task-3] "),
+        (("c", 3, "offsets"), "[c|task-3|offsets] "), (("c", None, "validate"), "[c|validate] "),
+    ],
+)
+def test_context(arguments, text):
+    assert context_text(*arguments) == text
+
+
+def test_threads_do_not_share_a_context(lines):
+    written = lines()
+
+    def actor():
+        set_log_context("other")
+        logging.getLogger("x").info("in thread")
+
+    with log_context("c"):
+        thread = threading.Thread(target=actor)
+        thread.start()
+        thread.join()
+        logging.getLogger("x").info("in main")
+    assert [re.search(r"\[(\w+)\|worker\]", line)[1] for line in written()] == ["other", "c"]
+
+
+def test_levels_by_logger_and_quiet_libraries(lines):
+    written = lines(root="warn", levels={"storage": "DEBUG", "kafka.net": "INFO"})
+    for name in ("storage.topic_log", "actors.task", "kafka.client", "kafka.net", "py4j"):
+        logging.getLogger(name).info("from %s", name)
+    assert [line.split()[4] for line in written()] == ["storage.topic_log", "kafka.net"]
+
+
+def test_setting_up_again_does_not_double_lines(lines):
+    lines()
+    written = lines()
+    logging.getLogger("x").info("once")
+    assert len(written()) == 1
+
+
+def test_an_uncaught_error_of_a_thread_is_logged(lines):
+    written = lines()
+    thread = threading.Thread(target=lambda: 1 / 0, name="reader")
+    thread.start()
+    thread.join()
+    assert "ERROR Uncaught error in reader" in written()[0]
+    assert written()[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_level_names():
+    assert [parse_level(n.lower()) for n in LEVELS] == list(LEVELS.values())
+    assert [level_name(n) for n in (TRACE, 10, 20, 25, 30, 40, 50, OFF, 1)] == [
+        "TRACE", "DEBUG", "INFO", "INFO", "WARN", "ERROR", "FATAL", "OFF", "TRACE",
+    ]
+    assert parse_level("warning") == logging.WARNING
+    with pytest.raises(ConfigError, match=r"LOUD.*heeler\.log\.level.*TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF"):
+        set_up_logging("LOUD")
