@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,16 +52,11 @@ from spark_tasks.errors import ConnectError
 from storage.config_state import ClusterConfigState, SessionKey
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState, TopicName, WorkerId
 from storage.status import Status, StatusState, TopicStatus
+from tests.rest.fake_plugins import CLASSES, FILE, check_config, check_sink_offset, kind_of, validation_key
 
 WORKER = WorkerId("worker:8083")
 VERSION = "4.3.1"
 KEY = SessionKey(b"0123456789abcdef0123456789abcdef", "HmacSHA256", 0)
-FILE = "org.apache.kafka.connect.file."
-CLASSES = {
-    name: (FILE + f"FileStream{kind}Connector", kind.lower())
-    for kind in ("Source", "Sink")
-    for name in (f"FileStream{kind}", f"FileStream{kind}Connector", FILE + f"FileStream{kind}Connector")
-}
 STATES = {TargetState.STARTED: State.RUNNING, TargetState.PAUSED: State.PAUSED, TargetState.STOPPED: State.STOPPED}
 
 
@@ -85,11 +79,6 @@ class FakeLoggers:
         changed = sorted(n for n in names if n not in self._levels or self._levels[n].level != level)
         self._levels.update({name: LoggerLevel(level, self._now) for name in changed})
         return changed
-
-
-def validation_key(config: Mapping[str, Any]) -> str:
-    """A config as a key."""
-    return repr(sorted(config.items(), key=lambda item: item[0]))
 
 
 @dataclass
@@ -135,20 +124,22 @@ class FakeWorker:
         future: pykka.Future[Any] = pykka.ThreadingFuture()
         if self.silent:
             return future
+        if self.redirect is not None:
+            future.set_exception((type(self.redirect), self.redirect, None))
+            return future
         try:
-            if self.redirect is not None:
-                raise self.redirect
             future.set(self._serve(request))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001: whatever it is, the asker gets it
             future.set_exception((type(error), error, error.__traceback__))
         return future
 
-    def _serve(self, request: Request | StoreRequest) -> Any:
+    def _serve(self, request: Request | StoreRequest) -> Any:  # noqa: PLR0911: one for each kind of request
         match request:
             case HealthCheck():
                 return None
             case ValidateConfig(config):
-                return self._validation(config)
+                kind_of(config)
+                return self.validations[validation_key(config)]
             case PutConnector():
                 return self._put(request)
             case PatchConnector(name, patch):
@@ -202,7 +193,7 @@ class FakeWorker:
         return ConnectorInfo(name, config, tuple(self.config.tasks(name)), self.connector_type(config))
 
     def _put(self, request: PutConnector) -> Created:
-        self._check(request.config)
+        check_config(request.config)
         name, exists = request.connector, self.config.contains(request.connector)
         if exists and not request.replace:
             raise AlreadyExistsError(f"Connector {name} already exists")
@@ -214,9 +205,11 @@ class FakeWorker:
 
     def _set(self, name: ConnectorName, config: Config, target: TargetState) -> None:
         if None in config.values():  # Java's worker takes such a config and cannot start it
-            self._report(name, State.FAILED, 0)
             target = TargetState.STOPPED
-        count = {TargetState.STARTED: 1, TargetState.STOPPED: 0}.get(target, self.config.task_count(name))
+        tasks = {TargetState.STARTED: 1, TargetState.STOPPED: 0}.get(target, self.config.task_count(name))
+        self.put(name, config, target, tasks)
+
+    def put(self, name: ConnectorName, config: Config, target: TargetState, count: int) -> None:
         tasks = [ConnectorTaskId(name, number) for number in range(count)]
         more = {"task.class": FILE + "FileStreamSourceTask"}
         self.config = replace(
@@ -270,50 +263,12 @@ class FakeWorker:
             raise RequestRefusedError("Internal request missing required signature", 400)
         if signature.algorithm != KEY.algorithm:
             raise RequestRefusedError(
-                f"This worker does not support the '{signature.algorithm}' key signing algorithm used by other workers. "
-                "This worker is currently configured to use: [HmacSHA256]. Check that all workers' configuration files "
-                "permit the same set of signature algorithms, and correct any misconfigured worker and restart it.", 400)
+                f"This worker does not support the '{signature.algorithm}' key signing algorithm used by other "
+                "workers. This worker is currently configured to use: [HmacSHA256]. Check that all workers' "
+                "configuration files permit the same set of signature algorithms, and correct any misconfigured "
+                "worker and restart it.", 400)
         if hmac.new(KEY.key, signature.body, hashlib.sha256).digest() != signature.signature:
             raise RequestRefusedError("Internal request contained invalid signature.", 403)
-
-    # ---- what the file connectors' plugins would say
-    def _validation(self, config: Config) -> Any:
-        self._class(config)
-        return self.validations[validation_key(config)]
-
-    def _class(self, config: Config) -> str:
-        if "connector.class" not in config:
-            shown = ", ".join(f"{key}={'null' if value is None else value}" for key, value in sorted(
-                config.items(), key=lambda item: item[0] != "name"))
-            raise BadRequestError(f"Connector config {{{shown}}} contains no connector type")
-        if config["connector.class"] not in CLASSES:
-            raise BadRequestError("Failed to find any class that implements Connector and which name matches "
-                                  f"{config['connector.class']}, available connectors are: …")
-        return CLASSES[config["connector.class"]][1]
-
-    def _check(self, config: Config) -> None:
-        kind = self._class(config)
-        errors = []
-        name = config.get("name", "")
-        if not name:
-            errors.append(f"Invalid value {name} for configuration name: String may not be empty")
-        if re.search(r"[\x00-\x1f]", name):
-            errors.append(f"Invalid value {name} for configuration name: String may not contain control sequences but "
-                          f"had the following ASCII chars: {', '.join(str(ord(c)) for c in name if ord(c) < 32)}")
-        if config.get("tasks.max", "1") == "0":
-            errors.append("Invalid value 0 for configuration tasks.max: Value must be at least 1")
-        if kind == "source" and "topic" not in config:
-            errors.append('Missing required configuration "topic" which has no default value.')
-        if kind == "sink" and "topics" not in config:
-            errors += ["Must configure one of topics or topics.regex"] * 2
-        if not (config.get("batch.size") or "1").isdigit():
-            errors.append(f"Invalid value {config['batch.size']} for configuration batch.size: Not a number of type INT")
-        if errors:
-            lines = "\n".join(errors)
-            raise BadRequestError(
-                f"Connector configuration is invalid and contains the following {len(errors)} error(s):\n{lines}\n"
-                "You can also find the above list of errors at the endpoint "
-                "`/connector-plugins/{connectorType}/config/validate`")
 
     def _alter(self, name: ConnectorName, offsets: Any) -> str:
         if self.config.target_state(name) is not TargetState.STOPPED:
@@ -325,28 +280,8 @@ class FakeWorker:
             return "The offsets for this connector have been reset successfully"
         for partition, offset in offsets:
             if self.connector_type(self.config.connector_configs[name]) == "sink":
-                _check_sink_offset(partition, offset)
+                check_sink_offset(partition, offset)
             elif offset is not None and not isinstance(offset.get("position"), int):
                 raise ConnectError("The value for the 'position' key in the offset is expected to be a Long value")
             self.offsets.setdefault(name, {})[repr(partition)] = (partition, offset)
         return "The offsets for this connector have been altered successfully"
-
-
-def _check_sink_offset(partition: Any, offset: Any) -> None:
-    if partition is None:
-        raise BadRequestError("The partition for a sink connector offset cannot be null or missing")
-    if not {"kafka_topic", "kafka_partition"} <= partition.keys():
-        raise BadRequestError("The partition for a sink connector offset must contain the keys 'kafka_topic' and "
-                              "'kafka_partition'")
-    if partition["kafka_topic"] is None:
-        raise BadRequestError("Kafka topic names must be valid strings and may not be null")
-    if not str(partition["kafka_partition"]).isdigit():
-        raise BadRequestError("Failed to parse the following Kafka partition value in the provided offsets: "
-                              f"'{partition['kafka_partition']}'. Partition values for sink connectors need to be "
-                              "integers.")
-    if offset is not None and "kafka_offset" not in offset:
-        raise BadRequestError("The offset for a sink connector should either be null or contain the key "
-                              "'kafka_offset'")
-    if offset is not None and not str(offset["kafka_offset"]).isdigit():
-        raise BadRequestError("Failed to parse the following Kafka offset value in the provided offsets: "
-                              f"'{offset['kafka_offset']}'. Offset values for sink connectors need to be integers.")

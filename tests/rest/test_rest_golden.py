@@ -15,7 +15,8 @@ from rest.settings import RestSettings
 from rest.view import PluginInfo
 from tests.golden.rest.record import contains, headers, payload
 from tests.golden.rest.scenarios import SCENARIOS, Step
-from tests.rest.fake_herder import FILE, KEY, FakeWorker, validation_key
+from tests.rest.fake_herder import KEY, FakeWorker
+from tests.rest.fake_plugins import FILE, validation_key
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "rest"
 DEVIATING = {"initial_offsets"}  # Java 4.3.1 does not know KIP-995 yet: test_rest_connectors has our answers
@@ -23,7 +24,8 @@ DEVIATING = {"initial_offsets"}  # Java 4.3.1 does not know KIP-995 yet: test_re
 # Texts of Java's parser that we do not imitate to the last word: what comes before these marks is the same.
 CUT = re.compile(r"\n at \[Source|, not marked as ignorable|, available connectors are:")
 OWN_WORDS = re.compile(  # a null pointer, or a syntax error: the status is the same
-    r"Cannot invoke|Unexpected|Unrecognized (token|character)|Non-standard|Invalid numeric|Illegal unquoted|Trailing token")
+    r"Cannot invoke|Unexpected|Unrecognized (token|character)|Non-standard|Invalid numeric|Illegal unquoted|"
+    r"Trailing token")
 
 
 def recorded(scenario: str) -> list[dict[str, Any]]:

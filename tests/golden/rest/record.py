@@ -63,7 +63,8 @@ def headers(step: Step, body: bytes | None, key: bytes) -> dict[str, str]:
 def contains(part: Any, whole: Any) -> bool:
     """Whether `whole` has everything that `part` says; lists must have the same length."""
     if isinstance(part, dict):
-        return isinstance(whole, dict) and all(key in whole and contains(value, whole[key]) for key, value in part.items())
+        return isinstance(whole, dict) and all(
+            key in whole and contains(value, whole[key]) for key, value in part.items())
     if isinstance(part, list):
         return isinstance(whole, list) and len(part) == len(whole) and all(map(contains, part, whole))
     return part == whole
@@ -96,7 +97,7 @@ def perform(netloc: str, step: Step, key: bytes) -> dict[str, Any]:
         if not busy and (step.until is None or contains(step.until, answer["answer"])):
             return answer
         if time.monotonic() > deadline:
-            print("NOT REACHED", step, answer)
+            sys.stderr.write(f"not reached: {step} {answer}\n")
             return answer
         time.sleep(0.1)
 
@@ -111,7 +112,7 @@ def main() -> None:
         text = json.dumps(answers, indent=1, ensure_ascii=False).replace(netloc, "worker:8083")
         text = re.sub(r"location='file:[^']*'", "location='plugins'", text)
         Path(directory, f"{name}.json").write_text(text + "\n")
-        print(name, len(answers))
+        sys.stdout.write(f"{name}: {len(answers)} answers\n")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,11 @@ def sink(**more: Any) -> dict[str, Any]:
     return {**config, **{key.replace("_", "."): value for key, value in more.items()}}
 
 
+def raw_config(more: str) -> str:
+    """A source connector's config as text, with more members as they are."""
+    return f'{{"connector.class":"{SOURCE}","topic":"t",{more}}}'
+
+
 def create(name: str, config: dict[str, Any], **more: Any) -> Step:
     """POST /connectors."""
     return Step(f"create {name}", "POST", "/connectors", {"name": name, "config": config, **more})
@@ -114,7 +119,8 @@ ROOT = [
     Step("bad content type", "PUT", "/connectors/a/config", raw="{}", headers={"Content-Type": "json"}),
     Step("text body and a get", "GET", "/connectors", raw="a=b", headers={"Content-Type": "text/plain"}),
     Step("pause with a text body", "PUT", "/connectors/a/pause", raw="x", headers={"Content-Type": "text/plain"}),
-    Step("json with charset", "PUT", "/connectors/a/config/nope", {}, headers={"Content-Type": "application/json; charset=utf-8"}),
+    Step("json with charset", "PUT", "/connectors/a/config/nope", {},
+         headers={"Content-Type": "application/json; charset=utf-8"}),
     Step("no content type", "POST", "/connectors", raw="{}", headers={"Content-Type": ""}),
     Step("text and no body", "POST", "/connectors", raw="", headers={"Content-Type": "text/plain"}),
     Step("text and no body to pause", "PUT", "/connectors/a/pause", raw="", headers={"Content-Type": "text/plain"}),
@@ -266,7 +272,8 @@ CREATE = [
     Step("class that is no connector", "POST", "/connectors",
          {"name": "a", "config": {"connector.class": "org.apache.kafka.connect.storage.StringConverter"}}),
     Step("empty class", "POST", "/connectors", {"name": "a", "config": {"connector.class": ""}}),
-    Step("alias of a class", "POST", "/connectors", {"name": "alias", "config": source(**{"connector.class": "FileStreamSource"})}),
+    Step("alias of a class", "POST", "/connectors",
+         {"name": "alias", "config": source(**{"connector.class": "FileStreamSource"})}),
     delete("alias"),
     Step("no topic", "POST", "/connectors", {"name": "a", "config": {"connector.class": SOURCE}}),
     Step("two errors", "POST", "/connectors",
@@ -299,14 +306,14 @@ CREATE = [
         tasks_max=1, batch_size=10, x_int=-5, x_zero=0, x_true=True, x_false=False, x_float=1.5, x_whole=2.0,
         x_empty="", x_text="é\u20ac\U0001f600")}),
     Step("coerced values, seen", "GET", "/connectors/coerced/config"),
-    Step("odd numbers", "PUT", "/connectors/coerced/config", raw=(
-        '{"connector.class":"%s","topic":"t","a":1e3,"b":1E-7,"c":100000000000000000000,"d":1.10,"e":-0,"f":-0.0,'
-        '"g":123456789012345678.123456789,"h":0.1e1}' % SOURCE)),
+    Step("odd numbers", "PUT", "/connectors/coerced/config", raw=raw_config(
+        '"a":1e3,"b":1E-7,"c":100000000000000000000,"d":1.10,"e":-0,"f":-0.0,"g":123456789012345678.123456789,'
+        '"h":0.1e1')),
     Step("odd numbers, seen", "GET", "/connectors/coerced/config"),
     Step("key twice", "PUT", "/connectors/coerced/config",
-         raw='{"connector.class":"%s","topic":"t","a":"1","a":"2"}' % SOURCE),
+         raw=raw_config('"a":"1","a":"2"')),
     Step("unicode escapes", "PUT", "/connectors/coerced/config",
-         raw='{"connector.class":"%s","topic":"t","a":"\\u00e9\\n\\t\\u0001/\\/","\\u0062":"x"}' % SOURCE),
+         raw=raw_config(r'"a":"\u00e9\n\t\u0001/\/","\u0062":"x"')),
     Step("unicode escapes, seen", "GET", "/connectors/coerced/config"),
     delete("coerced"),
     delete("paused"), delete("stopped"), delete("started"), delete("null-state"), delete("empty-state"),
