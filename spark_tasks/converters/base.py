@@ -54,7 +54,8 @@ class Converter(ABC):
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
         """Of a binary array, the values and the metadata of their field (columns.py).
 
-        BadRowError at the first row that cannot be read; MixedSchemasError where one column cannot hold all rows."""
+        BadRowError at the first row that cannot be read; MixedSchemasError where one column cannot hold all rows.
+        """
 
     @abstractmethod
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:

@@ -40,7 +40,8 @@ def copy_capacity(entries: int) -> int:
 
 def hash_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
     """The keys, put in this order into a new table, in the order of iteration. (Tree bins, which need eight keys in
-    one bucket of a table of 64, are not modelled.)"""
+    one bucket of a table of 64, are not modelled.)
+    """
     distinct = list(dict.fromkeys(keys))
     mask = table_size(len(distinct), capacity) - 1
     return sorted(distinct, key=lambda key: (string_hash(key) ^ (string_hash(key) >> 16)) & mask)
@@ -55,7 +56,8 @@ def copied(keys: Sequence[str], *added: str) -> list[str]:
 def entry_order(data: Any, ends: Any, offsets: Any, out: Any) -> None:
     """For maps with string keys, one list of keys each: out is the permutation of all entries into HashMap order.
 
-    Keys are in `data` up to `ends[i + 1]`; map m has the entries offsets[m] to offsets[m + 1]."""
+    Keys are in `data` up to `ends[i + 1]`; map m has the entries offsets[m] to offsets[m + 1].
+    """
     for m in range(len(offsets) - 1):
         first, last = offsets[m], offsets[m + 1]
         size = 16
@@ -85,7 +87,8 @@ def _hash(data: Any, at: int, end: int) -> Any:
             c = np.uint32(((c & 15) << 12) | ((data[at + 1] & 63) << 6) | (data[at + 2] & 63))
             at += 3
         else:
-            c = np.uint32(((c & 7) << 18) | ((data[at + 1] & 63) << 12) | ((data[at + 2] & 63) << 6) | (data[at + 3] & 63))
+            c = np.uint32(((c & 7) << 18) | ((data[at + 1] & 63) << 12))
+            c |= np.uint32(((data[at + 2] & 63) << 6) | (data[at + 3] & 63))
             c -= np.uint32(0x10000)
             h = np.uint32(np.uint32(h * np.uint32(31)) + np.uint32(0xD800 + (c >> np.uint32(10))))
             c = np.uint32(0xDC00 + (c & np.uint32(0x3FF)))

@@ -3,6 +3,7 @@
 The digits are the shortest that identify the number, as Java prints them since version 19; older versions print one
 digit too many for a few numbers.
 """
+# ruff: noqa: PLR1714 - compiled code: plain comparisons are the fast ones, and it takes no keywords
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def _exponent(data: Any, start: int, end: int) -> int:
 
 @jit
 def _layout(digits: Any, count: int, power: int, out: Any, at: int) -> int:
-    """digits x 10^power: plain from 10^-3 up to 10^7, else with an exponent; always with a point."""
+    """Lays out digits x 10^power: plain from 10^-3 up to 10^7, else with an exponent; always with a point."""
     leading = power + count - 1  # the exponent of the first digit
     if count == 1 and (leading == -324 or leading == -323):
         # Java wants two digits, the nearest to the number; it shows in the two smallest doubles only

@@ -109,8 +109,9 @@ def _struct_texts(array: pa.Array) -> pa.Array:
 
 
 def joined_present(pieces: list[pa.Array], separator: int) -> pa.Array:
-    """The pieces that are not null, in one text a row; each begins with a separator of so many characters, the first of a
-    row goes without. (pyarrow's own skipping join loses the rows in which all are null.)"""
+    """The pieces that are not null, in one text a row; each begins with a separator of so many characters, of which
+    the first of a row goes without. (pyarrow's own skipping join loses the rows in which all are null.)
+    """
     whole = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
     return pc.utf8_slice_codeunits(whole, separator)
 
@@ -155,7 +156,7 @@ def json_texts(array: pa.Array) -> pa.Array:
 
 
 def java_string(value: Any) -> str:
-    """toString of a value that JsonConverter made: Long, Double, String, Boolean, ArrayList or HashMap."""
+    """What toString gives for a value that JsonConverter made: Long, Double, String, Boolean, ArrayList or HashMap."""
     if value is None:
         return "null"
     if isinstance(value, bool):

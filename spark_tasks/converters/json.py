@@ -1,4 +1,5 @@
 """JsonConverter: JSON texts, with the schema beside each payload (schemas.enable) or without one."""
+# ruff: noqa: ARG002 - the signatures are those of the base class
 
 from __future__ import annotations
 
@@ -9,10 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.columns import SCHEMA_KEY, Metadata
+from spark_tasks.arrow_types import to_arrow
+from spark_tasks.columns import SCHEMA_KEY, Metadata, is_json
 from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
 from spark_tasks.converters import json_kernels as kernels
-from spark_tasks.converters.base import CONVERTER_KEYS, BadRowError, Column, Converter, MixedSchemasError, schema_of
+from spark_tasks.converters import json_text
+from spark_tasks.converters.base import (
+    CONVERTER_KEYS,
+    BadRowError,
+    Column,
+    Converter,
+    HeaderConverter,
+    MixedSchemasError,
+    schema_of,
+)
 from spark_tasks.converters.buffers import Bools, Bytes, Texts, all_valid, texts
 from spark_tasks.converters.json_columns import TwiceError, build, find_members, parse_columns, raw, read_columns
 from spark_tasks.converters.json_tape import OBJECT, Tape, enclosed, tokenize
@@ -27,7 +38,7 @@ _ENVELOPE = (
 )
 
 
-class JsonConverter(Converter):
+class JsonConverter(Converter, HeaderConverter):
     """As Kafka Connect's JsonConverter; schemas are cached by their text."""
 
     version = "4.3.1"
@@ -59,7 +70,7 @@ class JsonConverter(Converter):
         ),
     )  # fmt: skip
 
-    def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
+    def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
         """See Converter."""
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         self._schemas = bool(values["schemas.enable"])
@@ -132,6 +143,26 @@ class JsonConverter(Converter):
         if schema is None and pa.types.is_null(array.type):
             return pa.nulls(len(array), pa.binary())
         return written.cast(pa.binary())
+
+    def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
+        """See HeaderConverter."""
+        array, metadata = self.to_connect(topic, pa.array([value], pa.binary()))
+        return schema_of(metadata), python_value(array, metadata)
+
+    def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
+        """See HeaderConverter."""
+        if schema is None:
+            array, metadata = parse_columns(pa.array([json_text.canonical(value).encode()]))
+        else:
+            array, metadata = pa.array([value], to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()}
+        written: bytes | None = self.from_connect(topic, array, metadata)[0].as_py()
+        return written
+
+
+def python_value(array: pa.Array, metadata: Metadata) -> Any:
+    """The one value of an array, FORM_JSON or not."""
+    value = array[0].as_py()
+    return json_text.parse(value.encode()) if value is not None and is_json(metadata) else value
 
 
 def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:

@@ -1,4 +1,4 @@
-"""JSON texts without a schema to Connect columns: exactly the values that JsonConverter with schemas.enable=false gives.
+"""JSON texts without a schema to Connect columns: exactly the values that JsonConverter has with schemas.enable=false.
 
 A column of objects becomes a struct column, one of integers int64, and so on; values of different kinds in one column
 stay JSON text (FORM_JSON) with nothing lost.
@@ -216,7 +216,8 @@ def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
 def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | None:
     """The member names in the order of appearance, and for each the tokens of its values (-1: no such member).
 
-    None where there are so many that they must be data."""
+    None where there are so many that they must be data.
+    """
     limit = min(MAX_MEMBERS, MAX_CELLS // max(len(tokens), 1))
     cells = np.empty((8, len(tokens)), np.int32)
     written: list[bytes] = []

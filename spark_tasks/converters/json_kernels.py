@@ -1,4 +1,5 @@
 """What numba does with a column of tape tokens: find members by name, measure and copy strings, parse numbers."""
+# ruff: noqa: PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def members(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Fill out[name, row] with the value tokens of the objects among `tokens`, from `row` on, -1 where there is none.
 
-    Stops at a name that is not among the `known` ones, or one that comes twice: (state, row, key token)."""
+    Stops at a name that is not among the `known` ones, or one that comes twice: (state, row, key token).
+    """
     while row < len(tokens):
         for k in range(known):
             out[k, row] = -1
@@ -76,7 +78,7 @@ def _name(data: Any, start: int, end: int, names: Any, name_ends: Any, known: in
 
 @jit
 def item_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
-    """offsets of the items of the arrays among `tokens`; the number of all items."""
+    """Fill the offsets of the items of the arrays among `tokens`; the number of all items."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):
@@ -108,7 +110,7 @@ def items(kinds: Any, nexts: Any, tokens: Any, out: Any) -> None:
 
 @jit
 def spans(starts: Any, ends: Any, tokens: Any, quotes: bool, kinds: Any, offsets: Any) -> int:
-    """offsets for a copy of the tokens' texts (for strings with `quotes`, and as they are written); bytes needed."""
+    """Fill the offsets for a copy of the tokens as they are written (strings with their `quotes`); bytes needed."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):
@@ -228,7 +230,8 @@ def _put_code(out: Any, at: int, code: int) -> int:
 def integers(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, out: Any) -> bool:
     """The INT tokens as 64-bit numbers; beyond that the low 64 bits, as Java's BigInteger.longValue has it.
 
-    Whether all of them fit."""
+    Whether all of them fit.
+    """
     fits = True
     for i in range(len(tokens)):
         token = tokens[i]
@@ -280,7 +283,7 @@ def first_differing(data: Any, starts: Any, ends: Any, tokens: Any, begin: int) 
 
 @jit
 def entry_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
-    """offsets of the members of the objects among `tokens`; the number of all members."""
+    """Fill the offsets of the members of the objects among `tokens`; the number of all members."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):

@@ -5,10 +5,12 @@ each member a KEY token and the tokens of the value; `nexts` leads from a value'
 value. Rows that are not plain JSON as RFC 8259 has it (or that have an escaped member name) are left out and reported;
 `json_text` decides what Jackson would make of them.
 """
+# ruff: noqa: PLR1714, PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numba as nb
 import numpy as np
@@ -22,7 +24,14 @@ MAX_DEPTH = 1000  # Jackson's limit
 _UNUSUAL = -2  # a row that needs json_text
 _NO_ROW = -1  # a null row
 
-jit = nb.njit(cache=True, nogil=True)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def jit(function: F) -> F:
+    """Compiled at its first call, and kept on disk for the next process."""
+    compiled: F = nb.njit(cache=True, nogil=True)(function)
+    return compiled
+
 
 
 class Tape(NamedTuple):
@@ -39,7 +48,8 @@ class Tape(NamedTuple):
 
 def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_keys: bool = False) -> Tape:
     """The tape of a text column; text i is data[begins[i]:stops[i]]. `unusual`: the rows that were left out.
-    `escaped_keys`: the member names with escapes are known to be unique as they are written, so let them be."""
+    `escaped_keys`: the member names with escapes are known to be unique as they are written, so let them be.
+    """
     size = int(np.sum(stops, dtype=np.int64) - np.sum(begins, dtype=np.int64))
     room = size // 2 + len(valid) + 8  # the densest JSON, such as [1,1,1], has a token for every two bytes
     kinds = np.empty(room, np.uint8)
@@ -107,7 +117,7 @@ def _escape(data: Any, at: int, stop: int) -> bool:
             if not (48 <= h <= 57 or 65 <= h <= 70 or 97 <= h <= 102):
                 return False
         return True
-    return c == 34 or c == 92 or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 or c == 116
+    return bool(c == 34 or c == 92 or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 or c == 116)
 
 
 @jit

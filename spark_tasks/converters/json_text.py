@@ -1,4 +1,4 @@
-"""JSON texts one by one, read as Jackson reads them in JsonConverter: the judge of what the columnar path is not sure of.
+"""JSON texts one by one, read as Jackson reads them in JsonConverter: the judge where the columnar path is not sure.
 
 Beyond RFC 8259 it takes leading zeros, a byte order mark, UTF-16 and UTF-32, and anything after the first value. Of
 members of one name the last counts. Integers are cut to 64 bits; numbers with a point or an exponent become doubles.
@@ -25,7 +25,8 @@ _MAX_NUMBER = 1000
 
 def parse(data: bytes) -> Any:
     """The value as Python has it (dict, list, str, int, float, bool, None); None for an empty text, as Jackson's
-    missing node. DataError says where the text goes wrong."""
+    missing node. DataError says where the text goes wrong.
+    """
     text = _decode(data)
     at = _skip(text, 0)
     if at == len(text):

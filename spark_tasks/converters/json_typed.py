@@ -38,7 +38,8 @@ class TypedReader:
 
     def build(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
         """The values at `tokens`; -1 (no such member) and JSON null are null. `tombstones`: records without a value
-        at all, null whatever the schema says. BadRowError names the position in `tokens`."""
+        at all, null whatever the schema says. BadRowError names the position in `tokens`.
+        """
         there = self._there(tokens)
         if there.all():
             return self._values(schema, tokens)

@@ -32,7 +32,8 @@ class JsonWriter:
     def write(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None = None) -> pa.Array:
         """A string array, without nulls: null values are the text null (or the schema's default).
 
-        DataError where a required value is null."""
+        DataError where a required value is null.
+        """
         if schema is None:
             return pc.fill_null(self._schemaless(array, metadata), "null")
         found = self._typed(array, schema)
@@ -122,7 +123,8 @@ class JsonWriter:
     def _decimals(self, array: pa.Array) -> pa.Array:
         if self._numeric_decimals:
             return pa.array([None if v is None else str(v) for v in array.to_pylist()], pa.string())
-        return pa.array([None if v is None else decimal_base64(v, array.type.scale) for v in array.to_pylist()], pa.string())
+        scale = array.type.scale
+        return pa.array([None if v is None else decimal_base64(v, scale) for v in array.to_pylist()], pa.string())
 
 
 def decimal_base64(value: Any, scale: int) -> str:

@@ -1,4 +1,5 @@
 """The converters of Kafka's primitive serializers: bytes as they are, and big-endian numbers."""
+# ruff: noqa: ARG002 - the signatures are those of the base class
 
 from __future__ import annotations
 

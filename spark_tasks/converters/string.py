@@ -1,4 +1,5 @@
 """StringConverter: texts, in any encoding that Python and Java both know."""
+# ruff: noqa: ARG002 - the signatures are those of the base class
 
 from __future__ import annotations
 
