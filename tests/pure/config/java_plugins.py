@@ -13,7 +13,6 @@ from spark_tasks.config_def import (
     OneOfIgnoringCase,
     Type,
     Width,
-    invalid,
 )
 from spark_tasks.config_regex import ValidRegex
 from spark_tasks.plugins import Kind, Plugins
@@ -22,11 +21,6 @@ from spark_tasks.plugins.discovery import Found
 VERSION = "4.3.1"
 HIGH, LOW = Importance.HIGH, Importance.LOW
 CONNECT = "org.apache.kafka.connect."
-
-
-def _positive(name: str, value: Any) -> None:
-    if value is not None and value < 1:
-        raise invalid(name, value)
 
 
 class FileStreamSourceConnector(SourceConnector):
@@ -42,7 +36,7 @@ class FileStreamSourceConnector(SourceConnector):
         return bool(config.get("file"))
 
     def task_configs(self, max_tasks):
-        return [dict(self.config)]
+        return [dict(self.config)][:max_tasks]
 
     @classmethod
     def data_source(cls, options):

@@ -1,4 +1,4 @@
-"""Validation answers what Java Kafka Connect 4.3.1 answered, key by key; tests/golden/validate says how it was asked."""
+"""Validation answers what Java Kafka Connect 4.3.1 answered, key by key; tests/golden/validate has the requests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def normal(body):
         if definition:
             definition = {k: v for k, v in definition.items() if k != "documentation"}
         if value:
-            value = {**value, "errors": [re.sub(r"Invalid regex: (?s:.*)", "Invalid regex", e) for e in value["errors"]]}
+            errors = [re.sub(r"Invalid regex: (?s:.*)", "Invalid regex", e) for e in value["errors"]]
+            value = {**value, "errors": errors}
             if definition and definition["type"] == "CLASS":
                 value["recommended_values"] = []
         shown.append((definition, value))
