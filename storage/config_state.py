@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
@@ -131,3 +132,14 @@ ConfigChange = (
     ConnectorUpdated | ConnectorRemoved | TasksUpdated | TargetStateChanged | SessionKeyChanged | RestartRequested
     | LoggerLevelChanged
 )
+
+
+class ConfigView:
+    """The newest snapshot, for any thread: whoever reads `config` has a whole and consistent one.
+
+    `ready` completes once the topic is read to its end for the first time, or fails where that is impossible.
+    """
+
+    def __init__(self) -> None:
+        self.config = ClusterConfigState()
+        self.ready: Future[None] = Future()

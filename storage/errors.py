@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from spark_tasks.errors import ConnectError
+import kafka.errors
+
+from spark_tasks.errors import ConnectError, RetriableError
 
 
 class PrivilegedWriteError(ConnectError):
@@ -10,3 +12,8 @@ class PrivilegedWriteError(ConnectError):
 
     Whoever is still the leader claims the privilege again and repeats the write (KIP-618).
     """
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same write may succeed later: no leader, a time-out, a lost connection."""
+    return isinstance(error, RetriableError | kafka.errors.RetriableError | kafka.errors.KafkaTimeoutError)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, InvalidStateError
-from typing import Any
+from concurrent.futures import Future
 
+from storage.futures import complete
 from storage.log_protocol import Position
 
 Ends = Mapping[int, int]  # partition -> first offset that need not have been read
@@ -69,15 +68,3 @@ def ends_of(positions: Iterable[Position]) -> Ends:
     for partition, offset in positions:
         ends[partition] = max(offset + 1, ends.get(partition, 0))
     return ends
-
-
-def complete(future: Future[Any], value: Any) -> None:
-    """Set a result, unless whoever waited gave up and cancelled."""
-    with contextlib.suppress(InvalidStateError):
-        future.set_result(value)
-
-
-def fail(future: Future[Any], error: BaseException) -> None:
-    """Set an error, unless whoever waited gave up and cancelled."""
-    with contextlib.suppress(InvalidStateError):
-        future.set_exception(error)

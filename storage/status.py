@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
@@ -37,3 +38,14 @@ class StatusState:
     connectors: Mapping[ConnectorName, Status] = field(default_factory=dict)
     tasks: Mapping[ConnectorName, Mapping[int, Status]] = field(default_factory=dict)
     topics: Mapping[ConnectorName, Mapping[TopicName, TopicStatus]] = field(default_factory=dict)
+
+
+class StatusView:
+    """The newest snapshot, for any thread: whoever reads `statuses` has a whole and consistent one.
+
+    `ready` completes once the topic is read to its end for the first time, or fails where that is impossible.
+    """
+
+    def __init__(self) -> None:
+        self.statuses = StatusState()
+        self.ready: Future[None] = Future()

@@ -20,8 +20,9 @@ from kafka.errors import KafkaError, RetriableError
 from kafka.net.compat import KafkaNetClient
 
 from spark_tasks.errors import ConnectError
+from storage.futures import complete, fail
 from storage.log_protocol import LogRecord, OnError, OnRecords, Position
-from storage.read_progress import Ends, ReadProgress, complete, ends_of, fail
+from storage.read_progress import Ends, ReadProgress, ends_of
 from storage.record_reader import install, is_mark
 
 log = logging.getLogger(__name__)
