@@ -8,14 +8,14 @@ an instance that was given up cannot speak for its successor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NewType
 
 from actors.assignment.protocol import Allocation, Membership
 from storage.config_state import ClusterConfigState, ConfigChange, RestartRequest, SessionKey
-from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState
-from storage.status import Status
+from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState, TopicName
+from storage.status import Status, TopicStatus
 
 OpId = NewType("OpId", int)
 Epoch = NewType("Epoch", int)
@@ -336,6 +336,51 @@ class FlushStatuses:
     """To the status store: answer StatusesFlushed when all writes so far are acknowledged."""
 
     op: OpId
+
+
+@dataclass(frozen=True, slots=True)
+class PutTopicStatus:
+    """To the status store, from a task: the connector uses this topic (KIP-558). Known topics are not written again."""
+
+    status: TopicStatus
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicStatuses:
+    """To the status store: forget the topics that a connector has used."""
+
+    connector: ConnectorName
+
+
+# ---------------------------------------------------------------- to the offset store
+SourceOffsets = tuple[tuple[Mapping[str, Any], Mapping[str, Any] | None], ...]
+Answer = Callable[[Any, Exception | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSourceOffsets:
+    """All offsets of a source connector, as a tuple of (partition, offset), go to `answer`.
+
+    `topic` is the connector's own offsets topic (`offsets.storage.topic`), None where it has none.
+    """
+
+    connector: ConnectorName
+    answer: Answer
+    topic: TopicName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSourceOffsets:
+    """Set offsets (KIP-875): None as an offset removes it, None as the whole removes all. None goes to `answer`.
+
+    `transactional_id` (exactly-once): write in one transaction of this id, which fences its former user.
+    """
+
+    connector: ConnectorName
+    offsets: SourceOffsets | None
+    answer: Answer
+    topic: TopicName | None = None
+    transactional_id: str | None = None
 
 
 # ---------------------------------------------------------------- herder -> group member
