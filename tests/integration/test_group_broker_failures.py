@@ -1,0 +1,79 @@
+"""A group member while its broker is away: told once, tasks can stop, and everything comes back by itself."""
+
+import time
+
+import pytest
+
+from actors.messages import CoordinatorLost, Joined
+from heeler.broker import EmbeddedBroker
+from tests.integration.group_herder import FakeHerder, settled
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def fragile_broker():
+    """A broker of this file's own, for it is stopped and frozen."""
+    with EmbeddedBroker(quick=True, settings={"group.min.session.timeout.ms": "500"}) as running:
+        yield running
+
+
+@pytest.fixture
+def worker(fragile_broker, topic_name):
+    herder = FakeHerder(
+        fragile_broker.bootstrap_servers, topic_name, "w1", session_timeout_ms=2000, heartbeat_interval_ms=600
+    ).join()
+    yield herder
+    herder.member.stop()
+
+
+def test_a_broker_that_restarts(fragile_broker, worker):
+    worker.joined(30)
+    stopped = time.monotonic()
+    fragile_broker.stop(graceful=False)
+    at, event = worker.timed(CoordinatorLost)
+    assert at - stopped < 2.5
+    assert event.reason
+    assert worker.events.empty(), "told once"
+    fragile_broker.start()
+    started = time.monotonic()
+    at, _ = worker.timed(Joined, 30)
+    assert at - started < 5.0
+    assert settled(worker)
+
+
+def test_a_broker_that_hangs(fragile_broker, worker):
+    worker.joined(30)
+    fragile_broker.freeze()
+    frozen = time.monotonic()
+    try:
+        at, _ = worker.timed(CoordinatorLost)
+        # The session counts from the last answer, and a hanging broker cannot be told from a slow one before.
+        assert at - frozen < 2.0 + 1.5
+    finally:
+        fragile_broker.thaw()
+    wait_until(lambda: settled(worker), 30, "a member again")
+
+
+def test_a_broker_that_comes_later(fragile_broker, topic_name):
+    fragile_broker.stop(graceful=False)
+    herder = FakeHerder(fragile_broker.bootstrap_servers, topic_name, "early").join()
+    try:
+        assert herder.events.empty()
+        fragile_broker.start()
+        herder.joined(30)
+    finally:
+        fragile_broker.start()
+        herder.member.stop()
+
+
+def test_stopping_without_a_broker_is_quick(fragile_broker, worker):
+    worker.joined(30)
+    fragile_broker.freeze()
+    try:
+        started = time.monotonic()
+        worker.member.stop()
+        assert time.monotonic() - started < 4.0
+    finally:
+        fragile_broker.thaw()
