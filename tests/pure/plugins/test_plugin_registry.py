@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+import zipfile
+
+import pytest
+
+from spark_tasks.api import SourceConnector
+from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins
+from spark_tasks.plugins.discovery import Found
+
+CONNECTOR = """
+    from spark_tasks.api import SourceConnector
+    from spark_tasks.config_def import ConfigDef
+
+    class {name}(SourceConnector):
+        version = "1.2"
+        config_def = ConfigDef()
+        aliases = ("com.acme.{name}",)
+
+        def task_configs(self, max_tasks):
+            return [{{}}]
+
+        @classmethod
+        def data_source(cls, options):
+            raise NotImplementedError
+"""
+
+
+def source(name, text=CONNECTOR):
+    return textwrap.dedent(text).format(name=name)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A plugin folder; what is imported from it is forgotten afterwards."""
+    modules = set(sys.modules)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def registry(folder, installed=()):
+    return Plugins([str(folder)], installed=installed)
+
+
+def test_a_module_in_a_folder_is_found_by_all_its_names(folder):
+    (folder / "acme_one.py").write_text(source("OneSourceConnector"))
+    plugins = registry(folder)
+    cls = plugins.connector("acme_one.OneSourceConnector")
+    assert issubclass(cls, SourceConnector)
+    for name in ("OneSourceConnector", "OneSource", "acme_one:OneSourceConnector", " OneSource ",
+                 "com.acme.OneSourceConnector"):
+        assert plugins.connector(name) is cls, name
+    assert [(i.class_name, i.type, i.version, i.location) for i in plugins.all()] == [
+        ("acme_one.OneSourceConnector", "source", "1.2", str(folder))]
+
+
+def test_nothing_is_imported_before_it_is_asked_for(folder):
+    (folder / "acme_lazy.py").write_text("raise SystemError('imported')\n" + source("LazyConnector"))
+    plugins = registry(folder)
+    assert plugins.names(Kind.CONNECTOR) == ["acme_lazy.LazyConnector"]
+    assert "acme_lazy" not in sys.modules
+
+
+def test_packages_and_folders_one_level_down_and_wheels(folder):
+    package = folder / "acme_pack" / "inner"
+    package.mkdir(parents=True)
+    (folder / "acme_pack" / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    (package / "deep.py").write_text(source("DeepConnector"))
+    (folder / "some-plugin").mkdir()
+    (folder / "some-plugin" / "acme_below.py").write_text(source("BelowConnector"))
+    (folder / "no_package").mkdir()
+    (folder / "no_package" / "acme_plain.py").write_text(source("PlainConnector"))
+    with zipfile.ZipFile(folder / "acme_whl-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("acme_whl.py", source("WheelConnector"))
+        wheel.writestr("acme_whl-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: acme-whl\nVersion: 1\n")
+        wheel.writestr("acme_whl-1.dist-info/entry_points.txt",
+                       "[heeler.connectors]\nacme-wheel = acme_whl:WheelConnector\n")
+    plugins = registry(folder)
+    assert plugins.names(Kind.CONNECTOR) == [
+        "acme_below.BelowConnector", "acme_pack.inner.deep.DeepConnector", "acme_plain.PlainConnector",
+        "acme_whl.WheelConnector"]
+    assert plugins.connector("acme-wheel").__name__ == "WheelConnector"
+    assert plugins.connector("Deep").__name__ == "DeepConnector"
+    assert plugins.connector("Below").__name__ == "BelowConnector"
+
+
+def test_entry_points_of_a_folder_hide_what_its_source_would_show(folder):
+    (folder / "acme_dist.py").write_text(source("PublicConnector") + source("InternalConnector"))
+    info = folder / "acme-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    (info / "RECORD").write_text("acme_dist.py,,\nacme-1.dist-info/METADATA,,\n")
+    (info / "entry_points.txt").write_text('[heeler.connectors]\ncom.acme.Shown = acme_dist:PublicConnector\n')
+    plugins = registry(folder)
+    assert plugins.names(Kind.CONNECTOR) == ["com.acme.Shown"]
+    assert plugins.connector("Shown") is plugins.connector("com.acme.Shown")
+    assert plugins.connector("acme_dist.PublicConnector") is plugins.connector("Shown")
+
+
+def test_a_plugin_that_cannot_be_imported_breaks_no_other(folder, caplog):
+    (folder / "acme_bad.py").write_text("import no_such_module_at_all\n" + source("BadConnector"))
+    (folder / "acme_good.py").write_text(source("GoodConnector"))
+    (folder / "acme_garbage.py").write_text("class (:\n")
+    plugins = registry(folder)
+    assert [i.class_name for i in plugins.all()] == ["acme_good.GoodConnector"]
+    assert [i.class_name for i in plugins.all()] == ["acme_good.GoodConnector"]
+    warnings = [r.getMessage() for r in caplog.records]
+    assert sum("acme_bad.BadConnector" in w and "no_such_module_at_all" in w for w in warnings) == 1
+    assert any("acme_garbage.py" in w for w in warnings)
+    with pytest.raises(PluginNotFoundError, match="cannot be imported: .*no_such_module_at_all"):
+        plugins.connector("acme_bad.BadConnector")
+
+
+def test_a_folder_that_is_not_there_is_a_warning(tmp_path, caplog):
+    assert registry(tmp_path / "nowhere").all() == []
+    assert "is not a folder" in caplog.text
+
+
+def test_two_plugins_of_one_simple_name(folder):
+    (folder / "acme_a.py").write_text(source("TwinConnector"))
+    (folder / "acme_b.py").write_text(source("TwinConnector"))
+    plugins = registry(folder)
+    with pytest.raises(PluginNotFoundError, match="^More than one connector matches alias Twin. Please use full"):
+        plugins.connector("Twin")
+    assert plugins.connector("acme_b.TwinConnector").__module__ == "acme_b"
+
+
+def test_any_importable_class_of_the_right_kind_can_be_named(folder, monkeypatch):
+    (folder / "elsewhere.py").write_text(source("ElsewhereConnector"))
+    monkeypatch.syspath_prepend(folder)
+    plugins = Plugins(installed=())
+    assert plugins.connector("elsewhere.ElsewhereConnector").version == "1.2"
+    for name in ("elsewhere.Nothing", "elsewhere.SourceConnector.nothing", "no.such.Connector", "pathlib.Path", "a b.C"):
+        with pytest.raises(PluginNotFoundError):
+            plugins.connector(name)
+
+
+def test_an_unknown_class_lists_the_known_ones(folder):
+    (folder / "acme_known.py").write_text(source("KnownConnector"))
+    with pytest.raises(PluginNotFoundError) as caught:
+        registry(folder).connector("Nope")
+    assert str(caught.value) == (
+        "Failed to find any class that implements Connector and which name matches Nope, available connectors are: "
+        "PluginDesc{klass=class acme_known.KnownConnector, name='acme_known.KnownConnector', version='1.2', "
+        f"encodedVersion=1.2, type=source, typeName='source', location='{folder}'}}")
+
+
+def test_the_type_of_a_config(folder):
+    (folder / "acme_typed.py").write_text(source("TypedConnector"))
+    plugins = registry(folder)
+    assert plugins.connector_type({"connector.class": "Typed"}) == "source"
+    assert plugins.connector_type({"connector.class": "Nope"}) == "unknown"
+    assert plugins.connector_type({}) == "unknown"
+    assert plugins.connector_type(None) == "unknown"
+
+
+def test_it_travels_to_executors(folder):
+    (folder / "acme_far.py").write_text(source("FarConnector"))
+    copy = pickle.loads(pickle.dumps(registry(folder)))
+    assert copy.plugin_path == (str(folder),)
+    assert copy.connector("Far").__name__ == "FarConnector"
+
+
+def test_nested_java_classes_have_no_short_names():
+    found = [Found("org.x.Cast$Value", Kind.TRANSFORMATION, "pathlib:Path", "classpath"),
+             Found("org.x.Cast$Key", Kind.TRANSFORMATION, "pathlib:PurePath", "classpath")]
+    plugins = Plugins(installed=found)
+    assert plugins.find(Kind.TRANSFORMATION, "org.x.Cast$Key").name == "org.x.Cast$Key"
+    with pytest.raises(PluginNotFoundError):
+        plugins.transform("Cast$Key")
+
+
+def test_two_names_may_have_one_class():
+    names = ["org.x.Cast$Key", "org.x.Cast$Value"]
+    plugins = Plugins(installed=[Found(n, Kind.TRANSFORMATION, "pathlib:Path", "classpath") for n in names])
+    assert [plugins.find(Kind.TRANSFORMATION, n).name for n in names] == names
+
+
+def test_importing_the_registry_is_cheap():
+    """Neither PySpark nor any plugin: executors and the command line import it too."""
+    code = ("import sys, spark_tasks.plugins as p; known = p.Plugins().names(p.Kind.CONNECTOR); "
+            "print([m for m in sys.modules if m in ('pyspark', 'numba', 'pyarrow', 'pandas')])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins.versions import parse_range, sort_key
+
+ORDERED = ["0.9", "1.0-alpha", "1.0-rc1", "1.0-rc2", "1.0", "1.0.1", "1.2", "1.10", "2", "10.0.1"]
+
+
+def test_order():
+    assert sorted(reversed(ORDERED), key=sort_key) == ORDERED
+    assert sort_key("1") == sort_key("1.0.0")
+
+
+@pytest.mark.parametrize(("text", "inside", "outside", "shown"), [
+    ("1.2", ["1.2", "1.2.0"], ["1.2.1", "1.1"], "[1.2,1.2]"), ("[1.2]", ["1.2"], ["1.3"], "[1.2,1.2]"),
+    ("[1.0,2.0)", ["1.0", "1.9.9"], ["0.9", "2.0"], "[1.0,2.0)"), ("(1.0,]", ["1.0.1", "99"], ["1.0"], "(1.0,]"),
+    ("(,2.0]", ["0.1", "2.0"], ["2.0.1"], "(,2.0]"), (" [ 1 , 2 ] ", ["1.5"], ["3"], "[1,2]"),
+])
+def test_ranges(text, inside, outside, shown):
+    wanted = parse_range(text)
+    assert str(wanted) == shown
+    assert all(v in wanted for v in inside)
+    assert not any(v in wanted for v in outside)
+
+
+@pytest.mark.parametrize("text", ["", "[1,2", "(1)", "[1,2,3]", "1,2", "[2,1]", "1)"])
+def test_ranges_that_are_none(text):
+    with pytest.raises(ConfigError, match="nvalid version"):
+        parse_range(text)
+
+
+@given(st.text(max_size=10))
+def test_any_text_is_a_range_or_an_error(text):
+    try:
+        assert isinstance("1.0" in parse_range(text), bool)
+    except ConfigError:
+        pass
