@@ -1,0 +1,30 @@
+"""Read limits of micro-batches, as numbers."""
+
+from __future__ import annotations
+
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
+
+DEFAULT_BYTES = 64 * 1024 * 1024
+
+
+def max_bytes(limit: ReadLimit | None, *, row_bytes: int = 100) -> int | None:
+    """How many bytes a limit allows, None for no limit; rows are taken to have `row_bytes`."""
+    if isinstance(limit, ReadMaxBytes):
+        return int(limit.max_bytes)
+    if isinstance(limit, ReadMaxRows):
+        return int(limit.max_rows) * row_bytes
+    return None
+
+
+def max_rows(limit: ReadLimit | None, *, row_bytes: int = 100) -> int | None:
+    """How many rows a limit allows, None for no limit; rows are taken to have `row_bytes`."""
+    if isinstance(limit, ReadMaxRows):
+        return int(limit.max_rows)
+    if isinstance(limit, ReadMaxBytes):
+        return max(1, int(limit.max_bytes) // row_bytes)
+    return None
+
+
+def max_files(limit: ReadLimit | None) -> int | None:
+    """How many files a limit allows, None for no limit."""
+    return int(limit.max_files) if isinstance(limit, ReadMaxFiles) else None

@@ -1,0 +1,54 @@
+"""Where lines end in a file that may still grow."""
+
+from __future__ import annotations
+
+import os
+
+_BLOCK = 64 * 1024
+_LINE_BLOCK = 1024 * 1024
+
+
+def last_line_end(fd: int, start: int, bound: int, size: int) -> int:
+    """The position after the last complete line that begins at or after `start` and ends at or before `bound` (one
+    byte more where the bound would cut a CR LF); if the first line is longer than that, the end of the first line;
+    `start` if no line is complete. `size`: how much of the file there is to look at.
+    """
+    at = bound
+    while at > start:
+        begin = max(start, at - _BLOCK)
+        end = _last_in(os.pread(fd, at - begin + 1, begin), begin, at, size)
+        if end is not None:
+            return end
+        at = begin
+    return first_line_end(fd, bound, size) or start
+
+
+def _last_in(block: bytes, begin: int, at: int, size: int) -> int | None:
+    """The last line end in [begin, at); `block` has one byte more, if the file has it."""
+    index = max(block.rfind(b"\n", 0, at - begin), block.rfind(b"\r", 0, at - begin))
+    while index >= 0:
+        position = begin + index
+        if block[index] == 10:
+            return position + 1
+        if position + 1 < size and index + 1 < len(block):
+            return position + (2 if block[index + 1] == 10 else 1)
+        # a CR at the very end of the file: whether a LF follows is not known yet
+        index = max(block.rfind(b"\n", 0, index), block.rfind(b"\r", 0, index))
+    return None
+
+
+def first_line_end(fd: int, start: int, size: int) -> int | None:
+    """The position after the first line end at or after `start`; None if there is none."""
+    at = start
+    while at < size:
+        block = os.pread(fd, min(_LINE_BLOCK, size - at) + 1, at)
+        usable = min(len(block), size - at)
+        feed, back = block.find(b"\n", 0, usable), block.find(b"\r", 0, usable)
+        if feed >= 0 and (back < 0 or feed < back):
+            return at + feed + 1
+        if back >= 0:
+            if at + back + 1 >= size or back + 1 >= len(block):
+                return None
+            return at + back + (2 if block[back + 1] == 10 else 1)
+        at += usable
+    return None

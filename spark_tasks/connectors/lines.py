@@ -1,0 +1,91 @@
+"""Lines of text in large pieces: bytes to a column of lines, and a column of values to bytes of lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.columns import Metadata
+from spark_tasks.converters.buffers import Bytes, string_array
+from spark_tasks.converters.java_text import to_texts
+from spark_tasks.converters.json_tape import jit
+
+_LF, _CR = 10, 13
+
+
+def split_lines(data: Bytes, *, final: bool) -> tuple[pa.Array, int]:
+    """The lines in `data` (ended by LF, CR or CR LF) as a string array, and how many bytes they take.
+
+    `final`: a CR at the very end ends a line; otherwise it waits for what comes after it. Bytes that are not UTF-8
+    become U+FFFD. What is after the last line end is left over.
+    """
+    room = int(np.count_nonzero(data == _LF))
+    returns = bool((data == _CR).any())
+    if returns:
+        room += int(np.count_nonzero(data == _CR))
+    offsets = np.empty(room + 1, np.int32)
+    out = np.empty(len(data), np.uint8)
+    count, used = (_split_any if returns else _split)(data, final, offsets, out)
+    lines = string_array(out[: offsets[count]], offsets[: count + 1], None, pa.binary())
+    return _as_text(lines), used
+
+
+def _as_text(lines: pa.Array) -> pa.Array:
+    try:
+        return lines.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([line.decode("utf-8", "replace") for line in lines.to_pylist()], pa.string())
+
+
+@jit
+def _split(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int]:  # noqa: ARG001 - as _split_any
+    """Where there are only LFs: the bytes are copied, the LFs left out."""
+    count, at, begin = 0, 0, 0
+    offsets[0] = 0
+    for i in range(len(data)):
+        if data[i] == 10:
+            count += 1
+            offsets[count] = at
+            begin = i + 1
+        else:
+            out[at] = data[i]
+            at += 1
+    return count, begin
+
+
+@jit
+def _split_any(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int]:
+    count, at, i, begin = 0, 0, 0, 0
+    offsets[0] = 0
+    while i < len(data):
+        c = data[i]
+        i += 1
+        if c == 13:
+            if i == len(data) and not final:
+                break
+            if i < len(data) and data[i] == 10:
+                i += 1
+        elif c != 10:
+            out[at] = c
+            at += 1
+            continue
+        count += 1
+        offsets[count] = at
+        begin = i
+    return count, begin
+
+
+def to_lines(array: pa.Array, metadata: Metadata | None) -> pa.Buffer:
+    """Each value as Java prints it, a line each: the bytes, in one piece. Bytes are taken as they are."""
+    texts = array if pa.types.is_binary(array.type) else to_texts(array, metadata)
+    if pa.types.is_binary(texts.type):
+        joined = pc.binary_join_element_wise(texts, b"\n", b"", null_handling="replace", null_replacement=b"null")
+    else:
+        joined = pc.binary_join_element_wise(texts, "\n", "", null_handling="replace", null_replacement="null")
+    _, offsets, data = joined.buffers()
+    ends = np.frombuffer(offsets, np.int32)
+    first, last = int(ends[joined.offset]), int(ends[joined.offset + len(joined)])
+    return data.slice(first, last - first) if data is not None else pa.py_buffer(b"")
