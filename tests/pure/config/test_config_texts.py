@@ -65,7 +65,7 @@ def test_values_that_are_none(kind, text, message):
 
 
 def test_a_missing_key_without_default():
-    with pytest.raises(ConfigError, match='^Missing required configuration "k" which has no default value.$'):
+    with pytest.raises(ConfigError, match=r'^Missing required configuration "k" which has no default value.$'):
         definition(Type.STRING).parse({})
 
 
@@ -79,8 +79,8 @@ def test_a_missing_key_without_default():
     (Type.STRING, NonEmpty(), "", "Invalid value  for configuration k: String must be non-empty"),
     (Type.STRING, NonEmptyNoControlChars(), "", "Invalid value  for configuration k: String may not be empty"),
     (Type.STRING, NonEmptyNoControlChars(), "a\1b\7c",
-     "Invalid value a\1b\7c for configuration k: String may not contain control sequences but had the following "
-     "ASCII chars: 1, 7"),
+     ("Invalid value a\1b\7c for configuration k: String may not contain control sequences but had the following "
+      "ASCII chars: 1, 7")),
     (Type.STRING, NonNull(), None, "Invalid value null for configuration k: entry must be non null"),
     (Type.STRING, AllOf(NonNull(), NonEmpty()), "", "Invalid value  for configuration k: String must be non-empty"),
     (Type.LIST, ListSize(1), "a,b", "Invalid value [a, b] for configuration k: exceeds maximum list size of [1]."),
@@ -140,13 +140,13 @@ def test_secrets_are_not_shown():
 
 
 def test_a_default_is_checked_when_the_key_is_defined():
-    with pytest.raises(ConfigError, match="^Invalid value 0 for configuration k: Value must be at least 1$"):
+    with pytest.raises(ConfigError, match=r"^Invalid value 0 for configuration k: Value must be at least 1$"):
         ConfigKey("k", Type.INT, default="0", validator=at_least(1))
 
 
 def test_a_key_is_defined_once():
     key = ConfigKey("a", Type.STRING)
-    with pytest.raises(ConfigError, match="^Configuration a is defined twice.$"):
+    with pytest.raises(ConfigError, match=r"^Configuration a is defined twice.$"):
         ConfigDef(key).plus(key)
 
 
@@ -159,17 +159,18 @@ def test_undefined_dependents():
 
 
 class Larger:
-    def valid_values(self, name, parsed):
+    def valid_values(self, _name, parsed):
         return [parsed["low"] + 1]
 
-    def visible(self, name, parsed):
+    def visible(self, _name, parsed):
         if parsed["low"] is None:
             raise ConfigError("low first")
         return parsed["low"] > 0
 
 
 def test_recommenders_see_the_other_values_and_their_errors_are_reported():
-    keys = ConfigDef(ConfigKey("low", Type.INT, default=0), ConfigKey("high", Type.INT, default=9, recommender=Larger()))
+    high = ConfigKey("high", Type.INT, default=9, recommender=Larger())
+    keys = ConfigDef(ConfigKey("low", Type.INT, default=0), high)
     high = keys.validate_all({"low": "3"})["high"]
     assert (high.recommended_values, high.visible) == ([4], True)
     assert keys.validate_all({})["high"].visible is False

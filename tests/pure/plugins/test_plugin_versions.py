@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ ORDERED = ["0.9", "1.0-alpha", "1.0-rc1", "1.0-rc2", "1.0", "1.0.1", "1.2", "1.1
 
 
 def test_order():
-    assert sorted(reversed(ORDERED), key=sort_key) == ORDERED
+    assert sorted(ORDERED[::-1], key=sort_key) == ORDERED
     assert sort_key("1") == sort_key("1.0.0")
 
 
@@ -35,7 +37,5 @@ def test_ranges_that_are_none(text):
 
 @given(st.text(max_size=10))
 def test_any_text_is_a_range_or_an_error(text):
-    try:
-        assert isinstance("1.0" in parse_range(text), bool)
-    except ConfigError:
-        pass
+    with suppress(ConfigError):
+        assert ("1.0" in parse_range(text)) in (True, False)
