@@ -1,8 +1,10 @@
 """The owner's side of a transactional id (KIP-98, KIP-360, KIP-890): a task on the worker. Appenders only get copies
-of its identity."""
+of its identity.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
@@ -25,7 +27,8 @@ class TransactionOwner:
     """One transactional id. `init` fences whoever used it before; a transaction begins with the first
     `add_partitions` and ends with `commit` or `abort`. Not thread-safe.
 
-    ProducerFencedError from any method is final: another owner exists."""
+    ProducerFencedError from any method is final: another owner exists.
+    """
 
     def __init__(
         self, cluster: KafkaCluster, transactional_id: str, *,
@@ -69,19 +72,20 @@ class TransactionOwner:
         """Make all that was acknowledged under this identity visible. Flush every appender first.
 
         Raises KafkaUnavailableError when the outcome is unknown: `init` settles it (the coordinator finishes a commit
-        that it has begun, else aborts), then the committed offsets tell."""
+        that it has begun, else aborts), then the committed offsets tell.
+        """
         if self._added:
             self._run("committing", self._end, True)
             self._added.clear()
 
     def abort(self) -> ProducerIdentity:
         """Make nothing of it visible, and take the next epoch, so that no batch that is still on its way can get into
-        the next transaction (KIP-360). Appenders need the new identity; `sequences` begin anew."""
+        the next transaction (KIP-360). Appenders need the new identity; `sequences` begin anew.
+        """
         if self._added:
-            try:
+            # Where the coordinator has no open transaction any more, there is nothing to abort.
+            with contextlib.suppress(TransactionAbortableError):
                 self._run("aborting", self._end, False)
-            except TransactionAbortableError:
-                pass  # the coordinator has no open transaction any more, so there is nothing to abort
             self._added.clear()
         return self._renew(self.identity.producer_id, self.identity.epoch)
 

@@ -14,6 +14,7 @@ from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.records import decode_kernels as kernels
 from spark_tasks.records.compression import DecompressError, decompress
 from spark_tasks.records.errors import CorruptRecordsError
+from spark_tasks.records.flat import frozen
 from spark_tasks.records.layout import (
     ABORT_MARKER,
     ATTRIBUTES_AT,
@@ -68,7 +69,7 @@ def decode(
     left out (read_committed). Control batches always are. Where no batch is complete, `next_offset` is `start` or 0.
     Raises CorruptRecordsError or UnsupportedFormatError; never returns a record it is not sure of.
     """
-    array: Array = np.frombuffer(data, np.uint8)
+    array = frozen(np.frombuffer(data, np.uint8))
     table, missing = batch_table(array)
     if len(table) == 0:
         return Decoded(_EMPTY, 0 if start is None else start, missing)
@@ -154,7 +155,7 @@ def _decompressed(data: Buffer, table: Array) -> tuple[Array, Array]:
         table[row, END] = total
         if total > _MOST_BYTES:
             raise CorruptRecordsError(f"more than {_MOST_BYTES} bytes uncompressed; fetch less at once", at)
-    return np.frombuffer(b"".join(parts), np.uint8), table
+    return frozen(np.frombuffer(b"".join(parts), np.uint8)), table
 
 
 def _columns(data: Array, table: Array, low: int, high: int, origins: Array) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_tasks.records import encode_kernels as kernels
 from spark_tasks.records.compression import codec_number, compress
 from spark_tasks.records.errors import RecordTooLargeError
-from spark_tasks.records.flat import NO_COLUMN, NO_HEADERS, Column, binary_column, header_columns, timestamps
+from spark_tasks.records.flat import NO_COLUMN, NO_HEADERS, Column, binary_column, frozen, header_columns, timestamps
 from spark_tasks.records.layout import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
@@ -65,7 +65,7 @@ def encode(
     A record that needs more goes alone, up to `max_record_bytes` (as a batch; by default the same limit), and beyond
     that raises RecordTooLargeError.
     """
-    rows = np.arange(len(raw), dtype=np.int64) if rows is None else rows
+    rows = frozen(np.arange(len(raw), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False))
     if len(rows) == 0:
         return []
     codec = codec_number(compression)
@@ -116,7 +116,7 @@ def _bytes_of(column: Column, rows: Array) -> int:
 
 
 def _no_times(rows: int) -> Array:
-    return np.full(rows, NO_TIMESTAMP, np.int64)
+    return frozen(np.full(rows, NO_TIMESTAMP, np.int64))
 
 
 def _finished(batch: memoryview, attributes: int, codec: int, suffix: tuple[int, ...]) -> bytes | memoryview:

@@ -15,6 +15,16 @@ Column = tuple[Array, Array, Array, int]
 
 Headers = tuple[Array, Array, int, Array, Array, Array, Array, Array, int]
 
+
+def frozen(array: Array) -> Array:
+    """A view that may not be written to. A kernel compiles anew for each combination of argument types, and writable
+    is another type than not; so whatever a kernel only reads is given to it frozen.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 _NOTHING: Array = np.frombuffer(b"", np.uint8)
 _NO_ENDS: Array = np.frombuffer(bytes(8), np.int32)
 NO_COLUMN: Column = (_NO_ENDS, _NOTHING, _NOTHING, 0)
@@ -27,7 +37,7 @@ def binary_column(array: pa.Array, kind: pa.DataType | None = None) -> Column:
     if array.type != kind:
         array = array.cast(kind)
     valid, ends, data = array.buffers()
-    flat = _NOTHING if data is None or data.size == 0 else np.frombuffer(data, np.uint8)
+    flat = _NOTHING if data is None or data.size == 0 else frozen(np.frombuffer(data, np.uint8))
     return _ends(ends, array), flat, _bitmap(valid, array), array.offset
 
 
@@ -38,8 +48,10 @@ def timestamps(array: pa.Array) -> Array:
         array = array.cast(pa.int64())
     if array.null_count:
         array = array.fill_null(-1)
-    flat: Array = np.frombuffer(array.buffers()[1], np.int64) if len(array) else np.frombuffer(b"", np.int64)
-    return flat[array.offset : array.offset + len(array)]
+    if len(array) == 0:
+        return frozen(np.empty(0, np.int64))
+    flat: Array = np.frombuffer(array.buffers()[1], np.int64)
+    return frozen(flat[array.offset : array.offset + len(array)])
 
 
 def header_columns(array: pa.Array) -> Headers | None:
@@ -60,10 +72,10 @@ def header_columns(array: pa.Array) -> Headers | None:
 
 def _ends(buffer: pa.Buffer | None, array: pa.Array) -> Array:
     if buffer is None or buffer.size == 0:  # Arrow allows that for an empty array
-        return np.zeros(len(array) + 1, np.int32)
+        return frozen(np.zeros(len(array) + 1, np.int32))
     flat: Array = np.frombuffer(buffer, np.int32)
-    return flat[array.offset : array.offset + len(array) + 1]
+    return frozen(flat[array.offset : array.offset + len(array) + 1])
 
 
 def _bitmap(buffer: pa.Buffer | None, array: pa.Array) -> Array:
-    return _NOTHING if buffer is None or array.null_count == 0 else np.frombuffer(buffer, np.uint8)
+    return _NOTHING if buffer is None or array.null_count == 0 else frozen(np.frombuffer(buffer, np.uint8))

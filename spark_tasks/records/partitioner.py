@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.records.flat import binary_column
+from spark_tasks.records.flat import binary_column, frozen
 from spark_tasks.records.jit import inlined, kernel
 
 Array = np.ndarray[Any, Any]
@@ -88,13 +88,14 @@ class Partitioner:
             available = np.arange(self.partitions, dtype=np.int32)
         if rows:
             keys, values = binary_column(raw.column("key")), binary_column(raw.column("value"))
-            _assign(keys, values, self.partitions, available.astype(np.int32), self._sticky_bytes, self._state, out)
+            drawn = frozen(available.astype(np.int32))
+            _assign(keys, values, self.partitions, drawn, self._sticky_bytes, self._state, out)
         return out
 
 
 def murmur2(key: bytes) -> int:
     """The hash as Java's Utils.murmur2 returns it: a signed 32-bit number. For tests and tools."""
-    unsigned = int(_hash(np.frombuffer(key or b"\0", np.uint8), len(key)))
+    unsigned = int(_hash(frozen(np.frombuffer(key or b"\0", np.uint8)), len(key)))
     return unsigned - (1 << 32) if unsigned >= 1 << 31 else unsigned
 
 
@@ -105,6 +106,11 @@ def _hash(data: Any, size: int) -> Any:
 
 def rows_by_partition(partitions: Array) -> list[tuple[int, Array]]:
     """(partition, its rows in their order) for each partition that occurs."""
-    order = np.argsort(partitions, kind="stable").astype(np.int64)
-    found, starts = np.unique(partitions[order], return_index=True)
-    return list(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
+    if len(partitions) == 0:
+        return []
+    # A stable sort of 16-bit numbers is a radix sort, several times faster.
+    small = partitions.astype(np.int16) if partitions.max() < 2**15 else partitions
+    order = np.argsort(small, kind="stable").astype(np.int64)
+    placed = partitions[order]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(placed)) + 1))
+    return list(zip(placed[starts].tolist(), np.split(order, starts[1:]), strict=True))

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from spark_tasks.records.errors import CorruptRecordsError, UnsupportedFormatError
+from spark_tasks.records.flat import frozen
 from spark_tasks.records.jit import inlined, kernel
 from spark_tasks.records.layout import (
     ATTRIBUTES_AT,
@@ -28,6 +29,7 @@ TIMESTAMP, APPEND_TIME, ATTRIBUTES, PRODUCER_ID, CRC = 6, 7, 8, 9, 10
 COLUMNS: Final = 11
 
 _BAD_LENGTH, _BAD_MAGIC, _BAD_COUNT, _BAD_OFFSET = 1, 2, 3, 4
+_LARGEST = 2**63 - 1
 _REASONS = {
     _BAD_LENGTH: "its length is less than a batch header's",
     _BAD_COUNT: "an impossible record count",
@@ -75,7 +77,7 @@ def scan_batches(data: Any, table: Any) -> Any:
         delta = np.int64(np.int32(_big_endian(data, at + LAST_OFFSET_DELTA_AT, 4)))
         if count < 0 or count - 1 > delta:
             return _BAD_COUNT, at
-        if base <= previous or delta < 0 or base + delta < base:
+        if base <= previous or delta < 0 or base >= _LARGEST - delta:
             return _BAD_OFFSET, at
         previous = base + delta
         table[row, BATCH_AT] = at
@@ -100,6 +102,7 @@ def batch_table(data: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
 
     Raises CorruptRecordsError or UnsupportedFormatError; checksums are not looked at.
     """
+    data = frozen(data)
     if data.shape[0] > MAGIC_AT and data[MAGIC_AT] != MAGIC:
         raise _refusal(data, _BAD_MAGIC, 0)
     batches, missing = count_batches(data)
