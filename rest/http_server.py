@@ -5,6 +5,7 @@ All that reaches into cheroot's insides is here.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import socket
@@ -123,11 +124,20 @@ class HttpServer(wsgi.Server):
     """One listener."""
 
     ConnectionClass = _Connection
+    _connections: Any
     timeout = IDLE_TIMEOUT_S
 
     def __init__(self, address: tuple[str, int], app: Any) -> None:
         super().__init__(address, app, server_name="heeler", timeout=IDLE_TIMEOUT_S)
         self.requests = GrowingPool(self)
+
+    def stop(self) -> None:
+        """Stop now: cheroot would notice up to half a second later."""
+        if self.ready and self.socket is not None:
+            self._connections._stop_requested = True  # noqa: SLF001
+            with contextlib.suppress(OSError):  # whatever is wrong with the listening socket, it wakes or is closed
+                socket.create_connection(self.socket.getsockname()[:2], 1).close()
+        super().stop()
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
         """To the logger of this module."""

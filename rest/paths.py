@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
 from werkzeug.routing import BaseConverter, ValidationError
 
@@ -71,8 +71,6 @@ class RawPaths:
 
 def _raw_path(environ: dict[str, Any]) -> str:
     uri: str = environ.get("REQUEST_URI") or environ["PATH_INFO"]
-    if not uri.startswith("/"):  # a proxy's request names the host too
-        uri = urlsplit(uri).path or "/"
     return uri.partition("?")[0].partition("#")[0]
 
 

@@ -129,11 +129,11 @@ class FakeWorker:
             return future
         try:
             future.set(self._serve(request))
-        except Exception as error:  # noqa: BLE001: whatever it is, the asker gets it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the asker gets it
             future.set_exception((type(error), error, error.__traceback__))
         return future
 
-    def _serve(self, request: Request | StoreRequest) -> Any:  # noqa: PLR0911: one for each kind of request
+    def _serve(self, request: Request | StoreRequest) -> Any:  # noqa: PLR0911 - one for each kind of request
         match request:
             case HealthCheck():
                 return None

@@ -1,0 +1,67 @@
+"""JSON in: what was written is what is read, numbers by their own text; all else is a ValueError."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rest.entities import CONFIG, parse
+from rest.errors import RestError
+from rest.json_text import JsonFloat, JsonInt, dumps, loads, plain
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+TEXT = st.text(st.characters(exclude_categories=("Cs",)))
+VALUE = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), FINITE, TEXT),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(TEXT, inner)), max_leaves=20)
+ENCODING = st.sampled_from(["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "utf-32"])
+
+
+@given(VALUE, st.booleans())
+def test_round_trip(value: Any, escaped: bool) -> None:
+    read = loads(json.dumps(value, ensure_ascii=escaped).encode())
+    assert plain(read) == value
+    assert plain(loads(dumps(plain(read)))) == value
+    assert all(type(item) not in {JsonInt, JsonFloat} for item in _leaves(plain(read)))
+
+
+@given(st.dictionaries(TEXT, VALUE, min_size=1), ENCODING)
+def test_encodings_of_json(value: dict[str, Any], encoding: str) -> None:
+    assert loads(json.dumps(value).encode(encoding)) == value
+
+
+@given(st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?", fullmatch=True))
+def test_numbers_of_a_config_stay_as_they_were_written(number: str) -> None:
+    assert parse(f'{{"a": {number}}}'.encode(), CONFIG) == {"a": number}
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    try:
+        loads(body)
+    except ValueError:
+        return
+
+
+@pytest.mark.parametrize("body", [
+    b"[" * 100_000, b'{"a":' * 50_000, b"1" * 2000, b"NaN", b"-Infinity", b'"\\ud800"', b'["\\udfff\\ud800"]', b"\xff",
+    b"{} {}", b'{"a":1,}', b"'a'", b'"\x01"',
+])
+def test_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        loads(body)
+    with pytest.raises(RestError) as caught:
+        parse(body, CONFIG)
+    assert caught.value.status == 500
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in _leaves(item)]
+    if isinstance(value, list):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
