@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import shutil
+import signal
 import tempfile
 import time
 import uuid
@@ -15,6 +16,7 @@ from typing import Self
 
 from heeler import ports
 from heeler.broker_folder import BrokerFolder
+from heeler.cds import ClassArchive
 from heeler.errors import SetupError
 from heeler.guard import GuardedProcess
 from heeler.jars import BROKER, KAFKA_VERSION, Progress, classpath, resolve
@@ -23,7 +25,7 @@ from heeler.java import find_java
 log = logging.getLogger(__name__)
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
-_ATTEMPTS = 5  # with a port of our choice: another program may take it between choice and use
+_ATTEMPTS = 5  # at a port (the broker's or the controller's) that another program takes between choice and use
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
@@ -49,6 +51,7 @@ class EmbeddedBroker:
         self._progress = progress
         self._folder: BrokerFolder | None = None
         self._process: GuardedProcess | None = None
+        self._archive: ClassArchive | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -83,30 +86,32 @@ class EmbeddedBroker:
         """Start and return when the broker answers. After `stop` it starts again, with the same port and data."""
         if self.running:
             return
-        java = [find_java(), _QUIET, "-cp", classpath(resolve(BROKER, self._progress))]
+        if self.port:
+            ports.require_free(self.host, self.port)
         if self._folder is None:
             self._folder = self._open_folder()
-        chosen = self.port == 0
         try:
-            for attempt in range(1, _ATTEMPTS + 1):
-                self.port = self.port or ports.free_port(self.host)
-                if self._start_once(java, may_retry=chosen and attempt < _ATTEMPTS):
-                    return
-                self.port = 0
+            java, jars = find_java(), resolve(BROKER, self._progress)
+            self._archive = ClassArchive(java, jars)
+            self._start([java, _QUIET, "-cp", classpath(jars)])
         except BaseException:
             self.close()
             raise
 
     def stop(self, *, graceful: bool = True) -> None:
-        """End the process and keep data and port for another `start`; not graceful is kill -9."""
+        """End the process and keep data and port for another `start`. Not graceful is kill -9; Kafka then waits for
+        its own session to time out (9 s; `broker.session.timeout.ms`) before it lets itself in again.
+        """
         if self._process is not None:
             self._process.close(_STOP_SECONDS if graceful else 0)
+            if self._archive is not None:
+                self._archive.finish(clean=self._process.exit_code() in (0, 128 + signal.SIGTERM))
             self._process = None
 
     def close(self) -> None:
         """Stop for good; a temporary folder goes."""
         temporary = self._wanted_dir is None
-        self.stop(graceful=not temporary)
+        self.stop(graceful=not temporary or (self._archive is not None and self._archive.recording))
         if self._folder is not None:
             self._folder.release()
             if temporary:
@@ -129,18 +134,30 @@ class EmbeddedBroker:
             return BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), _new_cluster_id())
         return BrokerFolder.open(self._wanted_dir, _new_cluster_id())
 
+    def _start(self, java: list[str]) -> None:
+        choose = self.port == 0
+        for attempt in range(1, _ATTEMPTS + 1):
+            if choose:
+                self.port = ports.free_port(self.host)
+            else:
+                ports.require_free(self.host, self.port)
+            if self._start_once(java, may_retry=attempt < _ATTEMPTS):
+                return
+
     def _start_once(self, java: list[str], *, may_retry: bool) -> bool:
-        """False where another program took the port that we had chosen; other failures are SetupErrors."""
+        """False where another program took a port a moment before; other failures are SetupErrors."""
         assert self._folder is not None  # noqa: S101 - start() opened it
-        ports.require_free(self.host, self.port)
         config = self._folder.write_config(self._properties(ports.free_port("127.0.0.1")))
         if not self._folder.is_formatted:
             self._format(java, config)
         started = time.monotonic()
-        self._launch([java[0], *self._jvm, *java[1:], "kafka.Kafka", str(config)])
+        assert self._archive is not None  # noqa: S101 - start() set it
+        archive = self._archive.record_flags()
+        self._launch([java[0], *self._jvm, *archive, *java[1:], "kafka.Kafka", str(config)])
         assert self._process is not None  # noqa: S101 - just launched
         while not ports.serves_kafka(self.host, self.port):
             if self._process.exit_code() is not None:
+                self.stop()
                 said = self._folder.log_tail()
                 if may_retry and "already in use" in said:
                     return False
@@ -154,8 +171,10 @@ class EmbeddedBroker:
 
     def _format(self, java: list[str], config: Path) -> None:
         assert self._folder is not None  # noqa: S101 - start() opened it
-        self._launch([java[0], *_QUICK, *java[1:], "kafka.tools.StorageTool", "format", "--ignore-formatted",
-                      "--cluster-id", self._folder.cluster_id, "--config", str(config)])
+        assert self._archive is not None  # noqa: S101 - start() set it
+        jvm = [java[0], *_QUICK, *self._archive.use_flags(), *java[1:]]
+        self._launch([*jvm, "kafka.tools.StorageTool", "format", "--ignore-formatted", "--cluster-id",
+                      self._folder.cluster_id, "--config", str(config)])
         assert self._process is not None  # noqa: S101 - just launched
         if self._process.wait(_START_SECONDS) != 0:
             raise SetupError(self._folder.explain_failure(self._folder.log_tail()))

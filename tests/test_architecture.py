@@ -48,7 +48,7 @@ PURE = [
     f for f in FILES
     if (str(f.parent) in ("actors/herder", "actors/assignment") and str(f) not in SHELLS)
     or (f.parent.name == "storage" and f.stem.endswith("_fold"))
-    or f.name in ("task_state.py", "config_state.py", "status.py", "ids.py", "messages.py")
+    or f.name in ("task_state.py", "ids.py", "messages.py")
 ]
 IMPURE = {
     "asyncio", "concurrent", "datetime", "flask", "kafka", "multiprocessing", "os", "pathlib", "pykka", "queue",

@@ -1,0 +1,7 @@
+"""`python -m heeler`."""
+
+from __future__ import annotations
+
+from heeler.cli import main
+
+main()

@@ -1,0 +1,75 @@
+"""The command line, without Kafka."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import heeler
+from heeler.cli import Progress, main
+
+
+def run(*arguments, **kw):
+    return CliRunner().invoke(main, arguments, catch_exceptions=False, **kw)
+
+
+def test_version_and_help():
+    assert run("--version").output == "heeler, version 0.1.0\n"
+    assert [c for c in ("broker", "demo", "worker") if c not in run("-h").output] == []
+
+
+def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
+    file = tmp_path / "w.properties"
+    file.write_text("group.id=g\nsession.timeout.ms=soon\n")
+    result = run("worker", str(file), "--override", "heartbeat.interval.ms=later")
+    assert result.exit_code == 2
+    for text in ("heeler: ", "session.timeout.ms", "soon", "heartbeat.interval.ms", "later", "bootstrap.servers"):
+        assert text in result.stderr
+    assert "Traceback" not in result.output
+    assert run("worker", str(tmp_path / "none")).exit_code == 2
+
+
+def test_the_broker_tells_what_is_in_its_way(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setenv("HEELER_CACHE", str(tmp_path))  # told before anything is fetched
+        result = run("broker", "--port", str(port))
+    assert (result.exit_code, result.stderr.split(".")[0]) == (2, "heeler: Port %d on 127" % port)  # noqa: UP031
+    (tmp_path / "mine").write_text("")
+    result = run("broker", "--port", "0", "--data-dir", str(tmp_path))
+    assert result.exit_code == 2
+    assert "holds other files" in result.stderr
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["mine"]
+
+
+def test_progress_where_there_is_no_terminal(capsys):
+    show = Progress(seconds=60)
+    for line in ("first", "second", "Kafka: 3 files in /cache"):
+        show(line)
+    assert capsys.readouterr().err == "first\nKafka: 3 files in /cache\n"
+
+
+def test_the_names_for_plugin_authors():
+    from heeler import ConfigDef, SourceConnector
+    from spark_tasks import api, config_def
+
+    assert SourceConnector is api.SourceConnector
+    assert ConfigDef is config_def.ConfigDef
+    assert all(getattr(heeler, name) for name in heeler.__all__)
+    assert set(heeler.__all__) <= set(dir(heeler))
+    with pytest.raises(AttributeError, match="no attribute Sheep"):
+        _ = heeler.Sheep
+
+
+def test_the_command_line_imports_nothing_heavy():
+    program = (
+        "import sys, heeler.cli, actors.worker_config, actors.logging_setup\n"
+        "sys.exit(', '.join(sorted({'pyspark', 'numba', 'numpy', 'pyarrow', 'kafka', 'flask', 'rich', 'pandas'} "
+        "& set(sys.modules))))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") or done.stderr.strip() == ""

@@ -1,0 +1,46 @@
+"""Ports, and a broker's answer."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+
+import pytest
+
+from heeler.errors import SetupError
+from heeler.ports import free_port, require_free, serves_kafka
+
+
+def test_a_free_port_is_free_and_a_used_one_is_named():
+    port = free_port()
+    require_free("127.0.0.1", port)
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(SetupError, match=f"Port {port} .* is in use"):
+        require_free("127.0.0.1", port)
+    with pytest.raises(SetupError, match="cannot be used"):
+        require_free("192.0.2.1", port)
+
+
+@pytest.mark.parametrize(
+    ("answer", "serves"),
+    [
+        (struct.pack(">iiii", 12, 1, 0, 1), True),
+        (struct.pack(">iiii", 12, 1, 0, 0), False),  # it answers and is not yet part of its own cluster
+        (struct.pack(">i", 12), False),
+        (b"", False),
+    ],
+)
+def test_a_broker_is_there_when_it_counts_itself(answer, serves):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert serves_kafka("127.0.0.1", server.getsockname()[1]) is serves
+        thread.join()
+    assert not serves_kafka("127.0.0.1", free_port())
