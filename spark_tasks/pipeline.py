@@ -18,12 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrow_types import from_arrow, to_arrow
-from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY, one_topic
+from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA, one_topic
 from spark_tasks.converters.base import BadRowError, Column, Converter, HeaderConverter, MixedSchemasError
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.plugins import Plugins
-from spark_tasks.schema import to_text
+from spark_tasks.rows import as_value, plain, value_field
 from spark_tasks.transforms.base import Transform
 
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
@@ -197,24 +196,10 @@ class SourcePipeline(_Pipeline):
         )  # fmt: skip
 
 
-def plain(array: pa.Array) -> pa.Array:
-    """The array in the Arrow type that its Connect schema has: dictionaries decoded, large and view types plain."""
-    kind = array.type
-    if pa.types.is_null(kind):
-        return array
-    wanted = to_arrow(from_arrow(kind)) if not pa.types.is_nested(kind) else kind
-    if pa.types.is_timestamp(kind) or pa.types.is_time(kind) or kind == wanted:
-        return array
-    return array.cast(wanted, safe=False)
-
-
 def _as_value(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows as structs in a column `value`, with the schema that their types stand for."""
-    schema = from_arrow(pa.struct(list(batch.schema)), optional=False)
-    columns = [plain(column) for column in batch.columns]
-    fields = [f.with_type(column.type).remove_metadata() for f, column in zip(batch.schema, columns, strict=True)]
-    array = pa.StructArray.from_arrays(columns, fields=fields)
-    field = pa.field("value", array.type, metadata={SCHEMA_KEY: to_text(schema).encode()})
+    array = as_value(batch)
+    field = pa.field("value", array.type, metadata=value_field(batch.schema))
     return pa.RecordBatch.from_arrays([array], schema=pa.schema([field]))
 
 
