@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -86,17 +87,7 @@ def _double(value: float) -> str:
     if not math.isfinite(value):
         return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
     if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = format(value, "f") if "e" in repr(value) else repr(value)
-        return text if "." in text else text + ".0"
-    sign, digits, exponent = _parts(value)
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-
-
-def _parts(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits and the exponent of the first one."""
-    mantissa, _, exponent = format(abs(value), ".17e").partition("e")
-    for precision in range(17):
-        mantissa, _, exponent = format(abs(value), f".{precision}e").partition("e")
-        if float(f"{mantissa}e{exponent}") == abs(value):
-            break
-    return ("-" if value < 0 else "", mantissa.replace(".", "").rstrip("0") or "0", int(exponent))
+        return repr(value)
+    sign, figures, last = Decimal(repr(value)).normalize().as_tuple()
+    digits = "".join(map(str, figures))
+    return f"{'-' if sign else ''}{digits[0]}.{digits[1:] or '0'}E{len(digits) - 1 + int(last)}"

@@ -1,0 +1,168 @@
+"""The three topics that a worker group keeps its state in: made where they are missing, checked where they are not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    InvalidConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
+
+from spark_tasks.errors import ConfigError, ConnectError
+from storage.ids import TopicName
+
+log = logging.getLogger(__name__)
+
+_UNAUTHORISED = (ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
+_POLICY = "cleanup.policy"
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """What a worker wants of a topic; -1 as `partitions` or `replication_factor` is the broker's default."""
+
+    name: TopicName
+    property: str  # the worker property that names it
+    purpose: str  # goes into messages
+    partitions: int
+    replication_factor: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def internal_topics(worker: Mapping[str, str]) -> tuple[InternalTopic, InternalTopic, InternalTopic]:
+    """Config, offset and status topic, from a worker's properties. Raises ConfigError where a name is missing."""
+    return (
+        _topic(worker, "config", "connector configurations", partitions="1"),
+        _topic(worker, "offset", "source connector offsets", partitions=worker.get("offset.storage.partitions", "25")),
+        _topic(
+            worker, "status", "connector and task statuses", partitions=worker.get("status.storage.partitions", "5")
+        ),
+    )
+
+
+def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) -> InternalTopic:
+    prefix = f"{kind}.storage."
+    settings = {k[len(prefix) :]: v for k, v in worker.items() if k.startswith(prefix)}
+    name = settings.pop("topic", "").strip()
+    if not name:
+        raise ConfigError(f"Must specify a topic for {purpose} in {prefix}topic")
+    if kind == "config" and "partitions" in settings:
+        log.warning("Ignoring %spartitions=%s: the config topic has one partition", prefix, settings["partitions"])
+    if _POLICY in settings:
+        log.warning("Ignoring %s%s=%s: compaction is always used", prefix, _POLICY, settings[_POLICY])
+    factor = settings.pop("replication.factor", "3")
+    for ours in ("partitions", _POLICY):
+        settings.pop(ours, None)
+    return InternalTopic(TopicName(name), f"{prefix}topic", purpose, int(partitions), int(factor), settings)
+
+
+def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic]) -> None:
+    """Create what is missing, then check what was there. Blocks; raises ConnectError, or ConfigError for unfit topics.
+
+    What the broker does not authorise is skipped: the topics may well be there and fit.
+    """
+    existed = [topic for topic in topics if not _create(admin, topic)]
+    for topic in existed:
+        _check_compacted(topic, _policies(admin, topic))
+    config = topics[0]
+    if config.partitions == 1 and config in existed:
+        _check_one_partition(config, _partition_count(admin, config))
+
+
+def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
+    """Whether the topic is new."""
+    options = {
+        "num_partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "configs": {**topic.settings, _POLICY: "compact"},
+    }
+    try:
+        answer = admin.create_topics({topic.name: options}, raise_errors=False)
+    except KafkaError as error:
+        raise ConnectError(_creation_failed(topic, error)) from error
+    [created] = answer["topics"]
+    error_type = for_code(created["error_code"])
+    if not created["error_code"]:
+        log.info("Created topic %s for %s", topic.name, topic.purpose)
+        return True
+    if error_type is TopicAlreadyExistsError:
+        return False
+    if issubclass(error_type, _UNAUTHORISED):
+        log.debug("Not authorized to create topic %s; it is taken to exist", topic.name)
+        return False
+    cause = error_type(created.get("error_message"))
+    raise ConnectError(_creation_failed(topic, cause)) from cause
+
+
+def _creation_failed(topic: InternalTopic, cause: KafkaError) -> str:
+    where = f"Unable to create topic(s) '{topic.name}', supplied via the '{topic.property}' property"
+    if isinstance(cause, InvalidConfigurationError):
+        return f"{where}: {cause}"
+    if isinstance(cause, KafkaTimeoutError | RequestTimedOutError):
+        return (
+            f"Timed out while checking for or creating topic(s) '{topic.name}'. There may be a connectivity issue, "
+            "partitions may be unavailable, or creating it takes longer than usual"
+        )
+    advice = ""
+    if "replication factor" in str(cause).lower():
+        advice = f" (set '{topic.property.removesuffix('topic')}replication.factor' to what the brokers can do)"
+    return f"{where}: {cause}{advice}"
+
+
+def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:
+    """The topic's cleanup policies; empty where nobody may know."""
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {_POLICY: None})
+    try:
+        found: Mapping[str, Any] = admin.describe_configs([resource], config_filter="all")
+    except (*_UNAUTHORISED, UnknownTopicOrPartitionError) as error:
+        log.debug("The settings of topic %s cannot be read: %s", topic.name, error)
+        return set()
+    except KafkaError as error:
+        message = f"Error while attempting to describe topic config for topic '{topic.name}': {error}"
+        raise ConnectError(message) from error
+    entry = found.get("topic", {}).get(topic.name, {}).get(_POLICY, {})
+    return {policy.strip().lower() for policy in (entry.get("value") or "").split(",") if policy.strip()}
+
+
+def _check_compacted(topic: InternalTopic, policies: set[str]) -> None:
+    if not policies:
+        log.info("Unable to verify that the cleanup policy of topic %s is compact: not authorized, or not there yet",
+                 topic.name)
+    elif policies != {"compact"}:
+        raise ConfigError(
+            f"Topic '{topic.name}' supplied via the '{topic.property}' property is required to have "
+            f"'cleanup.policy=compact' to guarantee consistency and durability of {topic.purpose}, but found the topic "
+            f"currently has 'cleanup.policy={','.join(sorted(policies))}'. With it, {topic.purpose} would sooner or "
+            f"later be lost. Name another topic in '{topic.property}', or change this one's policy to 'compact'"
+        )
+
+
+def _partition_count(admin: KafkaAdminClient, topic: InternalTopic) -> int | None:
+    try:
+        [found] = admin.describe_topics([topic.name])
+    except _UNAUTHORISED:
+        return None
+    except KafkaError as error:
+        raise ConnectError(f"Error while attempting to describe topic '{topic.name}': {error}") from error
+    return len(found["partitions"]) or None
+
+
+def _check_one_partition(topic: InternalTopic, count: int | None) -> None:
+    if count is not None and count > 1:
+        raise ConfigError(
+            f"Topic '{topic.name}' supplied via the '{topic.property}' property is required to have a single partition "
+            f"in order to guarantee consistency of {topic.purpose}, but found {count} partitions"
+        )
