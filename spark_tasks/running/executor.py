@@ -56,10 +56,11 @@ def run_split(pickled: bytes) -> Outcome:
         split: Split[Any] = pickle.loads(pickled)
         return Outcome(value=split.run(), seconds=time.perf_counter() - begun)
     except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises is its task's failure
-        return _failure(error, time.perf_counter() - begun)
+        return failed_outcome(error, time.perf_counter() - begun)
 
 
-def _failure(error: Exception, seconds: float) -> Outcome:
+def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
+    """The Outcome of an error, in a form that can be sent between processes."""
     trace = "".join(traceback.format_exception(error))
     bare = error.with_traceback(None)
     try:

@@ -1,0 +1,112 @@
+"""What a connector's Kafka clients are configured with: the worker's settings, overlaid by the connector's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeVar
+
+from spark_tasks.config_regex import compile_java
+from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.cluster import Isolation
+from spark_tasks.running.group_consumer import ConsumerSettings, assignors
+
+Kind = Literal["producer", "consumer", "admin"]
+Reset = Literal["earliest", "latest", "none"]
+T = TypeVar("T")
+
+_OF_THE_WORKER: Final = (
+    "bootstrap.servers", "client.dns.lookup", "metadata.max.age.ms", "request.timeout.ms", "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms", "retry.backoff.ms", "connections.max.idle.ms",
+)  # fmt: skip
+_SECURITY: Final = ("security.", "ssl.", "sasl.")
+
+
+def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], kind: Kind) -> dict[str, str]:
+    """Kafka client properties in Kafka's names.
+
+    The worker's connection and security settings, then `<kind>.*` of the worker, then `<kind>.override.*` of the
+    connector (KIP-458). (Java starts from the bootstrap servers alone, so that a secured cluster needs every setting
+    several times.) A prefix with `bootstrap.servers` of its own means another cluster and inherits nothing.
+    """
+    base = {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith(_SECURITY)}
+    for settings, prefix in ((worker, f"{kind}."), (connector, f"{kind}.override.")):
+        own = {k.removeprefix(prefix): v for k, v in settings.items() if k.startswith(prefix)}
+        base = own if "bootstrap.servers" in own else {**base, **own}
+    return base
+
+
+def reader_settings(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Settings of the connections that read and watch topics; shared by all tasks that have the same."""
+    return client_settings(properties)
+
+
+def isolation(properties: Mapping[str, str]) -> Isolation:
+    """`isolation.level`."""
+    return "read_committed" if _choice(properties, "isolation.level", _LEVELS) == "read_committed" else _LEVELS[0]
+
+
+def reset_policy(properties: Mapping[str, str]) -> Reset:
+    """`auto.offset.reset`; Kafka Connect's default is earliest."""
+    return _choice(properties, "auto.offset.reset", _RESETS)
+
+
+_LEVELS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
+_RESETS: Final[tuple[Reset, ...]] = ("earliest", "latest", "none")
+
+
+def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...]) -> T:
+    text = properties.get(key, "").strip().lower()
+    if not text:
+        return allowed[0]
+    for value in allowed:
+        if value == text:
+            return value
+    raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: expected one of {allowed}")
+
+
+def number(properties: Mapping[str, str], key: str, default: int, least: int = 0) -> int:
+    """A whole number of at least `least`."""
+    text = properties.get(key, "").strip()
+    if not text:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: allowed is a whole number from {least} on")
+    return value
+
+
+def consumer_settings(
+    connector_name: str, task: int, connector: Mapping[str, str], properties: Mapping[str, str]
+) -> ConsumerSettings:
+    """The group consumer of a sink task; `properties` as client_properties(…, "consumer")."""
+    topics = tuple(dict.fromkeys(t.strip() for t in connector.get("topics", "").split(",") if t.strip()))
+    regex = connector.get("topics.regex", "").strip()
+    if bool(topics) == bool(regex):
+        raise ConfigError("Must configure one of topics or topics.regex")
+    internal = properties.get("exclude.internal.topics", "true").strip().lower() != "false"
+    return ConsumerSettings(
+        group_id=properties.get("group.id") or f"connect-{connector_name}",
+        client={"client_id": f"connector-consumer-{connector_name}-{task}", **client_settings(properties)},
+        topics=topics,
+        pattern=_pattern(regex) if regex else None,
+        session_timeout_ms=number(properties, "session.timeout.ms", 45_000, 1),
+        heartbeat_interval_ms=number(properties, "heartbeat.interval.ms", 3_000, 1),
+        max_poll_interval_ms=number(properties, "max.poll.interval.ms", 300_000, 1),
+        group_instance_id=properties.get("group.instance.id") or None,
+        exclude_internal_topics=internal,
+        assignors=assignors(properties.get("partition.assignment.strategy", "")),
+        expects_others=connector.get("tasks.max", "1").strip() != "1",
+    )
+
+
+def _pattern(regex: str) -> re.Pattern[str]:
+    compiled: Callable[[str], re.Pattern[str]] = compile_java
+    try:
+        return compiled(regex)
+    except re.error as error:
+        raise ConfigError(f"Invalid value {regex} for configuration topics.regex: {error}") from error

@@ -1,0 +1,141 @@
+"""Spark's schema strings ("id BIGINT NOT NULL, tags ARRAY<STRING>") without a JVM. Pure.
+
+A data source may give its schema as such a string; PySpark would ask a running Spark to read it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyspark.sql import types
+
+from spark_tasks.errors import ConfigError
+
+_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([A-Za-z_0-9]+)|([<>(),:]))")
+
+_SIMPLE: Final[Mapping[str, Callable[[], types.DataType]]] = {
+    "boolean": types.BooleanType, "tinyint": types.ByteType, "byte": types.ByteType, "smallint": types.ShortType,
+    "short": types.ShortType, "int": types.IntegerType, "integer": types.IntegerType, "bigint": types.LongType,
+    "long": types.LongType, "float": types.FloatType, "real": types.FloatType, "double": types.DoubleType,
+    "string": types.StringType, "binary": types.BinaryType, "date": types.DateType, "void": types.NullType,
+    "timestamp": types.TimestampType, "timestamp_ltz": types.TimestampType, "timestamp_ntz": types.TimestampNTZType,
+}  # fmt: skip
+_DECIMALS = ("decimal", "dec", "numeric")
+
+
+def schema_of(source: Any) -> types.StructType:
+    """A data source's schema; empty where it has none (sources and sinks of Connect records need none)."""
+    from pyspark.errors import PySparkNotImplementedError  # noqa: PLC0415
+
+    try:
+        schema = source.schema()
+    except (PySparkNotImplementedError, NotImplementedError):
+        return types.StructType()
+    return parse(schema) if isinstance(schema, str) else schema
+
+
+def parse(text: str) -> types.StructType:
+    """The schema that the string describes. Raises ConfigError that shows where it cannot be read."""
+    parser = _Parser(text)
+    found = parser.fields(end=None)
+    return types.StructType(found)
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[tuple[str, str]] = []
+        at = 0
+        while text[at:].strip():
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise ConfigError(f"the schema {text!r} cannot be read at {text[at:]!r}")
+            quoted, single, double, word, sign = match.groups()
+            if quoted is not None:
+                self._tokens.append(("name", quoted.replace("``", "`")))
+            elif single is not None or double is not None:
+                self._tokens.append(("text", single if single is not None else double))
+            else:
+                self._tokens.append(("word", word) if word is not None else ("sign", sign))
+            at = match.end()
+        self._at = 0
+
+    def fields(self, end: str | None) -> list[types.StructField]:
+        """`name [:] type [NOT NULL] [COMMENT 'text']`, separated by commas, up to the sign `end`."""
+        found: list[types.StructField] = []
+        while not self._ends(end):
+            if found:
+                self._expect(",")
+            name = self._take()
+            self._accept("sign", ":")
+            kind = self._type()
+            nullable = not (self._accept("word", "not") and self._accept("word", "null"))
+            if self._accept("word", "comment"):
+                self._take()
+            found.append(types.StructField(name, kind, nullable))
+        return found
+
+    def _ends(self, end: str | None) -> bool:
+        if end is None:
+            return self._at == len(self._tokens)
+        return self._accept("sign", end)
+
+    def _type(self) -> types.DataType:
+        name = self._take().lower()
+        if name == "array":
+            self._expect("<")
+            element = self._type()
+            self._expect(">")
+            return types.ArrayType(element)
+        if name == "map":
+            self._expect("<")
+            key = self._type()
+            self._expect(",")
+            value = self._type()
+            self._expect(">")
+            return types.MapType(key, value)
+        if name == "struct":
+            self._expect("<")
+            return types.StructType(self.fields(end=">"))
+        numbers = self._numbers()
+        if name in _DECIMALS:
+            precision, scale = (*numbers, *(10, 0)[len(numbers):])[:2]
+            return types.DecimalType(precision, scale)
+        if name in ("varchar", "char"):
+            return types.StringType()
+        if name not in _SIMPLE:
+            raise self._wrong(f"unknown type {name}")
+        return _SIMPLE[name]()
+
+    def _numbers(self) -> list[int]:
+        if not self._accept("sign", "("):
+            return []
+        found = [int(self._take())]
+        while self._accept("sign", ","):
+            found.append(int(self._take()))
+        self._expect(")")
+        return found
+
+    def _take(self) -> str:
+        if self._at >= len(self._tokens) or self._tokens[self._at][0] == "sign":
+            raise self._wrong("a name, type or text is missing")
+        self._at += 1
+        return self._tokens[self._at - 1][1]
+
+    def _accept(self, kind: str, value: str) -> bool:
+        if self._at < len(self._tokens) and self._tokens[self._at][0] == kind:
+            found = self._tokens[self._at][1]
+            if found.lower() == value:
+                self._at += 1
+                return True
+        return False
+
+    def _expect(self, sign: str) -> None:
+        if not self._accept("sign", sign):
+            raise self._wrong(f"{sign} is missing")
+
+    def _wrong(self, what: str) -> ConfigError:
+        near = " ".join(value for _, value in self._tokens[max(0, self._at - 3) : self._at + 2])
+        return ConfigError(f"the schema {self._text!r} cannot be read near {near!r}: {what}")

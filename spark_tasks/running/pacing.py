@@ -1,0 +1,60 @@
+"""How much a batch takes, and how long an idle task sleeps. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+FIRST_RECORDS = 100_000  # of a split, before anything is known of the records
+LEAST_RECORDS = 1_000
+MOST_RECORDS = 4_000_000
+MOST_BYTES = 256 * 1024 * 1024  # of a split; records pass through, so this bounds what a failure repeats
+TARGET_SECONDS = 0.8  # of a split: the fixed cost of a batch (30 ms) shall not matter, nor a stop take long
+MOST_GROWTH = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSize:
+    """How many records a split shall take, learned from the splits before."""
+
+    records: int = FIRST_RECORDS
+    record_bytes: float = 0.0
+
+    def after(self, records: int, size: int, seconds: float) -> SplitSize:
+        """Learn from a split of so many records and bytes. Small ones teach nothing about speed."""
+        if records < min(self.records // 2, LEAST_RECORDS):
+            return self
+        record_bytes = size / records
+        wanted = records * min(TARGET_SECONDS / max(seconds, 1e-3), MOST_GROWTH)
+        if wanted > self.records and records < self.records // 2:
+            wanted = self.records  # it was a short one: no reason to grow
+        if record_bytes:
+            wanted = min(wanted, MOST_BYTES / record_bytes)
+        return replace(self, records=int(min(max(wanted, LEAST_RECORDS), MOST_RECORDS)), record_bytes=record_bytes)
+
+    def seconds(self, records: int) -> float:
+        """About how long a split of so many records may take."""
+        return TARGET_SECONDS * records / self.records
+
+
+SHORTEST_IDLE_MS = 5
+LONGEST_IDLE_MS = 100
+LONG_IDLE_MS = 500
+LONG_IDLE_AFTER_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Idling:
+    """The pause between two looks at a source that has nothing new: short at first, then longer and longer.
+
+    Up to LONGEST_IDLE_MS while it was busy in the last minute, so that a record a second waits 50 ms on average;
+    LONG_IDLE_MS after that, so that a hundred idle tasks cost little.
+    """
+
+    idle_ms: int = SHORTEST_IDLE_MS
+    since_ms: int = 0
+
+    def next(self) -> Idling:
+        """Nothing new once more, after the pause `idle_ms`."""
+        since = self.since_ms + self.idle_ms
+        longest = LONG_IDLE_MS if since > LONG_IDLE_AFTER_MS else LONGEST_IDLE_MS
+        return Idling(min(self.idle_ms * 3 // 2, longest), since)

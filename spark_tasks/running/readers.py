@@ -1,0 +1,88 @@
+"""The two kinds of PySpark stream readers behind one face for the source runner."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+
+from spark_tasks.running.ddl import schema_of
+from spark_tasks.running.pacing import SplitSize
+from spark_tasks.running.stream_offsets import StreamOffset
+
+FIRST_BYTES = 8 * 1024 * 1024  # of a batch that is limited in bytes, before anything is known of the records
+_GUESSED_RECORD_BYTES = 80.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next batch: its end (None where only the executor will know it) and the partitions to read, pickled."""
+
+    end: StreamOffset | None
+    partitions: tuple[bytes, ...] = ()
+    start: bytes | None = None
+
+
+class StreamReader:
+    """A DataSourceStreamReader or SimpleDataSourceStreamReader of a data source."""
+
+    def __init__(self, source: Any) -> None:
+        schema = schema_of(source)
+        self.arrow_schema: pa.Schema | None = to_arrow_schema(schema) if len(schema) else None
+        try:
+            self.reader = source.streamReader(schema)
+            self.simple = False
+        except (PySparkNotImplementedError, NotImplementedError):
+            self.reader = source.simpleStreamReader(schema)
+            self.simple = True
+        takes_limit = not self.simple and bool(inspect.signature(self.reader.latestOffset).parameters)
+        self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
+
+    def plan(self, start: StreamOffset, size: SplitSize) -> Plan | None:
+        """The batch from `start` on; None where there is nothing new. Planning happens on the worker, so it must be
+        quick; of a simple reader the executor finds out whether there is anything.
+        """
+        if self.simple:
+            return Plan(None, start=pickle.dumps(start))
+        if self._default is None:
+            end = self.reader.latestOffset()
+        else:
+            end = self.reader.latestOffset(start, _limited(self._default, size))
+        if end is None or end == start:
+            return None
+        partitions = tuple(cloudpickle.dumps(partition) for partition in self.reader.partitions(start, end))
+        return Plan(end, partitions)
+
+    def commit(self, end: StreamOffset) -> None:
+        """Everything up to `end` is in Kafka and its offsets are written."""
+        self.reader.commit(end)
+
+    def stop(self) -> None:
+        """Free what the reader holds."""
+        stop = getattr(self.reader, "stop", None)  # simple readers have none
+        if stop is not None:
+            stop()
+
+
+def _limited(default: ReadLimit, size: SplitSize) -> ReadLimit:
+    """The reader's own limit, made smaller where a batch would take too long."""
+    if isinstance(default, ReadMaxBytes):
+        known = size.record_bytes or _GUESSED_RECORD_BYTES
+        return ReadMaxBytes(min(default.max_bytes, int(size.records * known)))
+    if isinstance(default, ReadMaxRows):
+        return ReadMaxRows(min(default.max_rows, size.records))
+    return default if not isinstance(default, ReadAllAvailable) else ReadAllAvailable()
+
+
+def deal(partitions: Sequence[bytes], lanes: int) -> list[tuple[bytes, ...]]:
+    """Partitions by lane: one each while there are lanes enough. A lane's partitions keep their order."""
+    count = max(1, min(lanes, len(partitions)))
+    return [tuple(partitions[number::count]) for number in range(count)]

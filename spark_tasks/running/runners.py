@@ -1,0 +1,56 @@
+"""The door to this package: everything a worker needs to run tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from spark_tasks.api import SinkConnector, SourceConnector
+from spark_tasks.errors import ConfigError
+from spark_tasks.pipeline import SinkPipeline, SourcePipeline
+from spark_tasks.plugins import Plugins
+from spark_tasks.running.delivery import Delivery
+from spark_tasks.running.engine import SparkEngine
+from spark_tasks.running.group_consumer import GroupIo
+from spark_tasks.running.sink_task import SinkTask
+from spark_tasks.running.source_task import SourceTask
+from spark_tasks.running.watcher import EndWatchers
+from spark_tasks.task import TaskContext, TaskRunner
+
+MakeDelivery = Callable[[TaskContext], Delivery | None]
+
+
+class Runners:
+    """One for a worker: the engine, what sink tasks share, and making runners.
+
+    `make_delivery`: what a source task's guarantee is (None: at least once); exactly-once puts its own in here.
+    """
+
+    def __init__(
+        self, worker: Mapping[str, str], plugins: Plugins, *, report: Callable[[str], None] | None = None,
+        make_delivery: MakeDelivery | None = None,
+    ) -> None:
+        """Starts nothing. `worker`: the worker's properties; `report`: is told when Spark died."""
+        self.engine = SparkEngine(worker, plugins.plugin_path, report)
+        self._plugins = plugins
+        self._watchers = EndWatchers()
+        self._io = GroupIo()
+        self._make_delivery = make_delivery or (lambda _context: None)
+
+    def make(self, context: TaskContext) -> TaskRunner:
+        """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
+        name = context.connector.get("connector.class", "")
+        connector = self._plugins.connector(name)
+        if issubclass(connector, SinkConnector):
+            pipeline = SinkPipeline(context.worker, context.connector)
+            return SinkTask(context, connector, pipeline, self._watchers, self._io)
+        if issubclass(connector, SourceConnector):
+            rows = connector.yields == "rows"
+            source = SourcePipeline(context.worker, context.connector, rows=rows)
+            return SourceTask(context, connector, source, self._make_delivery(context))
+        raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
+
+    def close(self) -> None:
+        """Stop Spark and close the connections; the tasks must be gone."""
+        self.engine.close()
+        self._watchers.close()
+        self._io.close()

@@ -1,0 +1,150 @@
+"""The executor's part of a source batch: the plugin's reader through the pipeline into the appender."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from spark_tasks.errors import DataError
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.pipeline import SourcePipeline
+from spark_tasks.running.delivery import Lane
+from spark_tasks.running.topic_creation import TopicCreation
+
+_TUPLES_A_BATCH = 10_000
+_MOST_ROWS = 65_536  # rows that go through the pipeline at once: enough to be fast, little enough to overlap
+
+
+@dataclass(frozen=True, slots=True)
+class SourceJob:
+    """What all splits of a task have in common; pickled once, `reader` with cloudpickle. `schema` names the columns of
+    readers that yield tuples. `appender`: keyword arguments for the Appender.
+    """
+
+    client: Mapping[str, Any]
+    appender: Mapping[str, Any]
+    pipeline: SourcePipeline
+    reader: bytes
+    schema: pa.Schema | None
+    creation: TopicCreation | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceResult:
+    """What became of a split. `end` is the offset that a simple stream reader came to."""
+
+    sequences: Mapping[TopicPartition, int]
+    records: int
+    size: int
+    seconds: float
+    topics: tuple[str, ...]
+    end: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSplit:
+    """Reads `partitions` (pickled InputPartitions) one after the other, or with `start` a simple stream reader from
+    there; writes all of it under one lane.
+    """
+
+    job: bytes
+    lane: Lane
+    partitions: tuple[bytes, ...] = ()
+    start: bytes | None = None
+    expected_seconds: float = 0.0
+
+    def run(self) -> SourceResult:
+        """Read, convert, append, and wait until everything is acknowledged."""
+        begun = time.perf_counter()
+        job = _unpacked(self.job)
+        reader = cloudpickle.loads(job.reader)
+        writing = _Writing(job, self.lane)
+        end = None
+        try:
+            if self.start is not None:
+                rows, end = reader.read(pickle.loads(self.start))
+                writing.write(rows)
+            for partition in self.partitions:
+                writing.write(reader.read(cloudpickle.loads(partition)))
+            writing.flush()
+        finally:
+            writing.close()
+        return SourceResult(
+            dict(writing.sequences), writing.records, writing.size, time.perf_counter() - begun,
+            tuple(writing.topics), end,
+        )
+
+
+class _Writing:
+    """Batches into an appender; counts."""
+
+    def __init__(self, job: SourceJob, lane: Lane) -> None:
+        self._job = job
+        self._cluster = KafkaCluster.shared(job.client)
+        self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, **job.appender)
+        self.records = 0
+        self.size = 0
+        self.topics: dict[str, None] = {}
+        self.flush = self._appender.flush
+        self.close = self._appender.close
+
+    @property
+    def sequences(self) -> Mapping[TopicPartition, int]:
+        return self._appender.sequences
+
+    def write(self, rows: Iterable[Any]) -> None:
+        for batch in as_batches(rows, self._job.schema):
+            for topic, partitions, raw in self._job.pipeline.to_raw(batch):
+                if topic not in self.topics:
+                    if self._job.creation is not None:
+                        self._job.creation.ensure(self._cluster, topic)
+                    self.topics[topic] = None
+                self._appender.append(topic, partitions, raw)
+                self.records += len(raw)
+                self.size += raw.nbytes
+
+
+def as_batches(rows: Iterable[Any], schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    """What a reader yields, as record batches: those of a reader that makes them (large ones cut), or tuples and Rows
+    gathered. Raises DataError for anything else.
+    """
+    iterator = iter(rows)
+    first = next(iterator, None)
+    if first is None:
+        return
+    together = itertools.chain([first], iterator)
+    if isinstance(first, pa.RecordBatch):
+        for batch in together:
+            for start in range(0, len(batch), _MOST_ROWS):
+                yield batch.slice(start, _MOST_ROWS)
+        return
+    if schema is None:
+        raise DataError(f"the source yields {type(first).__name__}s, so its DataSource has to implement schema()")
+    while some := list(itertools.islice(together, _TUPLES_A_BATCH)):
+        yield _from_tuples(some, schema)
+
+
+def _from_tuples(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        columns = list(zip(*rows, strict=True)) if rows and len(schema) else []
+        if len(columns) != len(schema):
+            raise DataError(f"the source yields rows of {len(columns)} values, its schema has {len(schema)} columns")
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise DataError(f"rows of the source do not fit its schema: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _unpacked(job: bytes) -> SourceJob:
+    found: SourceJob = pickle.loads(job)
+    return found

@@ -1,0 +1,246 @@
+"""Runs one source task: a PySpark stream reader whose batches are Spark jobs.
+
+A batch: plan from the offset where the last ended -> splits, one a lane -> read, convert, append in the executors ->
+everything acknowledged -> the delivery makes it final together with its offsets -> the reader may forget it. The
+next batch runs while the offsets of the last are written. After a failure everything starts again at the last
+offsets, under new lanes.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import cloudpickle
+
+from spark_tasks.api import SourceConnector
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.pipeline import SourcePipeline
+from spark_tasks.running.appending import appender_options
+from spark_tasks.running.clients import client_properties
+from spark_tasks.running.delivery import AtLeastOnce, Delivery
+from spark_tasks.running.pacing import Idling, SplitSize
+from spark_tasks.running.readers import Plan, StreamReader, deal
+from spark_tasks.running.retries import Retries
+from spark_tasks.running.source_split import SourceJob, SourceResult, SourceSplit
+from spark_tasks.running.stream_offsets import StreamOffset, from_connect, to_connect
+from spark_tasks.running.topic_creation import topic_creation
+from spark_tasks.task import Progress, TaskContext
+
+_logger = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
+PAUSED_MS = 60_000
+SIMPLE_IDLE_MS = 100  # a simple reader costs a Spark job to ask
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """In flight."""
+
+    future: Future[list[Any]]
+    plan: Plan
+
+
+class SourceTask:
+    """A TaskRunner. `delivery` None: at least once."""
+
+    def __init__(
+        self, context: TaskContext, connector: type[SourceConnector], pipeline: SourcePipeline,
+        delivery: Delivery | None = None,
+    ) -> None:
+        if context.offsets is None:
+            raise ConnectError(f"source task {context.id} has no offset store")
+        self.version = connector.version
+        self._context = context
+        self._connector = connector
+        self._pipeline = pipeline
+        self._offsets = context.offsets
+        self._properties = client_properties(context.worker, context.connector, "producer")
+        self._client = client_settings(self._properties)
+        self._options, idempotent = appender_options(self._properties)
+        self._delivery = delivery or AtLeastOnce(KafkaCluster(self._client), context.offsets, idempotent=idempotent)
+        self._size = SplitSize()
+        self._retries = Retries()
+        self._idling = Idling()
+        self._wait_until = 0.0
+        self._paused = False
+        self._cancelled = False
+        self._batch: _Batch | None = None
+        self._topics_used: set[str] = set()
+        self._stream: StreamReader | None = None
+        self._position: StreamOffset | None = None  # where the next batch starts; None: at the last offsets
+
+    def start(self) -> None:
+        """Make the reader, fence predecessors where the delivery does that, load the offsets."""
+        _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
+        self._stream = StreamReader(self._connector.data_source(dict(self._context.config)))
+        admin = client_settings(client_properties(self._context.worker, self._context.connector, "admin"))
+        job = SourceJob(
+            self._client, self._options, self._pipeline, cloudpickle.dumps(self._stream.reader),
+            self._stream.arrow_schema, topic_creation(self._context.worker, self._context.connector, admin),
+        )
+        self._job = pickle.dumps(job)
+        self._delivery.start()
+        self._load_offsets()
+
+    @property
+    def _reading(self) -> StreamReader:
+        if self._stream is None:
+            raise ConnectError(f"source task {self._context.id} is not started")
+        return self._stream
+
+    def _load_offsets(self) -> StreamOffset:
+        committed = self._offsets.read()
+        self._position = from_connect(self._reading.reader, self._context.task, committed)
+        return self._position
+
+    def run_once(self) -> Progress:
+        """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
+        if self._cancelled:
+            raise ConnectError(f"{self._context.id} was given up")
+        if self._batch is not None:
+            return self._collect(PATIENCE_S)
+        if self._paused:
+            return Progress(idle_ms=PAUSED_MS)
+        wait_ms = int((self._wait_until - time.monotonic()) * 1000)
+        if wait_ms > 0:
+            return Progress(idle_ms=wait_ms)
+        try:
+            submitted = self._submit()
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error)
+        if not submitted:
+            return self._idle()
+        return self._collect(PATIENCE_S)
+
+    def _submit(self) -> bool:
+        """Plan the next batch and send it off; False where there is nothing new."""
+        start = self._position if self._position is not None else self._load_offsets()
+        plan = self._reading.plan(start, self._size)
+        if plan is None:
+            return False
+        if plan.start is not None:
+            (lane,) = self._delivery.lanes(1)
+            splits = [SourceSplit(self._job, lane, start=plan.start)]
+        else:
+            dealt = deal(plan.partitions, self._delivery.most_lanes) if plan.partitions else []
+            seconds = self._size.seconds(self._size.records)
+            lanes = self._delivery.lanes(len(dealt))
+            splits = [
+                SourceSplit(self._job, lane, partitions, expected_seconds=seconds)
+                for lane, partitions in zip(lanes, dealt, strict=True)
+            ]
+        self._batch = _Batch(self._context.engine.submit(self._context.id, splits), plan)
+        return True
+
+    def _idle(self) -> Progress:
+        pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
+        self._idling = self._idling.next()
+        return Progress(idle_ms=pause)
+
+    def _collect(self, patience_s: float, *, more: bool = True) -> Progress:
+        """Wait for the batch in flight; make it final if it is done, and with `more` have the next one run."""
+        if self._batch is None:
+            return Progress()
+        try:
+            results: list[SourceResult] = self._batch.future.result(patience_s)
+        except FutureTimeoutError:
+            return Progress()
+        except CancelledError:
+            self._batch = None
+            raise ConnectError(f"the batch of {self._context.id} was given up") from None
+        except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
+            return self._failed(error)
+        plan, self._batch = self._batch.plan, None
+        end = plan.end if plan.end is not None else results[0].end
+        if end is None or (plan.start is not None and end == self._position):
+            self._delivery.written([result.sequences for result in results])
+            return self._idle()
+        try:
+            return self._finish_batch(results, end, more=more)
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error)
+
+    def _finish_batch(self, results: list[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
+        self._delivery.written([result.sequences for result in results])
+        self._position, self._idling, self._retries = end, Idling(), Retries()
+        self._learn(results)
+        offsets = to_connect(self._reading.reader, self._context.task, end)
+        error: Exception | None = None
+        if more and self._delivery.overlaps and not self._paused:
+            try:
+                self._submit()
+            except Exception as problem:  # noqa: BLE001 - plugin code; this batch is good all the same
+                error = problem
+        self._delivery.commit(offsets)
+        self._reading.commit(end)
+        if error is not None:
+            raise error
+        return Progress(sum(r.records for r in results), sum(r.size for r in results))
+
+    def _learn(self, results: list[SourceResult]) -> None:
+        for result in results:
+            self._size = self._size.after(result.records, result.size, result.seconds)
+            for topic in result.topics:
+                if topic not in self._topics_used:
+                    self._topics_used.add(topic)
+                    self._context.topic_used(topic)
+
+    def _failed(self, error: Exception) -> Progress:
+        """A retriable error has everything after the last offsets repeated; another one fails the task."""
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            self._context.engine.cancel(self._context.id)
+        self._position = None
+        self._delivery.abort()
+        retries = None if self._cancelled else self._retries.after(error)
+        if retries is None:
+            raise error
+        self._retries = retries
+        self._wait_until = time.monotonic() + retries.wait_ms / 1000
+        _logger.warning("the batch failed and is repeated in %d ms: %s", retries.wait_ms, error)
+        return Progress(idle_ms=retries.wait_ms)
+
+    def pause(self) -> None:
+        """Finish the batch in flight; then none until `resume`."""
+        self._paused = True
+        self._finish()
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._paused = False
+
+    def _finish(self) -> None:
+        """Make the batch that runs final; one that only waits for Spark is taken back."""
+        if self._batch is not None and self._batch.future.cancel():
+            self._batch = None
+        while self._batch is not None:
+            self._collect(PATIENCE_S, more=False)
+
+    def close(self) -> None:
+        """Finish, stop the reader, close the connections."""
+        stream, self._stream = self._stream, self._stream
+        try:
+            if not self._cancelled:
+                self._finish()
+        finally:
+            self._batch = None
+            self._stream = None
+            self._delivery.close()
+            if stream is not None:
+                stream.stop()
+
+    def cancel(self) -> None:
+        """See TaskRunner."""
+        self._cancelled = True
+        self._context.engine.cancel(self._context.id)
+
+

@@ -1,0 +1,55 @@
+"""Between a stream reader's offset (one JSON dict) and Connect's offsets (a flat map for each source partition)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from spark_tasks.api import SourceOffset, SourcePartition
+
+StreamOffset = dict[str, Any]
+SourceOffsets = Sequence[tuple[SourcePartition, SourceOffset]]
+
+_NESTED = "stream"  # the one key of an offset that Connect's flat maps cannot hold
+
+
+def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
+    """Connect's offsets: as a reader with PartitionedOffsets says, else one for the source partition {"task": n}."""
+    if hasattr(reader, "to_source_offsets"):
+        found: SourceOffsets = reader.to_source_offsets(offset)
+        return found
+    simple = all(isinstance(value, str | int | float | bool | None) for value in offset.values())
+    flat = simple and _NESTED not in offset
+    return [({"task": task}, offset if flat else {_NESTED: json.dumps(offset)})]
+
+
+def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset:
+    """The offset to start from; `reader.initialOffset()` where nothing is committed for this task."""
+    if hasattr(reader, "from_source_offsets"):
+        start: StreamOffset = reader.from_source_offsets(offsets)
+        return start
+    for partition, offset in offsets:
+        if dict(partition) == {"task": task}:
+            return json.loads(offset[_NESTED]) if set(offset) == {_NESTED} else dict(offset)
+    initial: StreamOffset = reader.initialOffset()
+    return initial
+
+
+class Changed:
+    """Leaves out offsets that are the same as when they were last written."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, SourceOffset] = {}
+
+    def of(self, offsets: SourceOffsets) -> SourceOffsets:
+        """Those that are new or different."""
+        return [(p, o) for p, o in offsets if self._written.get(_key(p)) != dict(o)]
+
+    def note(self, offsets: SourceOffsets) -> None:
+        """They are written."""
+        self._written |= {_key(partition): dict(offset) for partition, offset in offsets}
+
+
+def _key(partition: SourcePartition) -> str:
+    return json.dumps(dict(partition), sort_keys=True)

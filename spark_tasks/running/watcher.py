@@ -1,0 +1,250 @@
+"""Where partitions end, for all sink tasks of a worker: one long poll a broker instead of a poll a task.
+
+A task that has read everything arms itself with its positions and sleeps. While anybody is armed, one fetch request a
+broker waits at the known ends of all partitions that tasks here are interested in; the broker answers when records
+arrive, and the answer's high watermarks say for which tasks. The few records in it are thrown away. Nobody armed, or
+nothing new: no request, or two a second. A partition of a busy task is in the poll too, so that the task is covered
+at once when it arms itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import kafka.errors as protocol
+from kafka.protocol.consumer import FetchRequest
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
+from spark_tasks.kafka.connections import Deadline
+
+_logger = logging.getLogger(__name__)
+
+MAX_WAIT_MS: Final = 500  # of a long poll; also how long a new partition may have to wait to be in one
+_PAUSE_MS: Final = 25  # after an answer that was news to nobody who waits
+_RETRY_MS: Final = 100
+_LEADER_TIMEOUT_MS: Final = 5_000
+
+
+@dataclass(slots=True)
+class _End:
+    """What is known of a partition: the high watermark, and the last stable offset (-1: not known yet)."""
+
+    high: int = -1
+    stable: int = -1
+
+    def of(self, isolation: Isolation) -> int:
+        return self.stable if isolation == "read_committed" else self.high
+
+
+@dataclass(frozen=True, slots=True)
+class _Interest:
+    """A task's partitions and positions; `wake` is called once, when one of them is not the end any more."""
+
+    positions: Mapping[TopicPartition, int]
+    isolation: Isolation
+    wake: Callable[[], None]
+
+
+class EndWatcher:
+    """One for each set of client settings in a worker (see EndWatchers). Safe from any thread."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = self.cluster = cluster
+        self._lock = threading.Lock()
+        self._ends: dict[TopicPartition, _End] = {}
+        self._interests: dict[Hashable, _Interest] = {}
+        self._armed: set[Hashable] = set()
+        self._polling: set[int] = set()
+        self._closed = False
+
+    def ends(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
+        """The ends as far as they are known; asks the brokers for those that are not (ConnectError where it cannot)."""
+        with self._lock:
+            known = {tp: self._ends.get(tp, _End()).of(isolation) for tp in partitions}
+        unknown = [tp for tp, end in known.items() if end < 0]
+        return known | self.refresh(unknown, isolation) if unknown else known
+
+    def refresh(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
+        """Ask the brokers where these partitions end now."""
+        found = self._cluster.offsets(partitions, "latest", isolation)
+        with self._lock:
+            for tp, offset in found.items():
+                end = self._ends.setdefault(tp, _End())
+                if isolation == "read_committed":
+                    end.stable = offset
+                else:
+                    end.high = offset
+        return found
+
+    def arm(
+        self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
+    ) -> bool:
+        """Have `wake` called (on the IO thread, once) when one of the positions is not the end. False, and nothing is
+        armed, where that is known to be so already. Replaces what the same key armed before.
+        """
+        interest = _Interest(positions, isolation, wake)
+        with self._lock:
+            self._interests[key] = interest
+            self._armed.discard(key)
+            if self._is_news(interest):
+                return False
+            self._armed.add(key)
+        self._cluster.io.start(self._start_polls)
+        return True
+
+    def forget(self, key: Hashable) -> None:
+        """The task is gone or paused."""
+        with self._lock:
+            self._interests.pop(key, None)
+            self._armed.discard(key)
+            wanted = {tp for interest in self._interests.values() for tp in interest.positions}
+            self._ends = {tp: end for tp, end in self._ends.items() if tp in wanted}
+
+    def close(self) -> None:
+        """Stop polling and close the connections."""
+        self._closed = True
+        self._cluster.close()
+
+    def _is_news(self, interest: _Interest) -> bool:
+        """Whether an end is known that is not the position (also a smaller one: the log was cut off or made anew)."""
+        for tp, position in interest.positions.items():
+            end = self._ends.get(tp)
+            if end is not None and (known := end.of(interest.isolation)) >= 0 and known != position:
+                return True
+        return False
+
+    # What follows runs on the IO thread.
+
+    async def _start_polls(self) -> None:
+        for node, partitions in (await self._by_leader()).items():
+            if node not in self._polling and partitions:
+                self._polling.add(node)
+                self._cluster.io.start(self._poll, node)
+
+    async def _by_leader(self) -> dict[int, list[TopicPartition]]:
+        with self._lock:
+            wanted = {tp for interest in self._interests.values() for tp in interest.positions}
+        found: dict[int, list[TopicPartition]] = defaultdict(list)
+        for topic, partition in sorted(wanted):
+            with contextlib.suppress(protocol.KafkaError, OSError, ConnectError):  # found out again at the next poll
+                node = await self._cluster.find_leader(topic, partition, Deadline(_LEADER_TIMEOUT_MS))
+                found[node].append((topic, partition))
+        return found
+
+    async def _poll(self, node: int) -> None:
+        """Long polls at one broker until nobody is armed."""
+        try:
+            while self._armed and not self._closed:
+                partitions = (await self._by_leader()).get(node, [])
+                if not partitions:
+                    return
+                try:
+                    changed = await self._long_poll(node, partitions)
+                except (protocol.KafkaError, OSError, ConnectError) as error:
+                    _logger.debug("asking broker %d for ends failed: %s", node, error)
+                    for topic, _ in partitions:
+                        self._cluster.forget_leaders(topic)
+                    await self._cluster.io.sleep(_RETRY_MS)
+                    continue
+                if changed and not self._wake_up():
+                    await self._cluster.io.sleep(_PAUSE_MS)
+        finally:
+            self._polling.discard(node)
+        if self._armed and not self._closed:  # armed between the last look and now
+            await self._start_polls()
+
+    async def _long_poll(self, node: int, partitions: list[TopicPartition]) -> bool:
+        """Wait for news at one broker; whether there is any."""
+        with self._lock:
+            at = {tp: self._ends[tp].high if tp in self._ends else -1 for tp in partitions}
+        unknown = [tp for tp, offset in at.items() if offset < 0]
+        if unknown:
+            await self._ask_ends(unknown)
+            return True
+        response = await self._cluster.io.send(_request(at), node, lane="watch")
+        if response.error_code:
+            raise protocol.for_code(response.error_code)
+        changed, lost = False, []
+        for topic in response.responses:
+            for part in topic.partitions:
+                tp = (topic.topic, part.partition_index)
+                if part.error_code:
+                    self._cluster.forget_leaders(topic.topic)
+                    lost.append(tp)
+                else:
+                    changed |= self._learn(tp, part)
+        if lost:
+            await self._cluster.io.sleep(_RETRY_MS)
+            await self._ask_ends(lost)
+        return changed or bool(lost)
+
+    async def _ask_ends(self, partitions: list[TopicPartition]) -> None:
+        found = await self._cluster.find_offsets(partitions, "latest", "read_uncommitted", Deadline(_LEADER_TIMEOUT_MS))
+        with self._lock:
+            for tp, offset in found.items():
+                self._ends.setdefault(tp, _End()).high = offset
+
+    def _learn(self, tp: TopicPartition, part: Any) -> bool:
+        with self._lock:
+            end = self._ends.setdefault(tp, _End())
+            before = (end.high, end.stable)
+            end.high = part.high_watermark
+            if part.last_stable_offset >= 0:
+                end.stable = part.last_stable_offset
+            return before != (end.high, end.stable)
+
+    def _wake_up(self) -> bool:
+        """Wake those for whom there is news; whether there was anybody."""
+        with self._lock:
+            woken = [key for key in self._armed if self._is_news(self._interests[key])]
+            wakes = [self._interests[key].wake for key in woken]
+            self._armed.difference_update(woken)
+        for wake in wakes:
+            wake()
+        return bool(wakes)
+
+
+def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
+    topics: dict[str, list[Any]] = defaultdict(list)
+    for (topic, partition), offset in positions.items():
+        topics[topic].append(
+            FetchRequest.FetchTopic.FetchPartition(
+                partition=partition, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1,
+                partition_max_bytes=1,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1, isolation_level=0, session_id=0, session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=parts) for topic, parts in topics.items()],
+        forgotten_topics_data=[], rack_id="", min_version=4, max_version=12,
+    )
+
+
+class EndWatchers:
+    """The worker's watchers, one for each set of client settings (connectors may override them)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watchers: dict[str, EndWatcher] = {}
+
+    def of(self, settings: Mapping[str, Any]) -> EndWatcher:
+        """The watcher for clients with these settings; connects when it is first asked."""
+        key = repr(sorted(settings.items(), key=lambda item: item[0]))
+        with self._lock:
+            if key not in self._watchers:
+                self._watchers[key] = EndWatcher(KafkaCluster(settings))
+            return self._watchers[key]
+
+    def close(self) -> None:
+        """Close all of them; the tasks must be gone."""
+        with self._lock:
+            watchers, self._watchers = list(self._watchers.values()), {}
+        for watcher in watchers:
+            watcher.close()

@@ -1,0 +1,232 @@
+"""Source and sink tasks through runners, engine and a real broker, without REST and herder.
+
+    python -m tests.benchmarks.bench_tasks [--records 2000000] [--reps 3] [--only sink] [--bootstrap host:port]
+
+Prints records per second from `start` to the last commit, the time to the first line, and the workers' shares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from heeler.broker import EmbeddedBroker
+from spark_tasks.plugins import Plugins
+from spark_tasks.running.runners import Runners
+from spark_tasks.task import Progress, TaskContext, TaskRunner
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+class MemoryOffsets:
+    """An OffsetStore that forgets everything at the end."""
+
+    topic = "none"
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, Any] = {}
+
+    def read(self) -> Sequence[Any]:
+        return [(json.loads(partition), offset) for partition, offset in self.offsets.items()]
+
+    def write(self, offsets: Sequence[Any]) -> None:
+        self.offsets |= {json.dumps(dict(partition), sort_keys=True): dict(offset) for partition, offset in offsets}
+
+    def records(self, offsets: Sequence[Any]) -> Sequence[Any]:
+        return []
+
+
+class Loop:
+    """A thread that does what a task actor does: run_once, sleep, be woken."""
+
+    def __init__(self) -> None:
+        self._woken = threading.Event()
+        self._stop = False
+        self.records = 0
+        self.batches: list[tuple[float, Progress]] = []
+        self.error: Exception | None = None
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def start(self, runner: TaskRunner) -> None:
+        self._thread = threading.Thread(target=self._run, args=(runner,), daemon=True)
+        self._thread.start()
+
+    def _run(self, runner: TaskRunner) -> None:
+        try:
+            runner.start()
+            while not self._stop:
+                progress = runner.run_once()
+                self.records += progress.records
+                if progress.records:
+                    self.batches.append((time.perf_counter(), progress))
+                if progress.idle_ms:
+                    self._woken.wait(progress.idle_ms / 1000)
+                    self._woken.clear()
+            runner.close()
+        except Exception as error:  # noqa: BLE001 - shown by whoever waits
+            logging.getLogger(__name__).exception("the task failed")
+            self.error = error
+
+    def stop(self) -> None:
+        self._stop = True
+        self.wake()
+        self._thread.join(30)
+
+
+def context_of(runners: Runners, worker: dict[str, str], connector: dict[str, str], wake: Callable[[], None],
+               task: int = 0, offsets: Any = None) -> TaskContext:
+    return TaskContext(
+        connector_name=connector["name"], task=task, group_id="bench", worker=worker, connector=connector,
+        config=connector, engine=runners.engine, offsets=offsets, wake=wake, topic_used=lambda _topic: None,
+    )
+
+
+def record(i: int) -> str:
+    return json.dumps({"id": i, "name": f"user-{i % 10007}", "amount": (i * 37 % 100000) / 100, "flag": i % 3 == 0,
+                       "pad": "xxxxxxxxxxxx"})
+
+
+def make_topic(bootstrap: str, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # has to outlive its futures
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        future.result(30)
+
+
+def fill(bootstrap: str, topic: str, count: int) -> None:
+    make_topic(bootstrap, topic, 2)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 200_000,
+                         "queue.buffering.max.messages": 500_000})
+    for i in range(count):
+        while True:
+            try:
+                producer.produce(topic, record(i).encode(), partition=i & 1)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush(120)
+
+
+@contextmanager
+def broker(bootstrap: str | None) -> Iterator[str]:
+    if bootstrap:
+        yield bootstrap
+        return
+    with EmbeddedBroker(heap_mb=1024, settings={"group.initial.rebalance.delay.ms": "0"}) as running:
+        yield running.bootstrap_servers
+
+
+def run_sink(runners: Runners, worker: dict[str, str], topic: str, count: int, converter: dict[str, str],
+             tasks: int, folder: Path) -> dict[str, float]:
+    name = f"sink-{uuid.uuid4().hex[:8]}"
+    file = folder / name
+    connector = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": str(file),
+                 "tasks.max": str(tasks), **converter}
+    loops = [Loop() for _ in range(tasks)]
+    begun = time.perf_counter()
+    for number, loop in enumerate(loops):
+        loop.start(runners.make(context_of(runners, worker, connector, loop.wake, number)))
+    first = 0.0
+    while sum(loop.records for loop in loops) < count:
+        if not first and file.exists() and file.stat().st_size:
+            first = time.perf_counter() - begun
+        _check(loops, begun)
+        time.sleep(0.005)
+    seconds = time.perf_counter() - begun
+    for loop in loops:
+        loop.stop()
+    with file.open("rb") as lines:
+        assert sum(1 for _ in lines) == count, "lines are missing or doubled"
+    file.unlink()
+    return {"records/s": count / seconds, "first line s": first, "batches": sum(len(loop.batches) for loop in loops)}
+
+
+def run_source(runners: Runners, worker: dict[str, str], bootstrap: str, file: Path, count: int,
+               converter: dict[str, str]) -> dict[str, float]:
+    name = f"source-{uuid.uuid4().hex[:8]}"
+    make_topic(bootstrap, name, 2)
+    connector = {"name": name, "connector.class": "FileStreamSource", "topic": name, "file": str(file), **converter}
+    loop = Loop()
+    begun = time.perf_counter()
+    loop.start(runners.make(context_of(runners, worker, connector, loop.wake, offsets=MemoryOffsets())))
+    while loop.records < count:
+        _check([loop], begun)
+        time.sleep(0.005)
+    seconds = time.perf_counter() - begun
+    loop.stop()
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.delete_topics([name]).values():
+        future.result(30)
+    return {"records/s": count / seconds, "first batch s": loop.batches[0][0] - begun, "batches": len(loop.batches)}
+
+
+def _check(loops: Sequence[Loop], begun: float) -> None:
+    for loop in loops:
+        if loop.error is not None:
+            raise loop.error
+    if time.perf_counter() - begun > 120:
+        raise TimeoutError("no end after 120 s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--bootstrap")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    with broker(arguments.bootstrap) as bootstrap, tempfile.TemporaryDirectory() as folder:
+        worker = {"bootstrap.servers": bootstrap, "group.id": "bench", "key.converter": STRING, "value.converter": STRING}
+        runners = Runners(worker, Plugins())
+        runners.engine.start()
+        try:
+            measure(runners, worker, bootstrap, Path(folder), arguments)
+        finally:
+            runners.close()
+
+
+def measure(runners: Runners, worker: dict[str, str], bootstrap: str, folder: Path, arguments: Any) -> None:
+    count = arguments.records
+    runs: dict[str, Callable[[], dict[str, float]]] = {}
+    json_form = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+    if arguments.only in ("", "sink", "sink-string", "sink-json"):
+        topic = f"full-{uuid.uuid4().hex[:8]}"
+        fill(bootstrap, topic, count)
+        for form, converter in (("string", {}), ("json", json_form)):
+            for tasks in (1, 2):
+                runs[f"sink-{form} tasks={tasks}"] = lambda c=converter, t=tasks: run_sink(
+                    runners, worker, topic, count, c, t, folder)
+    if arguments.only in ("", "source", "source-string", "source-json"):
+        file = folder / "lines.txt"
+        with file.open("w") as out:
+            out.writelines(record(i) + "\n" for i in range(count))
+        runs["source-string"] = lambda: run_source(runners, worker, bootstrap, file, count, {})
+        runs["source-json"] = lambda: run_source(runners, worker, bootstrap, file, count, json_form)
+    assert runners.engine.wait_running(120)
+    for name, run in runs.items():
+        if not name.startswith(arguments.only):
+            continue
+        run()  # warm
+        found = [run() for _ in range(arguments.reps)]
+        medians = {key: statistics.median(f[key] for f in found) for key in found[0]}
+        print(name, {k: round(v, 3) if v < 1000 else round(v) for k, v in medians.items()}, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
