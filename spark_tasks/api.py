@@ -6,6 +6,7 @@ that Kafka Connect needs around it (design: section 5.3).
   executors, `commit(messages)` and `abort(messages)` on the worker.
 """
 
+# ruff: noqa: ARG002, ARG003, B027  (defaults that authors override)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -56,9 +57,9 @@ class Connector(ABC):
     def stop(self) -> None:
         """Undo `start`."""
 
-    @abstractmethod
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """At most `max_tasks` configurations, one a task; string values only."""
+        """At most `max_tasks` configurations, one a task; string values only. By default one task with everything."""
+        return [self.config]
 
     @classmethod
     @abstractmethod
@@ -85,7 +86,8 @@ class SourceConnector(Connector):
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
         """Check offsets that a user wants set (raise ConnectError to refuse); True where they are managed elsewhere
-        as well and have been set there (KIP-875)."""
+        as well and have been set there (KIP-875).
+        """
         return False
 
 
@@ -104,14 +106,16 @@ class SinkConnector(Connector):
 class PartitionedOffsets(Protocol):
     """Optional on a stream reader: how its offset (one JSON dict for the whole stream) and Connect's offsets (a
     mapping for each source partition) turn into each other. Without it a task has one source partition,
-    `{"task": n}`, whose offset is the stream's."""
+    `{"task": n}`, whose offset is the stream's.
+    """
 
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
         """Split the stream's offset by source partition."""
 
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
         """The stream offset to start from; `offsets` are all committed ones of the connector. Must answer
-        `initialOffset()` where nothing in them concerns this task."""
+        `initialOffset()` where nothing in them concerns this task.
+        """
 
 
 class ResumableWriter(Protocol):

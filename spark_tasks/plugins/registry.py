@@ -71,16 +71,7 @@ class Plugins:
         The short forms are Kafka Connect's: FileStreamSource, FileStreamSourceConnector, JsonConverter, Json.
         Raises PluginNotFoundError.
         """
-        name = name.strip()
-        matches = self._matching(kind, name)
-        if len(matches) > 1:
-            raise PluginNotFoundError(
-                f"More than one {kind.interface.lower()} matches alias {name}. Please use full package and class name "
-                f"instead. Classes found: {', '.join(f.name for f in matches)}"
-            )
-        if matches:
-            return self._load(matches[0])
-        plugin = self._by_declared_alias(kind, name) or _by_import(kind, name)
+        plugin = self.get(kind, name)
         if plugin is None:
             raise PluginNotFoundError(
                 f"Failed to find any class that implements {kind.interface} and which name matches {name}, available "
@@ -89,13 +80,24 @@ class Plugins:
             )
         return plugin
 
+    def get(self, kind: Kind, name: str) -> Plugin | None:
+        """As find, but None where nothing has that name. Raises PluginNotFoundError where several things have it, or
+        what has it cannot be imported.
+        """
+        name = name.strip()
+        return self._by_name(kind, name) or self._by_declared_alias(kind, name) or _by_import(kind, name)
+
     def search(self, name: str) -> Plugin | None:
-        """The plugin of any kind of that name, or None."""
-        for kind in Kind:
-            try:
-                return self.find(kind, name)
-            except PluginNotFoundError:
-                continue
+        """The plugin of any kind of that name, or None. Imports others only where no name fits."""
+        name = name.strip()
+        for step in (self._by_name, self._by_declared_alias, _by_import):
+            for kind in Kind:
+                try:
+                    plugin = step(kind, name)
+                except PluginNotFoundError:
+                    continue
+                if plugin is not None:
+                    return plugin
         return None
 
     def connector_type(self, config: Mapping[str, str] | None) -> str:
@@ -125,6 +127,15 @@ class Plugins:
         exact = [f for f in mine if name in (f.name, f.target, f.target.replace(":", "."), f.alias)]
         found = exact[:1] or [f for f in mine if name in _simple_names(f)]
         return list({f.name: f for f in reversed(found)}.values())
+
+    def _by_name(self, kind: Kind, name: str) -> Plugin | None:
+        matches = self._matching(kind, name)
+        if len(matches) > 1:
+            raise PluginNotFoundError(
+                f"More than one {kind.interface.lower()} matches alias {name}. Please use full package and class name "
+                f"instead. Classes found: {', '.join(f.name for f in matches)}"
+            )
+        return self._load(matches[0]) if matches else None
 
     def _by_declared_alias(self, kind: Kind, name: str) -> Plugin | None:
         """By the `aliases` of plugin classes, which are only known once they are imported."""

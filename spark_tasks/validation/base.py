@@ -57,7 +57,8 @@ def _converter_keys(
     chosen = lookup(subject.plugins, kind, subject.props[name]) if subject.props.get(name) is not None else default
     class_key, version_key = static.keys[name], static.keys[f"{name}.plugin.version"]
     versions = (chosen.version,) if chosen else ()
-    known = chosen is not None or subject.plugins.search(subject.props.get(name) or "") is not None
+    given = subject.props.get(name)
+    known = chosen is not None or (given is not None and subject.plugins.search(given) is not None)
     names = tuple(subject.plugins.names(kind))
     return {
         class_key.name: replace(class_key, default=default and default.name, recommender=Values(names)),

@@ -31,7 +31,7 @@ class Values:
 def lookup(plugins: Plugins, kind: Kind, name: str | None) -> Plugin | None:
     """The plugin, or None where the name is None or unknown."""
     try:
-        return None if name is None else plugins.find(kind, name)
+        return None if name is None else plugins.get(kind, name)
     except PluginNotFoundError:
         return None
 
@@ -72,10 +72,9 @@ def _explain(value: ConfigValue, kind: Kind, plugins: Plugins) -> None:
 def _not_found(key: str, name: str, kind: Kind, plugins: Plugins) -> str:
     reason = f"Class {name} could not be found."
     try:
-        plugins.find(kind, name)
-    except PluginNotFoundError as e:
-        if e.__cause__ is not None:  # there is one, but it cannot be imported
-            reason = str(e)
+        plugins.get(kind, name)
+    except PluginNotFoundError as e:  # there are several, or it cannot be imported
+        reason = str(e)
     return str(invalid(key, name, reason))
 
 

@@ -95,6 +95,7 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     if definition is None:
         raise ConfigError(f"{subject.plugin.name} has no config_def")
     values = definition.validate_all(subject.props)
+    note_nulls({key: value for key, value in subject.props.items() if key in values}, values)
     if any(value.errors for value in values.values()):
         return definition, values
     given = {key: value for key, value in subject.props.items() if value is not None}

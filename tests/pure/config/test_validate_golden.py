@@ -31,6 +31,7 @@ TRANSFORMER = ConfigTransformer({"env": EnvVarConfigProvider({"HOME": "/root"}),
 ELSEWHERE = {
     "class_mismatch",  # REST compares the path with the config
     "converter_abstract",  # our converters' base class is no plugin, so its name is unknown
+    "null_values",  # Java forgets the error of a null if the key is the plugin's own
     "override_bad_value",  # Java: 500 for the whole request
 }
 
@@ -99,6 +100,12 @@ def test_a_bad_client_setting_is_an_error_of_its_key():
     infos = run("override_bad_value")
     assert infos.error_count == 1
     assert infos.errors() == [ANSWERS["override_bad_value"]["body"]["message"].partition(": ")[2]]
+
+
+def test_null_is_no_value():
+    infos = run("null_values")
+    assert infos.errors() == ["Null value can not be supplied as the configuration value."] * 2
+    assert infos.error_count == 2
 
 
 def test_message_of_the_400_answer():

@@ -1,0 +1,75 @@
+"""The connector of docs/writing-a-connector.md: the text there is the file here, and the file works."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_tasks.plugins import Plugins
+from spark_tasks.running.readers import StreamReader
+from spark_tasks.task_configs import make_task_configs
+from spark_tasks.validation import validate_connector
+
+EXAMPLE = Path(__file__).with_name("clock.py")
+GUIDE = Path(__file__).parents[2] / "docs" / "writing-a-connector.md"
+CONFIG = {"name": "c", "connector.class": "ClockSource", "topic": "seconds"}
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    """The example in a folder of plugin.path, as the guide says."""
+    (tmp_path / "clock.py").write_text(EXAMPLE.read_text())
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield Plugins([str(tmp_path)])
+    sys.modules.pop("clock", None)
+
+
+def test_the_guide_shows_this_file():
+    first = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert first[1] == EXAMPLE.read_text()
+
+
+def test_it_is_short():
+    assert len([line for line in EXAMPLE.read_text().splitlines() if line.strip()]) <= 30
+
+
+def test_it_is_found_and_valid(plugins):
+    assert plugins.connector_type(CONFIG) == "source"
+    assert validate_connector(CONFIG, plugins=plugins, worker={}).errors() == []
+    [error] = validate_connector({**CONFIG, "topic": None}, plugins=plugins, worker={}).errors()
+    assert "Null value" in error
+
+
+def test_its_task_reads_on_from_an_offset(plugins):
+    cls = plugins.connector("ClockSource")
+    connector = cls(CONFIG, context=None)
+    connector.start()
+    [task] = make_task_configs("c", connector, "clock.ClockSourceConnector", CONFIG, CONFIG)
+    assert task == {**CONFIG, "task.class": "clock.ClockSourceTask"}
+    stream = StreamReader(cls.data_source(task))
+    assert stream.simple
+    assert stream.arrow_schema.names == ["second"]
+    now = stream.reader.initialOffset()["second"]
+    rows, end = stream.reader.read({"second": now - 3})
+    read = list(rows)
+    assert read[:3] == [(now - 3,), (now - 2,), (now - 1,)]
+    assert list(stream.reader.readBetweenOffsets({"second": now - 3}, end)) == read
+    assert end["second"] >= now
+
+
+def test_the_other_blocks_of_the_guide_are_python():
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    scope = {}
+    exec(blocks[1], scope)  # noqa: S102  (our own documentation)
+    assert list(scope["config_def"].parse({"url": "x"})) == ["url", "password", "batch", "mode"]
+
+
+def test_paths_that_the_guide_names_exist():
+    named = set(re.findall(r"`(spark_tasks/[\w/]+\.py)`", GUIDE.read_text()))
+    assert named
+    root = GUIDE.parents[1]
+    assert [name for name in named if not (root / name).exists()] == []
