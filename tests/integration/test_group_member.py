@@ -255,7 +255,7 @@ def test_who_is_removed_hears_of_it_and_comes_back(pair):
 
 def test_a_permission_from_before_a_loss_is_void(pair):
     one, two = pair
-    two.holds = True
+    one.holds = two.holds = True  # the first one must not yet have taken the work over
     old = two.owned
     two.member.tell(RequestRejoin("test"))
     two.next(JoinPreparing)
@@ -264,6 +264,7 @@ def test_a_permission_from_before_a_loss_is_void(pair):
     two.member.tell(AllowJoin(old))  # crossed the loss on its way
     two.next(JoinPreparing)
     two.release()
+    one.release()
     wait_until(lambda: settled(one, two), what="a member again")
 
 
