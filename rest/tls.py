@@ -13,9 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
-from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
-
 from spark_tasks.errors import ConfigError
 
 _JKS = b"\xfe\xed\xfe\xed"
@@ -83,20 +80,9 @@ def _identity(tls: Mapping[str, str]) -> _Identity | None:
     content = _read("ssl.keystore.location", tls)
     if b"-----BEGIN" in content:
         return _Identity(content, key_password or store_password)
-    return _from_pkcs12(content, store_password)
+    from rest import pkcs12  # noqa: PLC0415 - its library would cost every start 100 ms
 
-
-def _from_pkcs12(content: bytes, password: str | None) -> _Identity:
-    try:
-        store = load_pkcs12(content, None if password is None else password.encode())
-    except ValueError as error:
-        raise ConfigError(f"ssl.keystore.location: {error}") from None
-    if store.key is None or store.cert is None:
-        raise ConfigError("ssl.keystore.location: there is no private key with its certificate in the store")
-    encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
-    parts = [store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)]
-    parts += [c.certificate.public_bytes(Encoding.PEM) for c in (store.cert, *store.additional_certs)]
-    return _Identity(b"".join(parts), password)
+    return _Identity(pkcs12.identity(content, store_password), store_password)
 
 
 def _trusted(tls: Mapping[str, str]) -> str | None:
@@ -108,13 +94,9 @@ def _trusted(tls: Mapping[str, str]) -> str | None:
     content = _read("ssl.truststore.location", tls)
     if b"-----BEGIN" in content:
         return content.decode()
-    password = tls.get("ssl.truststore.password")
-    try:
-        store = load_pkcs12(content, None if password is None else password.encode())
-    except ValueError as error:
-        raise ConfigError(f"ssl.truststore.location: {error}") from None
-    found = [c for c in (store.cert, *store.additional_certs) if c is not None]
-    return "".join(c.certificate.public_bytes(Encoding.PEM).decode() for c in found)
+    from rest import pkcs12  # noqa: PLC0415 - as above
+
+    return pkcs12.certificates(content, tls.get("ssl.truststore.password"))
 
 
 def _read(key: str, tls: Mapping[str, str]) -> bytes:

@@ -181,9 +181,10 @@ def get_over_tls(port: int, context: ssl.SSLContext) -> int:
 ])
 def test_https_with_every_kind_of_key_store(certificates: Certificates, keys: dict[str, str]) -> None:
     tls = {key: str(getattr(certificates, value, value)) for key, value in keys.items()}
-    context = client_context({"ssl.truststore.location": str(certificates.certificate)})
     with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
-        assert get_over_tls(server.ports[0], context) == 200
+        for trusted in (certificates.certificate, certificates.pkcs12):
+            context = client_context({"ssl.truststore.location": str(trusted), "ssl.truststore.password": "secret"})
+            assert get_over_tls(server.ports[0], context) == 200
         assert server.advertised_url == f"https://127.0.0.1:{server.ports[0]}/"
 
 
