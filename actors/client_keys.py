@@ -115,9 +115,16 @@ SASL_KEYS = ConfigDef(
 )
 
 
+_OAUTH_IMPORTANCE = {"expected.audience": _HIGH, "expected.issuer": _HIGH} | dict.fromkeys(
+    ("assertion.claim.exp.seconds", "assertion.claim.nbf.seconds", "scope.claim.name", "sub.claim.name",
+     "jwks.endpoint.refresh.ms", "jwks.endpoint.retry.backoff.ms", "jwks.endpoint.retry.backoff.max.ms",
+     "clock.skew.seconds", "header.urlencode"), _LOW)
+
+
 def _oauth(rest: str, kind: Type, default: object, doc: str, validator: Range | OneOfIgnoringCase | None = None
            ) -> ConfigKey:
-    return _key(f"sasl.oauthbearer.{rest}", kind, default, _MEDIUM, doc, validator)
+    importance = _OAUTH_IMPORTANCE.get(rest, _MEDIUM)
+    return _key(f"sasl.oauthbearer.{rest}", kind, default, importance, doc, validator)
 
 
 OAUTH_KEYS = ConfigDef(
