@@ -8,6 +8,8 @@ from typing import Any
 
 from spark_tasks.errors import ConnectError
 
+UNDEFINED = "undefined"  # Java's word for no version
+
 
 class Kind(Enum):
     """A kind of plugin; the value is the entry point group that plugins of the kind are published under."""
@@ -31,18 +33,19 @@ class PluginNotFoundError(ConnectError):
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """What REST says of a plugin. `type`: source, sink, converter, header_converter, transformation or predicate."""
+    """What REST says of a plugin. `kind`: source, sink, converter, header_converter, transformation or predicate."""
 
     class_name: str
-    type: str
-    version: str
+    kind: str
+    version: str | None  # None where the plugin does not say
     location: str
 
     def describe(self) -> str:
         """As Java prints it in its error messages, which clients show to their users."""
+        version = self.version or UNDEFINED
         return (
-            f"PluginDesc{{klass=class {self.class_name}, name='{self.class_name}', version='{self.version}', "
-            f"encodedVersion={self.version}, type={self.type}, typeName='{self.type}', location='{self.location}'}}"
+            f"PluginDesc{{klass=class {self.class_name}, name='{self.class_name}', version='{version}', "
+            f"encodedVersion={version}, type={self.kind}, typeName='{self.kind}', location='{self.location}'}}"
         )
 
 
@@ -57,13 +60,13 @@ class Plugin:
 
     @property
     def version(self) -> str:
-        """The plugin's version; "undefined" where it has none (Java's word)."""
-        return str(getattr(self.cls, "version", None) or "undefined")
+        """The plugin's version; UNDEFINED where it has none."""
+        return str(getattr(self.cls, "version", None) or UNDEFINED)
 
     @property
     def info(self) -> PluginInfo:
         """What REST says of it."""
-        return PluginInfo(self.name, self.type, self.version, self.location)
+        return PluginInfo(self.name, self.type, None if self.version == UNDEFINED else self.version, self.location)
 
     @property
     def type(self) -> str:

@@ -114,12 +114,12 @@ class Plugins:
     def of_kind(self, kind: Kind) -> list[PluginInfo]:
         """All plugins of a kind that can be imported, sorted by type and class name. Imports them."""
         infos = [plugin.info for found in self._found if found.kind is kind and (plugin := self._try(found))]
-        return sorted(dict.fromkeys(infos), key=attrgetter("type", "class_name"))
+        return sorted(dict.fromkeys(infos), key=attrgetter("kind", "class_name"))
 
     def all(self) -> list[PluginInfo]:
         """All plugins that REST lists, in Kafka Connect's order. Imports them."""
         infos = [info for kind in Kind if kind is not Kind.CONFIG_PROVIDER for info in self.of_kind(kind)]
-        return sorted(infos, key=lambda info: (_REST_ORDER.index(info.type), info.class_name))
+        return sorted(infos, key=lambda info: (_REST_ORDER.index(info.kind), info.class_name))
 
     def _matching(self, kind: Kind, name: str) -> list[Found]:
         """By exact name if there is one, else by simple name; a plugin found twice counts once."""

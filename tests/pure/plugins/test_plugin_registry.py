@@ -56,7 +56,7 @@ def test_a_module_in_a_folder_is_found_by_all_its_names(folder):
     for name in ("OneSourceConnector", "OneSource", "acme_one:OneSourceConnector", " OneSource ",
                  "com.acme.OneSourceConnector"):
         assert plugins.connector(name) is cls, name
-    assert [(i.class_name, i.type, i.version, i.location) for i in plugins.all()] == [
+    assert [(i.class_name, i.kind, i.version, i.location) for i in plugins.all()] == [
         ("acme_one.OneSourceConnector", "source", "1.2", str(folder))]
 
 
