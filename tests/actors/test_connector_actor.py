@@ -134,6 +134,7 @@ def test_what_fails_at_the_start_is_in_the_status(rig, step):
     Scripted.hooks.pop(rig.name)
     rig.change(STOPPED)
     rig.state(State.STOPPED)
+    assert "stop" not in rig.did  # what never started is not stopped
     rig.change(STARTED)
     rig.state(State.RUNNING)
 

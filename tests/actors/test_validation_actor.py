@@ -99,7 +99,11 @@ def test_a_plugin_that_hangs_is_not_waited_for(ticker, answers):
         assert infos.error_count == 0
     finally:
         del Scripted.hooks["v"]
+        late = [t for t in threading.enumerate() if t.name == "validate-v"]
         release.set()
+    for thread in late:
+        thread.join(10)
+    assert late
     assert answers.empty()  # the late answer is dropped
 
 
