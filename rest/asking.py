@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import pykka
 from flask import request
 
-from actors.errors import RebalanceNeededError, RequestTargetError
+from actors.errors import RebalanceNeededError, RequestTargetError, TimedOutError
 from actors.messages import HealthCheck, Request, Stage, StoreRequest, ValidateConfig
 from rest.errors import RestError, as_java
 from rest.forwarding import Remote, RestClient
@@ -25,6 +25,13 @@ NO_LEADER = "Cannot complete request momentarily due to no known leader URL, lik
 STALE = ("Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config "
          "change)")
 CONFLICT = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+
+
+class ConfigInfos(Protocol):
+    """What ValidateConfig is answered with (spark_tasks.validation, which REST does not import)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +74,18 @@ class Asking:
         url = f"{target.rstrip('/')}{path}?{parameters}"
         return self.client.send(request.method, url, body, request.headers.get("Authorization"))
 
-    def validation(self, config: Config) -> Any:
+    def validation(self, config: Config) -> dict[str, Any]:
         """What a plugin says of a config.
 
         Its errors are 500 with the class name before the text, as in Kafka Connect, which validates in another thread.
         """
         try:
-            return self.answer(ValidateConfig(config))
-        except RestError:
+            infos: ConfigInfos = self.answer(ValidateConfig(config))
+        except (RestError, TimedOutError):
             raise
         except Exception as error:  # whatever plugin code raised
             raise RestError(500, as_java(error)) from error
+        return infos.to_json()
 
     def health(self) -> tuple[int, str, str]:
         """Status code, status and message (KIP-1017): can the herder take its turn within ten seconds?"""

@@ -81,6 +81,16 @@ class FakeLoggers:
         return changed
 
 
+@dataclass(frozen=True)
+class Validated:
+    """The answer to ValidateConfig."""
+
+    body: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return self.body
+
+
 @dataclass
 class FakeWorker:
     """Both sides that REST sees of a worker: `ask` and the WorkerView."""
@@ -139,7 +149,7 @@ class FakeWorker:
                 return None
             case ValidateConfig(config):
                 kind_of(config)
-                return self.validations[validation_key(config)]
+                return Validated(self.validations[validation_key(config)])
             case PutConnector():
                 return self._put(request)
             case PatchConnector(name, patch):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug.test import Client
 
-from actors.errors import BadRequestError, RebalanceNeededError
+from actors.errors import BadRequestError, RebalanceNeededError, TimedOutError
 from actors.messages import AlterOffsets, PutConnector, PutTaskConfigs, SetClusterLoggerLevel, Stage
 from rest.app import create_admin_app, create_app
 from rest.settings import RestSettings
@@ -99,6 +99,7 @@ def test_a_defect_is_a_500_without_a_stack_trace(caplog: pytest.LogCaptureFixtur
     (ConfigError("bad"), "org.apache.kafka.common.config.ConfigException: bad"),
     (BadRequestError("bad"), "org.apache.kafka.connect.runtime.rest.errors.BadRequestException: bad"),
     (ValueError("bad"), "ValueError: bad"),
+    (TimedOutError("Request timed out. The worker is …", None), "Request timed out. The worker is …"),
 ])
 def test_validation_errors_name_their_class(error: Exception, message: str) -> None:
     answer = client_of(FakeWorker(redirect=error)).put("/connector-plugins/FileStreamSource/config/validate", json={})
