@@ -20,17 +20,20 @@ _INDEX, _COUNT = "files.task.index", "files.task.count"
 class FilesSourceConnector(SourceConnector):
     """Source partition {"filename"}; offset {"position"}: bytes of a CSV or JSON file, row groups of a Parquet file.
 
-    Rows keep their order within a file; several files are read in parallel, and shared out among tasks."""
+    Rows keep their order within a file; several files are read in parallel, and shared out among tasks.
+    """
 
     version = "0.1.0"
     config_def = ConfigDef(
-        ConfigKey("path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder, or one file."),
+        ConfigKey(
+            "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder, or one file.",
+        ),
         ConfigKey("topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The topic to write to."),
         ConfigKey(
             "format", Type.STRING, default="auto", validator=OneOf("auto", "csv", "json", "parquet"),
             importance=Importance.HIGH, doc="What the files are; auto goes by their names.",
         ),
-        ConfigKey("pattern", Type.STRING, default="*", doc="Which names count, for example *.csv; hidden files never do."),
+        ConfigKey("pattern", Type.STRING, default="*", doc="Which names count, such as *.csv; hidden files never do."),
         ConfigKey("recursive", Type.BOOLEAN, default=False, doc="Whether to look into folders of the folder."),
         ConfigKey(
             "schema", Type.STRING, default=None,
@@ -39,7 +42,9 @@ class FilesSourceConnector(SourceConnector):
         ),
         ConfigKey("csv.delimiter", Type.STRING, default=",", doc="What separates fields; \\t for a tab."),
         ConfigKey("csv.quote", Type.STRING, default='"', doc="What quotes fields."),
-        ConfigKey("csv.header", Type.BOOLEAN, default=True, doc="Whether each file begins with the names of its columns."),
+        ConfigKey(
+            "csv.header", Type.BOOLEAN, default=True, doc="Whether each file begins with the names of its columns.",
+        ),
         ConfigKey(
             "csv.null.values", Type.LIST, default=",NA,N/A,NULL,null,NaN", doc="What stands for null, unless quoted.",
         ),

@@ -71,7 +71,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         return {"files": after}
 
     def _files(self) -> list[Path]:
-        """This task's, by name."""
+        """The task's own, by name."""
         root = Path(self._settings.path)
         if root.is_file():
             return [root] if self._index == 0 else []

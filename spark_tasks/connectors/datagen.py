@@ -1,0 +1,199 @@
+"""The `datagen` source: numbered records, for tests and benchmarks. What arrives is checked by the `verify` sink."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from spark_tasks.api import Options, SourceConnector, SourceOffset, SourcePartition
+from spark_tasks.columns import SCHEMA_KEY, one_topic
+from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type, at_least
+from spark_tasks.connectors.limits import max_rows
+from spark_tasks.converters.buffers import string_array
+from spark_tasks.errors import ConnectError
+from spark_tasks.rows import as_value, value_field
+from spark_tasks.schema import STRING, to_text
+
+_INDEX, _COUNT = "datagen.task.index", "datagen.task.count"
+_BATCH = 65_536
+_MOST = 2_000_000  # rows a batch
+
+
+class DatagenSourceConnector(SourceConnector):
+    """Source partitions {"stream": n}, each numbering its records from 0: {"sequence": next}. A record's key is the
+    stream's number as text (so that one topic partition keeps the order), its value a struct: stream, sequence, time
+    (ms) and payload.
+    """
+
+    version = "0.1.0"
+    config_def = ConfigDef(
+        ConfigKey("topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The topic to write to."),
+        ConfigKey(
+            "streams", Type.INT, default=0, validator=at_least(0),
+            doc="How many numbered streams there are; 0: one a task (tasks.max).",
+        ),
+        ConfigKey("records", Type.LONG, default=-1, validator=at_least(-1), doc="Records of each stream; -1: no end."),
+        ConfigKey(
+            "rate", Type.LONG, default=0, validator=at_least(0), doc="Records a second of each task; 0: no limit.",
+        ),
+        ConfigKey("payload.bytes", Type.INT, default=20, validator=at_least(0), doc="The size of each payload."),
+    )  # fmt: skip
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        """Streams are dealt out; no task without one."""
+        streams = int(self.config_def.parse(self.config)["streams"]) or max_tasks
+        count = min(max_tasks, streams)
+        own = {"streams": str(streams), _COUNT: str(count)}
+        return [{**self.config, **own, _INDEX: str(index)} for index in range(count)]
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """See Connector."""
+        return DatagenData(dict(options))
+
+    @classmethod
+    def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
+        """A record is made from its number."""
+        return True
+
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:  # noqa: ARG003
+        """A sequence is a number that is not negative."""
+        for _, offset in offsets:
+            sequence = 0 if offset is None else offset.get("sequence")
+            if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
+                raise ConnectError("The value for the 'sequence' key in the offset should be a non-negative number")
+        return True
+
+
+class DatagenData(DataSource):  # type: ignore[misc]  # PySpark has no types
+    """The streams of one task."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See DataSource."""
+        return "datagen"
+
+    def schema(self) -> str:
+        """Connect records."""
+        return "topic string, key string, value string"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - PySpark's signature
+        """See DataSource."""
+        options = dict(self.options)
+        parsed = DatagenSourceConnector.config_def.parse(options)
+        index, count = int(options.get(_INDEX, 0)), int(options.get(_COUNT, 1))
+        streams = range(index, parsed["streams"] or 1, count)
+        return DatagenReader(parsed["topic"], list(streams), parsed["records"], parsed["rate"], parsed["payload.bytes"])
+
+
+@dataclass
+class Numbers(InputPartition):  # type: ignore[misc]  # PySpark has no types
+    """Sequence numbers `start` to `end` (exclusive) of a stream."""
+
+    stream: int
+    start: int
+    end: int
+
+
+class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
+    """Its offset is {stream: next sequence}, of the task's streams."""
+
+    def __init__(self, topic: str, streams: Sequence[int], records: int, rate: int, payload: int) -> None:
+        self._topic = topic
+        self._streams = list(streams)
+        self._records = records
+        self._rate = rate
+        self._payload = payload
+        self._begun: tuple[float, int] | None = None  # when, and how many records had been made by then
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
+        """See DataSourceStreamReader."""
+        return {str(stream): 0 for stream in self._streams}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """See DataSourceStreamReader."""
+        return ReadMaxRows(_MOST)
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
+        """As many records as the limit and the rate allow, evenly over the streams."""
+        allowed = min(max_rows(limit, row_bytes=40 + self._payload) or _MOST, self._due(start))
+        each, rest = divmod(allowed, max(1, len(self._streams)))
+        end = {}
+        for place, stream in enumerate(self._streams):
+            at = int(start.get(str(stream), 0)) + each + (place < rest)
+            end[str(stream)] = at if self._records < 0 else max(int(start.get(str(stream), 0)), min(at, self._records))
+        return end
+
+    def _due(self, start: Mapping[str, Any]) -> int:
+        if not self._rate:
+            return _MOST
+        made, now = sum(int(at) for at in start.values()), time.monotonic()
+        if self._begun is None:
+            self._begun = (now, made)
+        return max(0, self._begun[1] + int((now - self._begun[0]) * self._rate) - made)
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """One for each stream."""
+        ranges = ((int(s), int(start.get(s, 0)), int(until)) for s, until in end.items())
+        return [Numbers(stream, begin, until) for stream, begin, until in ranges if until > begin]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The numbered records."""
+        assert isinstance(partition, Numbers)  # noqa: S101
+        for begin in range(partition.start, partition.end, _BATCH):
+            yield self._batch(partition.stream, begin, min(begin + _BATCH, partition.end))
+
+    def _batch(self, stream: int, begin: int, end: int) -> pa.RecordBatch:
+        size = end - begin
+        now = pa.array(np.full(size, int(time.time() * 1000), np.int64))
+        columns = {
+            "stream": pa.array(np.full(size, stream, np.int32)),
+            "sequence": pa.array(np.arange(begin, end, dtype=np.int64)),
+            "time": now,
+            "payload": _repeated("x" * self._payload, size),
+        }
+        rows = pa.RecordBatch.from_pydict(columns, schema=_ROWS)
+        topics, value = one_topic(self._topic, size), as_value(rows)
+        fields = [
+            pa.field("topic", topics.type),
+            pa.field("timestamp", pa.int64()),
+            pa.field("key", pa.string(), metadata={SCHEMA_KEY: to_text(STRING).encode()}),
+            pa.field("value", value.type, metadata=value_field(_ROWS)),
+        ]
+        keys = _repeated(str(stream), size)
+        return pa.RecordBatch.from_arrays([topics, now, keys, value], schema=pa.schema(fields))
+
+    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
+        """See PartitionedOffsets."""
+        return [({"stream": int(stream)}, {"sequence": sequence}) for stream, sequence in offset.items()]
+
+    def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
+        """See PartitionedOffsets."""
+        start = self.initialOffset()
+        for partition, offset in offsets:
+            stream = str(partition.get("stream"))
+            if stream in start and offset:
+                start[stream] = int(offset.get("sequence", 0))
+        return start
+
+
+_ROWS = pa.schema([
+    pa.field("stream", pa.int32(), nullable=False),
+    pa.field("sequence", pa.int64(), nullable=False),
+    pa.field("time", pa.int64(), nullable=False),
+    pa.field("payload", pa.string(), nullable=False),
+])
+
+
+def _repeated(text: str, times: int) -> pa.Array:
+    data = np.frombuffer(text.encode() * times, np.uint8)
+    return string_array(data, (np.arange(times + 1) * len(text)).astype(np.int32))

@@ -1,0 +1,57 @@
+"""What the parquet sink is told, and the names of its files, which say what offsets they hold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<last>\d{20})\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSettings:
+    """What a writer is told. A limit of 0 means none."""
+
+    folder: str
+    compression: str
+    records: int
+    bytes: int
+    millis: int
+    kafka_columns: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets `first` to `last` (included) of a topic partition: what one file holds."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """The file's name; names sort as offsets do."""
+        return f"{self.topic}-{self.partition}-{self.first:020d}-{self.last:020d}.parquet"
+
+    def overlaps(self, other: OffsetRange) -> bool:
+        """Whether some offset is in both."""
+        same = (self.topic, self.partition) == (other.topic, other.partition)
+        return same and self.first <= other.last and other.first <= self.last
+
+
+def parse(name: str) -> OffsetRange | None:
+    """What a file holds, by its name; None for other files."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    return OffsetRange(found["topic"], int(found["partition"]), int(found["first"]), int(found["last"]))
+
+
+def present(folder: str, topic: str, partition: int) -> list[OffsetRange]:
+    """The ranges of the files that are there, in order."""
+    path = Path(folder)
+    names = (entry.name for entry in path.iterdir()) if path.is_dir() else ()
+    ranges = (parse(name) for name in names if name.startswith(f"{topic}-{partition}-"))
+    return sorted(r for r in ranges if r is not None and (r.topic, r.partition) == (topic, partition))

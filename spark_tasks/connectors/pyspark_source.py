@@ -1,0 +1,100 @@
+"""Any Python data source of PySpark as a source: each of its rows becomes a record's value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_tasks.api import Options, SourceConnector
+from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type
+from spark_tasks.connectors.pyspark_formats import FORMAT_KEYS, find, make
+from spark_tasks.errors import ConfigError
+
+
+class PySparkSourceConnector(SourceConnector):
+    """One task. Streaming data sources go on where they were; of one that can only be read as a whole, the rows are
+    read once. `option.<name>` is given to the data source as the option <name>.
+    """
+
+    version = "0.1.0"
+    yields = "rows"
+    config_def: ClassVar[ConfigDef] = FORMAT_KEYS.plus(
+        ConfigKey("topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The topic to write to."),
+    )
+
+    @classmethod
+    def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
+        """See Connector."""
+        try:
+            find(config["format"])
+        except ConfigError as error:
+            return {"format": [str(error)]}
+        return {}
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:  # noqa: ARG002 - one stream makes one task
+        """See Connector."""
+        return [dict(self.config)]
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """See Connector."""
+        source = make(options)
+        return source if _streams(type(source)) else ReadOnce(source)
+
+    @classmethod
+    def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
+        """Streaming data sources can be read from an offset again: PySpark requires it."""
+        return True
+
+
+def _streams(kind: type[DataSource]) -> bool:
+    return any(getattr(kind, name) is not getattr(DataSource, name) for name in ("streamReader", "simpleStreamReader"))
+
+
+class ReadOnce(DataSource):  # type: ignore[misc]  # PySpark has no types
+    """A data source without a stream, as a stream that ends."""
+
+    def __init__(self, source: DataSource) -> None:
+        super().__init__(source.options)
+        self._source = source
+
+    def schema(self) -> StructType | str:
+        """See DataSource."""
+        return self._source.schema()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's signature
+        """See DataSource."""
+        return OnceReader(self._source.reader(schema))
+
+
+class OnceReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
+    """Its offset is {"done": false}, then {"done": true}."""
+
+    def __init__(self, reader: DataSourceReader) -> None:
+        self._reader = reader
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
+        """See DataSourceStreamReader."""
+        return {"done": False}
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """See DataSourceStreamReader."""
+        return {"done": True}
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """All of the reader's, once."""
+        if start["done"] or not end["done"]:
+            return []
+        try:
+            return list(self._reader.partitions())
+        except (PySparkNotImplementedError, NotImplementedError):
+            return [InputPartition(None)]  # as Spark: a reader without partitions reads all at once
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """See DataSourceStreamReader."""
+        whole = getattr(partition, "value", partition) is None
+        return iter(self._reader.read(None if whole else partition))

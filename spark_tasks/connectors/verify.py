@@ -1,0 +1,140 @@
+"""The `verify` sink: does everything that `datagen` numbered arrive, once and in order?"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_tasks.api import Options, SinkConnector
+from spark_tasks.columns import is_json
+from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type
+from spark_tasks.connectors.intervals import Interval, Summary
+from spark_tasks.converters.json_columns import parse_columns
+from spark_tasks.errors import DataError
+
+_TASK = "verify.task"
+
+
+class VerifySinkConnector(SinkConnector):
+    """Keeps a summary for each task, `task-<n>.json` in the folder `path`: records, duplicates, missing numbers and
+    disorder, in all and by stream. It is written when a batch is committed, before the offsets are; `read_summary`
+    joins those of all tasks.
+    """
+
+    version = "0.1.0"
+    config_def = ConfigDef(
+        ConfigKey(
+            "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder for summaries.",
+        ),
+        ConfigKey("stream.field", Type.STRING, default="stream", doc="The field with the stream's number."),
+        ConfigKey("sequence.field", Type.STRING, default="sequence", doc="The field with the record's number."),
+    )  # fmt: skip
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        """See Connector."""
+        return [{**self.config, _TASK: str(task)} for task in range(max_tasks)]
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """See Connector."""
+        return VerifyData(dict(options))
+
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:  # noqa: ARG003
+        """Any will do; what is read again counts as duplicates."""
+        return True
+
+
+class VerifyData(DataSource):  # type: ignore[misc]  # PySpark has no types
+    """A folder of summaries."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See DataSource."""
+        return "verify"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
+        """See DataSource."""
+        parsed = VerifySinkConnector.config_def.parse(dict(self.options))
+        file = summary_file(parsed["path"], int(self.options.get(_TASK, "0")))
+        return VerifyWriter(str(file), parsed["stream.field"], parsed["sequence.field"])
+
+
+@dataclass
+class Runs(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
+    """Runs of consecutive numbers by stream, as they came."""
+
+    runs: list[tuple[int, Interval]]
+
+
+class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
+    """`write` boils a split down to runs of numbers, `commit` adds them to the summary."""
+
+    def __init__(self, file: str, stream: str, sequence: str) -> None:
+        self._file = file
+        self._stream = stream
+        self._sequence = sequence
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Runs:
+        """See DataSourceArrowWriter."""
+        runs: list[tuple[int, Interval]] = []
+        for batch in iterator:
+            for stream, (first, last) in self._runs(batch):
+                if runs and runs[-1][0] == stream and runs[-1][1][1] + 1 == first:
+                    runs[-1] = (stream, (runs[-1][1][0], last))
+                else:
+                    runs.append((stream, (first, last)))
+        return Runs(runs)
+
+    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Interval]]:
+        value = batch.column("value")
+        if is_json(batch.schema.field("value").metadata) or pa.types.is_string(value.type):
+            value, _ = parse_columns(value.cast(pa.binary()))
+        if not pa.types.is_struct(value.type) or value.type.get_field_index(self._sequence) < 0:
+            raise DataError(f"the value of a record has no field {self._sequence}: {value[0].as_py()!r}")
+        streams = pc.struct_field(value, self._stream).to_numpy(zero_copy_only=False)
+        sequences = pc.struct_field(value, self._sequence).to_numpy(zero_copy_only=False)
+        for stream in dict.fromkeys(streams.tolist()):
+            numbers = sequences[streams == stream]
+            ends = np.flatnonzero(np.diff(numbers) != 1)
+            begins = np.concatenate(([0], ends + 1))
+            for begin, end in zip(begins, np.append(ends, len(numbers) - 1), strict=True):
+                yield int(stream), (int(numbers[begin]), int(numbers[end]))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Write the summary anew."""
+        summary = _load(Path(self._file))
+        for message in messages:
+            if isinstance(message, Runs):
+                summary = summary.after(message.runs)
+        path = Path(self._file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hidden = path.with_name(f".{path.name}.tmp")
+        hidden.write_text(json.dumps(summary.to_json(), indent=1))
+        os.replace(hidden, path)  # noqa: PTH105
+
+
+def summary_file(folder: str, task: int) -> Path:
+    """Where a task's summary is."""
+    return Path(folder) / f"task-{task}.json"
+
+
+def _load(path: Path) -> Summary:
+    return Summary.from_json(json.loads(path.read_text())) if path.exists() else Summary()
+
+
+def read_summary(folder: str | Path) -> Summary:
+    """What all tasks together have seen; records that two of them have count as duplicates."""
+    summary = Summary()
+    for path in sorted(Path(folder).glob("task-*.json")):
+        summary = summary.joined(_load(path))
+    return summary
