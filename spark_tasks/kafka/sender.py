@@ -43,6 +43,7 @@ class _Line:
     sent: list[Batch] = field(default_factory=list)
     failed: list[Batch] = field(default_factory=list)
     pausing: bool = False
+    known: bool = False
     wait_ms: float = _FIRST_WAIT_MS
 
     @property
@@ -116,7 +117,9 @@ class Sender:
         """Partitions with something to send, by their leaders; those whose leader is not known look for it."""
         by_node: dict[int, list[TopicPartition]] = defaultdict(list)
         for where, line in self._lines.items():
-            if line.ready and len(line.sent) < self._in_flight_per_line:
+            # A leader that knows nothing of this producer yet takes any sequence number, so the second batch before
+            # the first, if that one fails. Until it has acknowledged one, they go one by one.
+            if line.ready and len(line.sent) < (self._in_flight_per_line if line.known else 1):
                 leader = self._cluster.known_leader(*where)
                 if leader is None:
                     line.pausing = True
@@ -183,6 +186,7 @@ class Sender:
         line.sent.remove(batch)
         if error is None or isinstance(error, protocol.DuplicateSequenceNumberError):
             line.wait_ms = _FIRST_WAIT_MS
+            line.known = True
             self._done(batch)
         elif isinstance(error, _TOO_LARGE):
             self._cut(line, batch)

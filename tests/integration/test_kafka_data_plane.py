@@ -1,0 +1,322 @@
+"""The data plane's Kafka side against a real broker, with librdkafka as the independent reader and writer."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from spark_tasks.columns import RAW_SCHEMA
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.errors import (
+    KafkaUnavailableError,
+    OffsetOutOfRangeError,
+    ProducerFencedError,
+    UnknownTopicError,
+)
+from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.transactions import TransactionOwner
+from spark_tasks.records import RecordTooLargeError
+from spark_tasks.records.partitioner import murmur2
+
+pytestmark = pytest.mark.integration
+
+COMPRESSIONS = [None, "gzip", "snappy", "lz4", "zstd"]
+
+
+@pytest.fixture(scope="module")
+def cluster(broker):
+    with_settings = KafkaCluster(client_settings({"bootstrap.servers": broker.bootstrap_servers}))
+    yield with_settings
+    with_settings.close()
+
+
+@pytest.fixture
+def topic(broker, topic_name):
+    """Makes topics, with `partitions` and Kafka's topic settings."""
+
+    def make(partitions=1, **config):
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        new = NewTopic(
+            topic_name, partitions, 1, config={key.replace("_", "."): str(value) for key, value in config.items()}
+        )
+        admin.create_topics([new])[topic_name].result(30)
+        return topic_name
+
+    return make
+
+
+def raw(values, keys=None, headers=None):
+    rows = [
+        {"offset": 0, "timestamp": 1000 + n, "key": keys and keys[n], "value": value, "headers": headers}
+        for n, value in enumerate(values)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+
+
+def read(cluster, topic, partition=0, **options):
+    end = cluster.offsets([(topic, partition)])[topic, partition]
+    batches = list(read_range(cluster, topic, partition, 0, end, **options))
+    return pa.Table.from_batches(batches, schema=RAW_SCHEMA).to_pylist()
+
+
+def consume(broker, topic, count, isolation="read_uncommitted", partition=0):
+    consumer = Consumer({
+        "bootstrap.servers": broker.bootstrap_servers, "group.id": topic, "enable.auto.commit": False,
+        "check.crcs": True, "isolation.level": isolation, "enable.partition.eof": True,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found = []
+    try:
+        while len(found) < count:
+            (message,) = consumer.consume(1, 30)
+            if message.error():
+                break
+            found.append(message)
+    finally:
+        consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_librdkafka_reads_what_is_appended(broker, cluster, topic, compression):
+    name = topic()
+    values = [b"value %06d " % number * 5 for number in range(5000)]
+    values[7] = None
+    appender = Appender(cluster, cluster.init_producer_id(), compression=compression, max_batch_bytes=50_000)
+    appender.append(
+        name, 0, raw(values, [b"%d" % n if n % 3 else None for n in range(5000)], [{"key": "h", "value": b"1"}])
+    )
+    appender.flush()
+    messages = consume(broker, name, 5000)
+    assert [message.value() for message in messages] == values
+    assert [message.offset() for message in messages] == list(range(5000))
+    assert messages[1].key() == b"1"
+    assert messages[3].key() is None
+    assert messages[9].timestamp()[1] == 1009
+    assert messages[9].headers() == [("h", b"1")]
+    assert appender.sequences == {(name, 0): 5000}
+    assert [row["value"] for row in read(cluster, name)] == values
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_reads_what_librdkafka_writes(broker, cluster, topic, compression):
+    name = topic()
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "compression.type": compression or "none", "linger.ms": 20}
+    )
+    for number in range(3000):
+        producer.produce(
+            name, b"value %d " % number * 9, b"%d" % number, timestamp=5000 + number, headers=[("x", None)]
+        )
+    producer.flush(30)
+    rows = read(cluster, name, fetch_bytes=100_000)
+    assert [row["value"] for row in rows] == [b"value %d " % number * 9 for number in range(3000)]
+    assert rows[17] == {
+        "offset": 17, "timestamp": 5017, "key": b"17", "value": b"value 17 " * 9, "headers": [{"key": "x", "value": None}],
+    }  # fmt: skip
+
+
+def test_ranges(cluster, topic):
+    name = topic()
+    appender = Appender(cluster, None, max_batch_bytes=1000)
+    appender.append(name, 0, raw([b"%05d" % number for number in range(1000)]))
+    appender.flush()
+    for start, end in ((0, 1), (1, 2), (333, 777), (999, 1000), (5, 5)):
+        batches = list(read_range(cluster, name, 0, start, end, fetch_bytes=2000))
+        offsets = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+        assert offsets == list(range(start, end))
+    reader = read_range(cluster, name, 0, 0, 1000, fetch_bytes=2000)
+    assert next(reader).num_rows
+    reader.close()  # type: ignore[attr-defined]
+
+
+def test_a_record_larger_than_a_fetch(cluster, topic):
+    name = topic(max_message_bytes=6_000_000)
+    values = [b"small", os.urandom(4_000_000), b"last"]
+    appender = Appender(cluster, cluster.init_producer_id(), max_request_bytes=5_000_000)
+    appender.append(name, 0, raw(values))
+    appender.flush()
+    assert [row["value"] for row in read(cluster, name, fetch_bytes=1000)] == values
+
+
+def test_a_topic_that_takes_only_small_batches(cluster, topic):
+    name = topic(max_message_bytes=5000)
+    values = [b"%05d" % number * 20 for number in range(3000)]
+    appender = Appender(cluster, cluster.init_producer_id())
+    for first in range(0, 3000, 1000):
+        appender.append(name, 0, raw(values[first : first + 1000]))
+    appender.flush()
+    assert [row["value"] for row in read(cluster, name)] == values
+    assert appender.sequences == {(name, 0): 3000}
+    appender.append(name, 0, raw([os.urandom(6000)]))
+    with pytest.raises(RecordTooLargeError, match=name):
+        appender.flush()
+
+
+def test_keys_go_where_java_sends_them(broker, cluster, topic):
+    name = topic(partitions=5)
+    keys = [b"key-%d" % (number % 50) for number in range(2000)]
+    appender = Appender(cluster, cluster.init_producer_id())
+    appender.append(name, None, raw(keys, keys))
+    appender.append(name, None, raw([b"x" * 100] * 2000))
+    appender.flush()
+    keyless = []
+    for partition in range(5):
+        rows = read(cluster, name, partition)
+        assert all((murmur2(row["key"]) & 0x7FFFFFFF) % 5 == partition for row in rows if row["key"])
+        keyless.append(sum(row["key"] is None for row in rows))
+    assert sum(keyless) == 2000
+    assert sum(count > 0 for count in keyless) > 1
+    # librdkafka's partitioner of the same name agrees.
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "partitioner": "murmur2"})
+    seen = {}
+    for key in set(keys):
+        producer.produce(
+            name, b"", key, on_delivery=lambda _, message: seen.update({message.key(): message.partition()})
+        )
+    producer.flush(30)
+    assert seen == {key: (murmur2(key) & 0x7FFFFFFF) % 5 for key in set(keys)}
+
+
+def test_a_resent_batch_is_not_appended_twice(cluster, topic):
+    name = topic()
+    identity = cluster.init_producer_id()
+    for _ in range(2):  # the second appender believes that nothing has been appended yet
+        appender = Appender(cluster, identity, sequences={(name, 0): 0})
+        appender.append(name, 0, raw([b"a", b"b"]))
+        appender.flush()
+        assert appender.sequences == {(name, 0): 2}
+    assert [row["value"] for row in read(cluster, name)] == [b"a", b"b"]
+
+
+def append_as(owner, cluster, name, values):
+    owner.add_partitions([(name, 0)])
+    appender = Appender(cluster, owner.identity, sequences=owner.sequences)
+    appender.append(name, 0, raw(values))
+    appender.flush()
+    owner.sequences.update(appender.sequences)
+
+
+def test_transactions(broker, cluster, topic):
+    name = topic()
+    owner = TransactionOwner(cluster, f"id-{name}")
+    first = owner.init()
+    append_as(owner, cluster, name, [b"1", b"2"])
+    owner.commit()
+    append_as(owner, cluster, name, [b"aborted"])
+    assert cluster.offsets([(name, 0)], isolation="read_committed") == {(name, 0): 3}
+    second = owner.abort()
+    assert (second.producer_id, second.epoch) == (first.producer_id, first.epoch + 1)
+    append_as(owner, cluster, name, [b"3"])
+    owner.commit()
+    owner.commit()  # nothing is open: no request, no error
+    append_as(owner, cluster, name, [b"aborted too"])
+    owner.abort()
+    append_as(owner, cluster, name, [b"4"])
+    owner.commit()
+
+    committed = [b"1", b"2", b"3", b"4"]
+    values = [row["value"] for row in read(cluster, name, isolation="read_committed")]
+    assert values == committed
+    assert [message.value() for message in consume(broker, name, 99, "read_committed")] == committed
+    assert b"aborted" in [row["value"] for row in read(cluster, name)]
+
+
+def test_a_stale_epoch_cannot_append_nor_commit(cluster, topic):
+    name = topic()
+    old = TransactionOwner(cluster, f"id-{name}")
+    old.init()
+    append_as(old, cluster, name, [b"left open"])
+    zombie = old.identity
+    new = TransactionOwner(cluster, f"id-{name}")
+    new.init()
+    append_as(new, cluster, name, [b"new"])
+    late = Appender(cluster, zombie, sequences=old.sequences)
+    late.append(name, 0, raw([b"zombie"]))
+    with pytest.raises(ProducerFencedError):
+        late.flush()
+    with pytest.raises(ProducerFencedError):
+        old.commit()
+    new.commit()
+    assert [row["value"] for row in read(cluster, name, isolation="read_committed")] == [b"new"]
+
+
+def test_an_open_transaction_holds_read_committed_back(cluster, topic):
+    name = topic()
+    owner = TransactionOwner(cluster, f"id-{name}")
+    owner.init()
+    append_as(owner, cluster, name, [b"open"])
+    with pytest.raises(KafkaUnavailableError, match="no records"):
+        list(read_range(cluster, name, 0, 0, 1, isolation="read_committed", timeout_ms=600))
+    timer = threading.Timer(0.3, owner.commit)
+    timer.start()
+    (batch,) = read_range(cluster, name, 0, 0, 1, isolation="read_committed")
+    timer.join()
+    assert batch.column("value").to_pylist() == [b"open"]
+
+
+def test_deleted_records_are_out_of_range(broker, cluster, topic):
+    name = topic()
+    appender = Appender(cluster, None)
+    appender.append(name, 0, raw([b"x"] * 100))
+    appender.flush()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for deleted in admin.delete_records([TopicPartition(name, 0, 40)]).values():
+        deleted.result(30)
+    for start, end in ((0, 100), (101, 105)):
+        with pytest.raises(OffsetOutOfRangeError) as raised:
+            list(read_range(cluster, name, 0, start, end))
+        assert (raised.value.log_start, raised.value.log_end) == (40, 100)
+    assert cluster.offsets([(name, 0)], "earliest") == {(name, 0): 40}
+
+
+def test_topics_that_do_not_exist(cluster, topic_name):
+    for call in (
+        lambda: cluster.partitions(topic_name),
+        lambda: cluster.offsets([(topic_name, 0)]),
+        lambda: list(read_range(cluster, topic_name, 0, 0, 1)),
+    ):
+        with pytest.raises(UnknownTopicError, match=topic_name):
+            call()
+    assert cluster.partitions(topic_name, create=True) == (0,)
+
+
+def test_offsets_of_many_partitions_at_once(cluster, topic):
+    name = topic(partitions=20)
+    appender = Appender(cluster, cluster.init_producer_id())
+    appender.append(name, np.arange(200) % 20, raw([b"x"] * 200))
+    appender.flush()
+    assert cluster.offsets([(name, number) for number in range(20)]) == {(name, number): 10 for number in range(20)}
+
+
+def test_no_broker_at_all():
+    nowhere = KafkaCluster(client_settings({"bootstrap.servers": "127.0.0.1:1"}))
+    with pytest.raises(KafkaUnavailableError, match="127.0.0.1:1"):
+        nowhere.partitions("t", timeout_ms=500)
+    nowhere.close()
+
+
+def test_a_shared_cluster_is_one_a_process_and_none_of_the_parents(broker):
+    settings = client_settings({"bootstrap.servers": broker.bootstrap_servers, "client.id": "shared"})
+    mine = KafkaCluster.shared(settings)
+    assert KafkaCluster.shared(settings) is mine
+    mine.offsets([])
+    child = os.fork()
+    if child == 0:
+        ok = (
+            KafkaCluster.shared(settings) is not mine
+            and KafkaCluster.shared(settings).init_producer_id().producer_id >= 0
+        )
+        os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert mine.init_producer_id().producer_id >= 0
+    mine.close()
+    assert KafkaCluster.shared(settings) is not mine
