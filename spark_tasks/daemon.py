@@ -12,7 +12,8 @@ import importlib
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 # Read by the libraries when they are imported; the engine also puts them into the daemon's environment.
 ENVIRONMENT: Mapping[str, str] = {
@@ -47,15 +48,31 @@ def preload() -> None:
             importlib.import_module(name)
         except ImportError as error:
             _logger.warning("%s is not preloaded: %s", name, error)
+    from spark_tasks.running.warm import warm_up  # noqa: PLC0415 - after the environment is set
+
+    warm_up()
     # PySpark collects garbage after every task; what is frozen is not looked at again (and stays shared memory).
     gc.collect()
     gc.freeze()
+
+
+def quietly(worker: Callable[..., int]) -> Callable[..., int]:
+    """PySpark's worker function, but for the traceback of each idle worker when Spark stops."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    return run
 
 
 def main() -> None:
     """Preload, then serve forks until Spark closes standard input."""
     from pyspark import daemon  # noqa: PLC0415 - it belongs after the environment is set
 
+    daemon.worker = quietly(daemon.worker)
     preload()
     if threading.active_count() > 1:
         names = ", ".join(thread.name for thread in threading.enumerate())

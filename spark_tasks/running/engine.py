@@ -205,6 +205,8 @@ class SparkEngine:
                 if self._state is EngineState.CLOSED or self._spark is None:
                     return
                 spark, group, job = self._spark, f"job-{next(self._keys)}", self._take(self._spark.slots)
+                if not job:
+                    continue  # all of it was cancelled while it waited
                 self._running[group] = job
             try:
                 self._run(spark, group, job)
@@ -217,7 +219,8 @@ class SparkEngine:
         waiting = [
             Waiting(s.key, len(s.pickled), s.seconds, s.task in self._alone) for s in self._waiting.values()
         ]
-        return [self._waiting.pop(key) for key in next_job(waiting, slots - len(self._running))]
+        taken = [self._waiting.pop(key) for key in next_job(waiting, slots - len(self._running))]
+        return [s for s in taken if s.future.set_running_or_notify_cancel()]
 
     def _run(self, spark: SparkJobs, group: str, job: list[_Submission]) -> None:
         tasks = ", ".join(sorted({s.task for s in job}))

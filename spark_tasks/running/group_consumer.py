@@ -131,14 +131,16 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
 
 class _Heartbeat(Heartbeat):  # type: ignore[misc]
     """More frequent just after a join: a heartbeat is how a member hears that the next one has come, and a
-    connector's tasks come one after the other. Each pause is half of the time since the join, within bounds."""
+    connector's tasks come one after the other. Each pause is half of the time since the join, within bounds.
+    """
 
     def time_to_next_heartbeat(self) -> float:
         """Seconds until the next heartbeat."""
         regular: float = super().time_to_next_heartbeat()
         now = time.monotonic()
-        settling = max(_SETTLING_S, (now - self.last_reset) / 2)
-        return min(regular, max(0.0, max(self.last_send, self.last_reset) + settling - now))
+        settling: float = max(_SETTLING_S, (now - self.last_reset) / 2)
+        last: float = max(self.last_send, self.last_reset)
+        return min(regular, max(0.0, last + settling - now))
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -179,13 +181,14 @@ class GroupConsumer:
         self._manager = self._client._manager  # noqa: SLF001
         self._net = io.net()
         try:
+            # Subscribed first, the answer to the bootstrap has the topics' partitions, which a leader has to know.
+            self._subscription = SubscriptionState("none")
+            self._subscribe()
             self._manager.bootstrap(_BOOTSTRAP_TIMEOUT_MS)
+            config["api_version"] = self._manager.broker_version
         except (protocol.KafkaError, OSError) as error:
             self._net.run(self._close_manager)
             raise translated(error, "connecting to Kafka") from error
-        config["api_version"] = self._manager.broker_version
-        self._subscription = SubscriptionState("none")
-        self._subscribe()
         self._coordinator = _Coordinator(
             self._client, self._subscription, metrics=None, assignors=settings.assignors, **config
         )

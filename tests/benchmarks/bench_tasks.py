@@ -79,7 +79,7 @@ class Loop:
                     self._woken.wait(progress.idle_ms / 1000)
                     self._woken.clear()
             runner.close()
-        except Exception as error:  # noqa: BLE001 - shown by whoever waits
+        except Exception as error:
             logging.getLogger(__name__).exception("the task failed")
             self.error = error
 

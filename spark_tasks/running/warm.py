@@ -1,0 +1,55 @@
+"""Runs a few records through the codec, the converters and the file connectors without Kafka, so that numba's
+machine code is loaded before Spark's Python daemon forks: a worker that forks later has it, and shares the memory.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA
+from spark_tasks.connectors.lines import split_lines, to_lines
+from spark_tasks.pipeline import SinkPipeline, SourcePipeline
+from spark_tasks.records.decode import decode
+from spark_tasks.records.encode import encode
+from spark_tasks.records.partitioner import Partitioner, rows_by_partition
+
+_logger = logging.getLogger(__name__)
+
+_STRING = "org.apache.kafka.connect.storage.StringConverter"
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_TEXTS = [json.dumps({"id": i, "name": "n", "amount": i / 4, "flag": i > 1, "none": None}) for i in range(3)]
+
+
+def warm_up() -> None:
+    """Never fails: what cannot be warmed up shows in the first split that needs it."""
+    for converter in (_STRING, _JSON):
+        try:
+            _round_trip({
+                "key.converter": _STRING, "value.converter": converter, "value.converter.schemas.enable": "false",
+            })
+        except Exception as error:  # noqa: BLE001 - it only costs the first split some time
+            _logger.warning("warming up %s failed: %s", converter, error)
+
+
+def _round_trip(converters: dict[str, str]) -> None:
+    values = [text.encode() for text in _TEXTS]
+    raw = pa.RecordBatch.from_arrays(
+        [pa.array([0, 1, 2]), pa.array([5, 6, 7]), pa.array([b"k", None, b""], pa.binary()),
+         pa.array(values, pa.binary()), pa.nulls(3, HEADERS_TYPE)],
+        schema=RAW_SCHEMA,
+    )  # fmt: skip
+    partitioner = Partitioner(2)
+    placed = rows_by_partition(partitioner.assign(raw, None))
+    for _, rows in placed:
+        for batch in encode(raw, rows=rows, no_timestamp=0, producer_id=1, epoch=0, base_sequence=0):
+            decode(bytes(batch.data), start=0)
+    for connect in SinkPipeline(converters, {}).to_connect_batches("t", 0, raw):
+        to_lines(connect.column("value"), connect.schema.field("value").metadata)
+        for _ in SourcePipeline(converters, {}).to_raw(connect):
+            pass
+    for text in (b"a\nb\n", b"a\r\nb\n"):
+        split_lines(np.frombuffer(text, np.uint8), final=True)
