@@ -56,9 +56,9 @@ def _offered() -> dict[str, type[DataSource]]:
     found: dict[str, type[Any]] = {}
     for info in iter_modules():
         if info.name.startswith("pyspark_"):
-            source = getattr(import_module(info.name), "DefaultSource", None)
+            source: Any = getattr(import_module(info.name), "DefaultSource", None)
             if isclass(source) and issubclass(source, DataSource):
-                found[source.name()] = source
+                found[str(source.name())] = source  # type: ignore[attr-defined]  # PySpark has no types
     return found
 
 
