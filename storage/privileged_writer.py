@@ -29,6 +29,7 @@ class KafkaPrivilegedWriter:
     ) -> None:
         self._topic = topic
         self._settings = {
+            "reconnect_backoff_max_ms": 1000,
             **clients,
             "client_id": client_id,
             "kafka_client": client_for(topic),

@@ -66,7 +66,12 @@ class KafkaTopicLog:
     ) -> None:
         self._topic = topic
         self._admin = admin
-        self._shared = {**clients, "client_id": client_id, "kafka_client": client_for(topic)}
+        self._shared = {
+            "reconnect_backoff_max_ms": 1000,  # as Kafka Connect; the library's 30 s would outlast any restart
+            **clients,
+            "client_id": client_id,
+            "kafka_client": client_for(topic),
+        }
         self._isolation = "read_committed" if read_committed else "read_uncommitted"
         self._producer_settings = {
             "acks": "all",
@@ -150,7 +155,7 @@ class KafkaTopicLog:
         try:
             partitions = self._open()
             ends = self._ends(partitions)
-        except (KafkaError, ConnectError, RuntimeError) as error:  # RuntimeError: closed meanwhile
+        except Exception as error:  # noqa: BLE001  (whatever it is: somebody waits for the start)
             fail(started, error)
             return
         self._progress.wait(ends, started)

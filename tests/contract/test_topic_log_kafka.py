@@ -1,0 +1,113 @@
+"""What only a real broker shows: aborted transactions, compaction, a broker that goes away and comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
+
+from storage.log_protocol import LogRecord
+from storage.topic_log import KafkaTopicLog
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+WAIT = 30
+
+
+class Topic:
+    def __init__(self, servers: str, name: str, **configs: str) -> None:
+        self.name, self.clients = name, {"bootstrap_servers": servers}
+        self.admin = KafkaAdminClient(**self.clients)
+        options = {"num_partitions": 1, "configs": {"cleanup.policy": "compact", **configs}}
+        self.admin.create_topics({name: options}, wait_for_metadata=True)
+        self.logs: list[KafkaTopicLog] = []
+
+    def log(self, **more: Any) -> tuple[KafkaTopicLog, list[LogRecord]]:
+        log = KafkaTopicLog(self.name, self.clients, self.admin, client_id="test", **more)
+        self.logs.append(log)
+        records: list[LogRecord] = []
+        log.start(records.extend, lambda _: None).result(WAIT)
+        return log, records
+
+    def close(self) -> None:
+        for log in self.logs:
+            log.stop()
+        self.admin.close()
+
+
+@pytest.fixture
+def topic(broker: Any, topic_name: str) -> Iterator[Topic]:
+    made = Topic(broker.bootstrap_servers, topic_name)
+    yield made
+    made.close()
+
+
+def test_the_end_is_reached_behind_an_aborted_transaction(topic: Topic) -> None:
+    committed, seen = topic.log(read_committed=True)
+    plain, all_seen = topic.log()
+    producer = KafkaProducer(**topic.clients, transactional_id=topic.name)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic.name, key=b"a", value=b"1").get(WAIT)
+    waiting = committed.read_to_end()
+    plain.read_to_end().result(WAIT)
+    assert [r.key for r in all_seen] == [b"a"]
+    assert not waiting.done()  # the end as of now is in an open transaction
+    producer.abort_transaction()
+    producer.close()
+    begun = time.monotonic()
+    waiting.result(WAIT)
+    committed.read_to_end().result(WAIT)
+    assert time.monotonic() - begun < 5  # no need to wait for the next record
+    assert seen == []
+    late, late_seen = topic.log(read_committed=True)
+    late.read_to_end().result(WAIT)
+    assert late_seen == []
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_other_producers_batches(topic: Topic, compression: str | None) -> None:
+    log, seen = topic.log()
+    producer = KafkaProducer(**topic.clients, compression_type=compression, linger_ms=50)
+    for n in range(300):
+        producer.send(topic.name, key=b"%d" % n, value=b"x" * 100, headers=[("h", b"v")])
+    producer.flush()
+    producer.close()
+    log.read_to_end().result(WAIT)
+    assert [r.key for r in seen] == [b"%d" % n for n in range(300)]
+    assert seen[0].timestamp > 1_600_000_000_000
+
+
+def test_what_prevents_the_start_is_told(topic: Topic) -> None:
+    log = KafkaTopicLog("not/a/name", topic.clients, topic.admin, client_id="test", writable=False)
+    with pytest.raises(ValueError, match="not/a/name"):
+        log.start(lambda _: None, lambda _: None).result(WAIT)
+    assert log.send(b"k", b"v").exception(WAIT) is not None
+    log.stop()
+
+
+def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:
+    from heeler.broker import EmbeddedBroker
+
+    with EmbeddedBroker(quick=True) as broker:
+        topic = Topic(broker.bootstrap_servers, topic_name)
+        try:
+            log, seen = topic.log()
+            log.read_past([log.send(b"a", b"1").result(WAIT)]).result(WAIT)
+            broker.stop()
+            sent, end = log.send(b"b", b"2"), log.read_to_end(timeout=60)
+            assert not sent.done()
+            broker.start()
+            begun = time.monotonic()
+            log.read_past([sent.result(60)]).result(60)
+            end.result(60)
+            assert time.monotonic() - begun < 10  # usually half a second
+            log.read_past([log.send(b"c", b"3").result(WAIT)]).result(WAIT)
+            assert [r.key for r in seen] == [b"a", b"b", b"c"]
+            wait_until(lambda: log.read_to_end().result(WAIT) is None)
+        finally:
+            topic.close()

@@ -1,0 +1,107 @@
+"""The fast record reader gives what kafka-python's own gives, and says where the end of a fetch is."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import TopicPartition
+from kafka.consumer.fetcher import Fetcher
+from kafka.errors import CorruptRecordError
+from kafka.protocol.consumer import IsolationLevel
+from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.util import calc_crc32c
+
+from storage.record_reader import _Records, is_mark
+
+TP = TopicPartition("t", 3)
+BYTES = st.none() | st.binary(max_size=12)
+RECORDS = st.lists(
+    st.tuples(st.integers(0, 10**6), BYTES, BYTES, st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=3)),
+                                                            max_size=2)),
+    min_size=1, max_size=5)
+# records, codec (none, gzip), producer id, transactional, marker (None, abort, commit), offsets to leave out behind
+BATCHES = st.lists(
+    st.tuples(RECORDS, st.sampled_from([0, 1]), st.sampled_from([-1, 7, 8]), st.booleans(),
+              st.sampled_from([None, None, 0, 1]), st.integers(0, 3)),
+    max_size=6)
+
+
+def batch(offset: int, records: Any, codec: int, producer: int, transactional: bool, marker: int | None) -> bytes:
+    transactional = producer >= 0 and (transactional or marker is not None)
+    made = DefaultRecordBatchBuilder(2, codec, transactional, producer, *(-1, -1) if producer < 0 else (0, 0), 1 << 20)
+    if marker is not None:
+        records = [(5, struct.pack(">hh", 0, marker), b"\0" * 6, [])]
+    for n, (timestamp, key, value, headers) in enumerate(records):
+        made.append(n, timestamp, key, value, headers)
+    data = bytearray(made.build())
+    if marker is not None:
+        data[22] |= 0x20
+        struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+    struct.pack_into(">q", data, 0, offset)
+    return bytes(data)
+
+
+def log_of(batches: Any) -> tuple[bytes, list[SimpleNamespace]]:
+    """The bytes of a fetch, and the aborted transactions that a broker would name."""
+    data, aborted, offset, open_since = b"", [], 100, {}
+    for records, codec, producer, transactional, marker, gap in batches:
+        if producer >= 0 and marker is None and transactional:
+            open_since.setdefault(producer, offset)
+        if producer >= 0 and marker is not None:
+            first = open_since.pop(producer, None)
+            if marker == 0 and first is not None:
+                aborted.append(SimpleNamespace(producer_id=producer, first_offset=first))
+        data += batch(offset, records, codec, producer, transactional, marker if producer >= 0 else None)
+        offset += (1 if marker is not None and producer >= 0 else len(records)) + gap
+    return data, aborted
+
+
+def read(kind: type, data: bytes, aborted: list[SimpleNamespace], level: IsolationLevel, start: int) -> tuple[Any, int]:
+    records = kind(start, TP, MemoryRecords(data), isolation_level=level, aborted_transactions=aborted)
+    return records.take(10**6), records.next_fetch_offset
+
+
+@given(BATCHES, st.sampled_from(list(IsolationLevel)), st.integers(0, 4))
+def test_the_same_records_as_kafka_python(batches: Any, level: IsolationLevel, skip: int) -> None:
+    data, aborted = log_of(batches)
+    start = 100 + min(skip, len(batches[0][0]) - 1 if batches and batches[0][4] is None else 0)
+    theirs, next_offset = read(Fetcher.PartitionRecords, data, aborted, level, start)
+    ours, our_next = read(_Records, data, aborted, level, start)
+    plain = [r for r in ours if not is_mark(r)]
+    assert [(r.partition, r.offset, r.timestamp, r.key, r.value) for r in theirs] == plain
+    assert our_next == next_offset
+    # Whoever waits for the end of the fetch learns it from the last one.
+    assert (ours[-1].offset + 1 if ours else start) == next_offset
+    assert not any(is_mark(r) for r in ours[:-1])
+
+
+@given(BATCHES.filter(bool), st.data())
+def test_a_flipped_bit_is_an_error_and_no_wrong_record(batches: Any, draw: st.DataObject) -> None:
+    data, aborted = log_of(batches)
+    # The first 16 bytes of a batch (offset, length, leader epoch) are not covered by its checksum.
+    at = draw.draw(st.integers(17, 60))
+    broken = bytearray(data)
+    broken[at] ^= 1 << draw.draw(st.integers(0, 7))
+    with pytest.raises(CorruptRecordError):
+        read(_Records, bytes(broken), aborted, IsolationLevel.READ_UNCOMMITTED, 100)
+
+
+@given(BATCHES.filter(bool), st.data())
+def test_lengths_that_lie_are_an_error(batches: Any, draw: st.DataObject) -> None:
+    # Even where the checksum is right (a broken producer).
+    records, _, producer, transactional, _, _ = batches[0]
+    data = bytearray(batch(100, records, 0, producer, transactional, None))
+    at = draw.draw(st.integers(61, len(data) - 1))
+    data[at] = draw.draw(st.integers(0, 255))
+    struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+    try:
+        found, _ = read(_Records, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)
+    except CorruptRecordError:
+        return
+    assert len(found) <= len(records) + 1
