@@ -7,7 +7,6 @@ the process's signals.
 from __future__ import annotations
 
 import logging
-import secrets
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -17,15 +16,13 @@ from typing import Any
 
 import pykka
 
-from actors.assignment.protocol import Protocol
 from actors.config_store import ConfigStoreActor
 from actors.connector import ConnectorActor
-from actors.group_coordinator import GroupSettings
 from actors.group_member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, SetLoggerLevel, Validate
 from actors.herder.events import HaltRequested, Loaded, Validated
-from actors.herder.state import HerderSettings, HerderState, Phase
+from actors.herder.state import HerderState, Phase
 from actors.instances import ActorInstances
 from actors.kafka_parts import KafkaParts
 from actors.leader_client import LeaderClient
@@ -46,6 +43,7 @@ from actors.messages import (
 from actors.offset_requests import OffsetRequests
 from actors.offset_store import OffsetStoreActor
 from actors.runners import Runners
+from actors.settings import group_settings, herder_settings, new_session_key
 from actors.status_store import StatusStoreActor
 from actors.supervisor import Supervisor
 from actors.task import TaskActors
@@ -62,8 +60,8 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.running.engine import SparkEngine
 from spark_tasks.running.group_consumer import GroupIo
 from spark_tasks.running.watcher import EndWatchers
-from storage.config_state import ConfigView, SessionKey
-from storage.ids import Config, ConnectorName, ConnectorTaskId, TopicName
+from storage.config_state import ConfigView
+from storage.ids import ConnectorName, ConnectorTaskId, TopicName
 from storage.offset_store import OffsetStores, OffsetTopic
 from storage.status import StatusView, TopicStatus
 
@@ -83,9 +81,9 @@ def run_worker(config: WorkerConfig) -> int:
         worker.start()
         worker.halting.wait()
         worker.wait_halted()
-    except ConfigError:
-        raise
     except ConnectError as error:
+        if isinstance(error, ConfigError):
+            raise
         log.error("The worker cannot run: %s", error)  # noqa: TRY400 - the message says it all
         return 1
     finally:
@@ -119,7 +117,7 @@ class Worker:
         parts = KafkaParts.connect(self.config)
         self._cleanup.callback(parts.close)
         self._start_stores(parts)
-        engine = SparkEngine(self.config.originals, self._plugins.plugin_path, self._engine_failed)
+        engine = SparkEngine(self.config.originals, self._plugins.plugin_path, log.error)
         self._cleanup.callback(engine.close)
         herder = self._start_herder(parts, engine)
         self._await_stores()
@@ -138,13 +136,10 @@ class Worker:
     def _halt(self, reason: str) -> None:
         if hasattr(self, "rest"):
             self.rest.refuse()
-        try:
-            if self._herder is None:
-                self._halted.set()
-            else:
-                self._herder.tell(HaltRequested(reason))
-        except pykka.ActorDeadError:
+        if self._herder is None or not self._herder.is_alive():
             self._halted.set()
+        else:
+            self._tell_herder(HaltRequested(reason))
 
     def wait_halted(self) -> None:
         """Until connectors and tasks are stopped and their statuses written, or that takes too long."""
@@ -192,8 +187,7 @@ class Worker:
             try:
                 ready.result(LOAD_TIMEOUT_S)
             except TimeoutError:
-                late = f"The {name} topic {topic} could not be read within {LOAD_TIMEOUT_S:.0f} s"
-                raise ConnectError(late) from None
+                raise ConnectError(f"The {name} topic {topic} could not be read in {LOAD_TIMEOUT_S:.0f} s") from None
 
     def _start_herder(self, parts: KafkaParts, engine: SparkEngine) -> pykka.ActorRef[Any]:
         config = self.config
@@ -209,7 +203,7 @@ class Worker:
             lambda epoch, _: ConnectorActor.start(epoch, self._tell_herder, self._plugins, self.resolve,
                                                   lambda name: self._offsets.of(name).read(), log_context),
             tasks.start, tasks.cancel)
-        validation = Validation(self._plugins, config.originals, lambda c: config.transformer.transform(c).data, self._ticker)
+        validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"])
         self._cleanup.callback(offset_requests.close)
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"])
@@ -230,46 +224,23 @@ class Worker:
             publish=self._publish,
             halted=self._halted.set,
         )
-        self._herder = herder = HerderActor.start(self._herder_settings(), ports, self._ticker)
+        settings = herder_settings(config, self.rest.worker_id, self._plugins.connector_type)
+        self._herder = herder = HerderActor.start(settings, ports, self._ticker)
         self._cleanup.callback(herder.stop, timeout=5)
-        core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
-        supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)
-        self._ticker.every("supervisor", PULSE_MS, supervisor.look)
-        self._ticker.every("pulse", PULSE_MS, lambda: self._tell_herder(HerderAlive()))
-        self._cleanup.callback(self._ticker.cancel, "supervisor")
-        self._cleanup.callback(self._ticker.cancel, "pulse")
+        self._watch({"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}})
         return herder
 
+    def _watch(self, core: Mapping[str, pykka.ActorRef[Any]]) -> None:
+        supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)
+        for key, alarm in (("supervisor", supervisor.look), ("pulse", lambda: self._tell_herder(HerderAlive()))):
+            self._ticker.every(key, PULSE_MS, alarm)
+            self._cleanup.callback(self._ticker.cancel, key)
+
     def _start_member(self, parts: KafkaParts) -> pykka.ActorRef[Any]:
-        config = self.config
-        protocols = {"sessioned": Protocol.SESSIONED, "compatible": Protocol.COMPATIBLE, "eager": Protocol.EAGER}
-        settings = GroupSettings(
-            group_id=config.group_id, url=self.rest.advertised_url, client=parts.settings,
-            protocol=protocols[str(config["connect.protocol"]).lower()],
-            session_timeout_ms=config["session.timeout.ms"], heartbeat_interval_ms=config["heartbeat.interval.ms"],
-            rebalance_timeout_ms=config["rebalance.timeout.ms"],
-            max_delay_ms=config["scheduled.rebalance.max.delay.ms"], retry_backoff_ms=config["retry.backoff.ms"],
-        )
+        settings = group_settings(self.config, self.rest.advertised_url, parts.settings)
         member = GroupMemberActor.start(settings, lambda: self._configs.config, self._tell_herder)
         self._cleanup.callback(member.stop, timeout=10)
         return member
-
-    def _herder_settings(self) -> HerderSettings:
-        config = self.config
-        return HerderSettings(
-            worker_id=self.rest.worker_id,  # type: ignore[arg-type]
-            group_id=config.group_id,
-            sync_timeout_ms=config["worker.sync.timeout.ms"],
-            unsync_backoff_ms=config["worker.unsync.backoff.ms"],
-            scheduled_delay_max_ms=config["scheduled.rebalance.max.delay.ms"],
-            graceful_stop_ms=config["task.shutdown.graceful.timeout.ms"],
-            key_ttl_ms=config["inter.worker.key.ttl.ms"],
-            key_algorithm=config["inter.worker.key.generation.algorithm"],
-            verification_algorithms=tuple(config["inter.worker.verification.algorithms"]),
-            exactly_once=config.exactly_once,
-            transactional_leader=config.transactional_leader,
-            connector_type=self._plugins.connector_type,
-        )
 
     # ------------------------------------------------------------ what the parts call
     def ask(self, request: Request | StoreRequest) -> pykka.Future[Any]:
@@ -290,7 +261,7 @@ class Worker:
             reply.set_exception((ConnectError, why, None))
         return reply
 
-    def resolve(self, config: Config, name: ConnectorName) -> Mapping[str, str]:
+    def resolve(self, config: Mapping[str, Any], name: ConnectorName | None = None) -> Mapping[str, str]:
         """A connector's or task's configuration with the values of config providers (KIP-297)."""
         return self.config.transformer.transform(config, name).data
 
@@ -304,8 +275,7 @@ class Worker:
 
     def _publish(self, state: HerderState) -> None:
         self.view.stage = state.stage
-        if state.phase is Phase.RESOLVED:
-            self.view.started = True
+        self.view.started = self.view.started or state.phase is Phase.RESOLVED
 
     def _validate(self, validation: Validation, effect: Validate) -> None:
         validation.check(effect.config, lambda error: self._tell_herder(Validated(effect.request_id, error)))
@@ -318,18 +288,13 @@ class Worker:
             offsets.start(effect.request, answer)  # type: ignore[arg-type]
 
     def _make_session_key(self, effect: MakeSessionKey) -> None:
-        size = self.config["inter.worker.key.size"] or 256
-        algorithm = self.config["inter.worker.key.generation.algorithm"]
-        key = SessionKey(secrets.token_bytes(size // 8), algorithm, self._ticker.now_ms())
+        key = new_session_key(self.config, self._ticker.now_ms())
         self._stores["config"].tell(WriteConfig(effect.op, PutSessionKey(key)))
 
     def _topic_used(self, task: ConnectorTaskId, topic: TopicName) -> None:
         if self.config["topic.tracking.enable"]:
-            now = self._ticker.now_ms()
-            self._stores["status"].tell(PutTopicStatus(TopicStatus(topic, task.connector, task.task, now)))
+            used = TopicStatus(topic, task.connector, task.task, self._ticker.now_ms())
+            self._stores["status"].tell(PutTopicStatus(used))
 
     def _set_logger_level(self, effect: SetLoggerLevel) -> None:
         self.view.loggers.set_level(effect.namespace, effect.level)
-
-    def _engine_failed(self, message: str) -> None:
-        log.error("%s", message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from actors.messages import Stage
@@ -14,21 +13,32 @@ from storage.status import StatusState
 ConnectorType = Literal["source", "sink", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class PluginInfo:
+class PluginInfo(Protocol):
     """An installed plugin. `kind` is source, sink, converter, header_converter, transformation or predicate."""
 
-    class_name: str
-    kind: str
-    version: str | None  # None where the plugin does not say
+    @property
+    def class_name(self) -> str:
+        """As REST shows it."""
+
+    @property
+    def kind(self) -> str:
+        """What it is."""
+
+    @property
+    def version(self) -> str | None:
+        """None where the plugin does not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggerLevel:
-    """A logger's level, and when somebody changed it (ms since 1970; None: never since the worker started)."""
+class LoggerLevel(Protocol):
+    """A logger's level."""
 
-    level: str
-    last_modified_ms: int | None
+    @property
+    def level(self) -> str:
+        """Kafka's name of it."""
+
+    @property
+    def last_modified_ms(self) -> int | None:
+        """When somebody changed it (ms since 1970); None: never since the worker started."""
 
 
 class Loggers(Protocol):

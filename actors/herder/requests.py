@@ -281,10 +281,6 @@ def _alter_offsets(turn: Turn, request_id: RequestId, request: AlterOffsets) -> 
         turn.emit(Delegate(request_id, request))
 
 
-def _health(turn: Turn, request_id: RequestId, _: HealthCheck) -> None:
-    turn.reply(request_id)
-
-
 _HANDLERS: Mapping[type, Callable[[Turn, RequestId, Any], None]] = {
     GetConnector: _get,
     GetTaskConfigs: _get_tasks,
@@ -298,5 +294,5 @@ _HANDLERS: Mapping[type, Callable[[Turn, RequestId, Any], None]] = {
     PutTaskConfigs: _put_tasks,
     FenceZombies: _fence,
     AlterOffsets: _alter_offsets,
-    HealthCheck: _health,
+    HealthCheck: lambda turn, request_id, _: turn.reply(request_id),
 }

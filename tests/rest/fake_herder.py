@@ -47,7 +47,9 @@ from actors.messages import (
     TaskInfo,
     ValidateConfig,
 )
-from rest.view import ConnectorType, LoggerLevel, PluginInfo
+from actors.loggers import LoggerLevel
+from rest.view import ConnectorType
+from spark_tasks.plugins import PluginInfo
 from spark_tasks.errors import ConnectError
 from storage.config_state import ClusterConfigState, SessionKey
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState, TopicName, WorkerId

@@ -12,7 +12,7 @@ from werkzeug.test import Client, TestResponse
 
 from rest.app import create_app
 from rest.settings import RestSettings
-from rest.view import PluginInfo
+from spark_tasks.plugins import PluginInfo
 from tests.golden.rest.record import contains, headers, payload
 from tests.golden.rest.scenarios import SCENARIOS, Step
 from tests.rest.fake_herder import KEY, FakeWorker
@@ -37,7 +37,7 @@ def worker() -> FakeWorker:
     """A worker whose plugins say what Java's said."""
     answers = {answer["name"]: answer["answer"] for answer in recorded("plugins")}
     worker = FakeWorker()
-    worker.installed = tuple(PluginInfo(p["class"], p["type"], p.get("version")) for p in answers["all plugins"])
+    worker.installed = tuple(PluginInfo(p["class"], p["type"], p.get("version"), "classpath") for p in answers["all plugins"])
     worker.key_definitions = {
         FILE + "FileStreamSourceConnector": answers["config of a source"],
         FILE + "FileStreamSinkConnector": answers["config by alias"],
