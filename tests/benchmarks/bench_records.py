@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +98,7 @@ def codec(report: Callable[[str], object]) -> None:
     }
     for name, raw in kinds.items():
         data = fetched(raw)
-        reading, writing = rate(ROWS, lambda data=data: decode(data)), rate(ROWS, lambda raw=raw: encode(raw))
+        reading, writing = rate(ROWS, partial(decode, data)), rate(ROWS, partial(encode, raw))
         report(
             f"{name + ':':41} decode {reading:6.1f}  encode {writing:6.1f} million/s "
             f"({reading / their_read:.0f} and {writing / their_write:.0f} times kafka-python)",
@@ -105,8 +106,8 @@ def codec(report: Callable[[str], object]) -> None:
     raw = kinds["value of 70 bytes"]
     for compression in ("gzip", "snappy", "lz4", "zstd"):
         data = fetched(raw, compression)
-        reading = rate(ROWS, lambda data=data: decode(data))
-        writing = rate(ROWS, lambda name=compression: encode(raw, compression=name))
+        reading = rate(ROWS, partial(decode, data))
+        writing = rate(ROWS, partial(encode, raw, compression=compression))
         report(f"{compression + ':':41} decode {reading:6.1f}  encode {writing:6.1f} million/s")
     keyed = kinds["key of 10, value of 60 bytes"]
     partitioner = Partitioner(12)
@@ -131,9 +132,8 @@ def through(bootstrap_servers: str, report: Callable[[str], object]) -> None:
             raise ValueError(f"{rows} records read, 2000000 appended")
 
     appending = rate(2_000_000, append)
-    report(
-        f"{'broker, values of 85 bytes, one process:':41} read   {rate(2_000_000, read):6.1f}  append {appending:6.1f} million/s"
-    )
+    reading = rate(2_000_000, read)
+    report(f"{'broker, values of 85 bytes, one process:':41} read   {reading:6.1f}  append {appending:6.1f} million/s")
     cluster.close()
 
 

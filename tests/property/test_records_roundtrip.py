@@ -22,7 +22,8 @@ headers = st.none() | st.lists(
 timestamps = st.integers(0, 2**45)
 records = st.lists(
     st.fixed_dictionaries({
-        "offset": st.just(0), "timestamp": timestamps, "key": optional_bytes, "value": optional_bytes, "headers": headers,
+        "offset": st.just(0), "timestamp": timestamps, "key": optional_bytes, "value": optional_bytes,
+        "headers": headers,
     }),
     max_size=30,
 )  # fmt: skip

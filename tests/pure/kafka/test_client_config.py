@@ -65,7 +65,7 @@ def test_sasl_with_quoted_passwords(mechanism):
     )
     assert settings["sasl_mechanism"] == mechanism
     assert settings["sasl_plain_username"] == "al ice"
-    assert settings["sasl_plain_password"] == "s=\"e;c'r\\et"
+    assert settings["sasl_plain_password"] == "s=\"e;c'r\\et"  # noqa: S105
 
 
 def test_tls_with_pem_texts(pem):

@@ -95,13 +95,13 @@ class Io:
 
         self.loop.call_soon_threadsafe(begin)
 
-    async def send(self, request, node, *, lane):
+    async def send(self, request, _node, *, lane):
         assert lane == "produce"
         answer = await self.broker.answer(request)
         await asyncio.sleep(0)
         return answer
 
-    async def sleep(self, milliseconds):
+    async def sleep(self, _milliseconds):
         await asyncio.sleep(0)
 
     def close(self):
@@ -118,13 +118,14 @@ class Cluster:
         self.known = set()
         self.count = partitions
 
-    def partitions(self, topic, *, create):
+    def partitions(self, _topic, *, create):
+        assert create
         return tuple(range(self.count))
 
     def known_leader(self, topic, partition):
         return 1 if (topic, partition) in self.known else None
 
-    async def find_leader(self, topic, partition, deadline):
+    async def find_leader(self, topic, partition, _deadline):
         await asyncio.sleep(0)
         self.known.add((topic, partition))
         return 1
