@@ -100,6 +100,7 @@ class TaskActor(pykka.ThreadingActor):
         self._start: StartTask | None = None
         self._runner: TaskRunner | None = None
         self._error: BaseException | None = None
+        self._version: str | None = None
         self._step_queued = False
         self._wake_queued = threading.Event()
         self._abandonment = abandonment or Abandonment()
@@ -159,6 +160,7 @@ class TaskActor(pykka.ThreadingActor):
         if self._start is None:
             return
         self._runner = self._make_runner(self._start, self.wake)
+        self._version = getattr(self._runner, "version", None)
         if self._abandonment.watch(self._runner):
             self._runner.start()
 
@@ -188,7 +190,7 @@ class TaskActor(pykka.ThreadingActor):
         self._tell(TaskStateReported(
             self._start.task, self._epoch, reported(self._phase),
             trace=trace_of(self._error) if failed and self._error is not None else None,
-            version=getattr(self._runner, "version", None), stopped_for_good=self._phase is Phase.ENDED,
+            version=self._version, stopped_for_good=self._phase is Phase.ENDED,
         ))
 
     def _run_once(self) -> None:

@@ -112,11 +112,17 @@ class _Parser:
     def _numbers(self) -> list[int]:
         if not self._accept("sign", "("):
             return []
-        found = [int(self._take())]
+        found = [self._number()]
         while self._accept("sign", ","):
-            found.append(int(self._take()))
+            found.append(self._number())
         self._expect(")")
         return found
+
+    def _number(self) -> int:
+        text = self._take()
+        if not text.isdecimal():
+            raise self._wrong(f"{text} is no number")
+        return int(text)
 
     def _take(self) -> str:
         if self._at >= len(self._tokens) or self._tokens[self._at][0] == "sign":

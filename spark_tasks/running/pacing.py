@@ -21,12 +21,12 @@ class SplitSize:
 
     def after(self, records: int, size: int, seconds: float) -> SplitSize:
         """Learn from a split of so many records and bytes. Small ones teach nothing about speed."""
-        if records < min(self.records // 2, LEAST_RECORDS):
+        if records < LEAST_RECORDS:
             return self
         record_bytes = size / records
-        wanted = records * min(TARGET_SECONDS / max(seconds, 1e-3), MOST_GROWTH)
-        if wanted > self.records and records < self.records // 2:
-            wanted = self.records  # it was a short one: no reason to grow
+        ideal = records * TARGET_SECONDS / max(seconds, 1e-3)
+        was_short = records < self.records // 2
+        wanted = min(ideal, self.records if was_short else self.records * MOST_GROWTH)
         if record_bytes:
             wanted = min(wanted, MOST_BYTES / record_bytes)
         return replace(self, records=int(min(max(wanted, LEAST_RECORDS), MOST_RECORDS)), record_bytes=record_bytes)

@@ -46,7 +46,7 @@ class MemoryOffsets:
     def write(self, offsets: Sequence[Any]) -> None:
         self.offsets |= {json.dumps(dict(partition), sort_keys=True): dict(offset) for partition, offset in offsets}
 
-    def records(self, offsets: Sequence[Any]) -> Sequence[Any]:
+    def records(self, offsets: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
         return []
 
 
@@ -192,7 +192,8 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     with broker(arguments.bootstrap) as bootstrap, tempfile.TemporaryDirectory() as folder:
-        worker = {"bootstrap.servers": bootstrap, "group.id": "bench", "key.converter": STRING, "value.converter": STRING}
+        converters = {"key.converter": STRING, "value.converter": STRING}
+        worker = {"bootstrap.servers": bootstrap, "group.id": "bench", **converters}
         runners = Runners(worker, Plugins())
         runners.engine.start()
         try:

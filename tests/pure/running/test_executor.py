@@ -1,0 +1,97 @@
+"""What runs in the executor, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from spark_tasks.errors import DataError, RetriableError
+from spark_tasks.running.executor import Outcome, SplitError, SplitRunner, run_split, value_of
+from spark_tasks.running.readers import deal
+from spark_tasks.running.sink_split import as_rows
+from spark_tasks.running.source_split import as_batches
+
+
+class Good:
+    def run(self) -> int:
+        return 7
+
+
+class Bad:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def run(self) -> int:
+        raise self.error
+
+
+class OddError(RetriableError):
+    """Cannot be unpickled: its constructor wants two arguments."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one}{two}")
+
+
+def test_a_partition_runs_its_splits_and_one_error_spoils_no_other() -> None:
+    splits = [pickle.dumps(s) for s in (Good(), Bad(DataError("no")), Good())]
+    unread = iter([b"", b""])
+    (answer,) = SplitRunner([[], splits])(1, unread)
+    outcomes: list[Outcome] = pickle.loads(answer)
+    assert [o.value for o in outcomes] == [7, None, 7]
+    assert next(unread, None) is None, "Spark does not reuse a worker that left input unread"
+    with pytest.raises(DataError, match="no") as caught:
+        value_of(outcomes[1])
+    assert "in run" in str(caught.value.__cause__), "the executor's traceback is shown"
+
+
+def test_an_error_that_cannot_travel_keeps_its_text_and_whether_it_is_retriable() -> None:
+    outcome = run_split(pickle.dumps(Good())[:-1])  # not even a split
+    assert outcome.error is not None
+    odd = SplitRunner([[pickle.dumps(Raiser())]])(0, iter(()))
+    (outcome,) = pickle.loads(next(odd))
+    assert isinstance(outcome.error, SplitError)
+    assert isinstance(outcome.error, RetriableError)
+    assert str(outcome.error) == "OddError: ab"
+
+
+class Raiser:
+    def run(self) -> None:
+        raise OddError("a", "b")
+
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+def test_tuples_become_batches() -> None:
+    (batch,) = as_batches(iter([(1, "a"), (2, None)]), SCHEMA)
+    assert batch.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+    assert list(as_batches(iter(()), SCHEMA)) == []
+    assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [10_000, 10_000, 5_000]
+
+
+def test_batches_are_cut_and_keep_their_order() -> None:
+    big = pa.record_batch({"v": pa.array(range(150_000))})
+    cut = list(as_batches(iter([big]), None))
+    assert len(cut) > 1
+    assert pa.Table.from_batches(cut).column("v").to_pylist() == list(range(150_000))
+
+
+@pytest.mark.parametrize(("rows", "schema"), [([(1,)], SCHEMA), ([("x", "y")], SCHEMA), ([(1, 2)], None)])
+def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: pa.Schema | None) -> None:
+    with pytest.raises(DataError):
+        list(as_batches(iter(rows), schema))
+
+
+def test_rows_for_a_sink_are_the_value_s_fields() -> None:
+    value = pa.array([{"a": 1, "b": "x"}])
+    assert as_rows(pa.record_batch({"offset": [0], "value": value})).to_pylist() == [{"a": 1, "b": "x"}]
+    assert as_rows(pa.record_batch({"offset": [0], "value": ["x"]})).to_pylist() == [{"value": "x"}]
+
+
+def test_partitions_are_dealt_to_lanes() -> None:
+    parts = [bytes([n]) for n in range(5)]
+    assert deal(parts, 8) == [(p,) for p in parts]
+    assert deal(parts, 2) == [(b"\0", b"\2", b"\4"), (b"\1", b"\3")]
+    assert deal(parts, 1) == [tuple(parts)]

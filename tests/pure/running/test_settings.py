@@ -1,0 +1,93 @@
+"""What the clients of a task are configured with."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.running.appending import appender_options
+from spark_tasks.running.clients import client_properties, consumer_settings, isolation, reset_policy
+from spark_tasks.running.topic_creation import TopicSettings, topic_creation
+
+WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
+
+
+def test_worker_then_prefix_then_override() -> None:
+    worker = {**WORKER, "consumer.isolation.level": "read_committed", "consumer.session.timeout.ms": "7000"}
+    found = client_properties(worker, {"consumer.override.session.timeout.ms": "9000", "topics": "t"}, "consumer")
+    assert found == {
+        "bootstrap.servers": "a:9092", "security.protocol": "PLAINTEXT", "isolation.level": "read_committed",
+        "session.timeout.ms": "9000",
+    }  # fmt: skip
+
+
+def test_another_cluster_inherits_nothing() -> None:
+    worker = {**WORKER, "producer.acks": "1"}
+    found = client_properties(worker, {"producer.override.bootstrap.servers": "b:1"}, "producer")
+    assert found == {"bootstrap.servers": "b:1"}
+
+
+def test_a_sink_task_s_consumer() -> None:
+    properties = client_properties({**WORKER, "consumer.session.timeout.ms": "9000"}, {}, "consumer")
+    found = consumer_settings("c", 3, {"topics": " a, b ,a", "tasks.max": "2"}, properties)
+    assert (found.group_id, found.topics, found.session_timeout_ms) == ("connect-c", ("a", "b"), 9000)
+    assert found.client["client_id"] == "connector-consumer-c-3"
+    assert found.expects_others
+    own = consumer_settings("c", 0, {"topics.regex": "logs-.*"}, {**properties, "group.id": "mine"})
+    assert own.group_id == "mine"
+    assert own.pattern is not None
+    assert own.pattern.pattern == "logs-.*"
+
+
+@pytest.mark.parametrize("connector", [{}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("}])
+def test_topics_or_a_regex(connector: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"topics"):
+        consumer_settings("c", 0, connector, WORKER)
+
+
+def test_defaults_and_bad_values() -> None:
+    assert reset_policy({}) == "earliest"
+    assert reset_policy({"auto.offset.reset": "Latest"}) == "latest"
+    assert isolation({}) == "read_uncommitted"
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset"):
+        reset_policy({"auto.offset.reset": "sometimes"})
+    with pytest.raises(ConfigError, match=r"session\.timeout\.ms"):
+        consumer_settings("c", 0, {"topics": "t"}, {**WORKER, "session.timeout.ms": "soon"})
+
+
+def test_an_appender_is_idempotent_unless_told_otherwise() -> None:
+    options, idempotent = appender_options({"compression.type": "zstd", "max.request.size": "5000"})
+    assert idempotent
+    assert options["compression"] == "zstd"
+    assert options["max_request_bytes"] == 5000
+    assert options["acks"] == -1
+    assert appender_options({"enable.idempotence": "false"})[1] is False
+    assert appender_options({"acks": "1", "max.in.flight.requests.per.connection": "9"}) == (
+        {"acks": 1, "compression": None, "max_request_bytes": 1_048_576, "in_flight": 9}, False,
+    )  # fmt: skip
+    for bad in ({"acks": "2"}, {"compression.type": "rar"}):
+        with pytest.raises(ConfigError):
+            appender_options(bad)
+
+
+CREATION = {
+    "topic.creation.default.partitions": "5", "topic.creation.default.replication.factor": "3",
+    "topic.creation.default.cleanup.policy": "compact",
+    "topic.creation.groups": "logs, all",
+    "topic.creation.logs.include": "log-.*,x", "topic.creation.logs.exclude": "log-0",
+    "topic.creation.logs.partitions": "1", "topic.creation.logs.retention.ms": "9",
+    "topic.creation.all.include": "log-0", "topic.creation.all.replication.factor": "-1",
+}  # fmt: skip
+
+
+def test_topics_are_created_by_the_first_group_that_matches() -> None:
+    found = topic_creation({}, CREATION, {})
+    assert found is not None
+    assert found.settings_of("log-7") == TopicSettings(1, 3, {"retention.ms": "9"})
+    assert found.settings_of("log-0") == TopicSettings(5, -1, {})
+    assert found.settings_of("my-log-7") == TopicSettings(5, 3, {"cleanup.policy": "compact"})
+
+
+def test_topics_are_left_to_the_brokers() -> None:
+    assert topic_creation({"topic.creation.enable": "false"}, CREATION, {}) is None
+    assert topic_creation({}, {"topic": "t"}, {}) is None
