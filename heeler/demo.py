@@ -26,7 +26,6 @@ from heeler.worker_process import WorkerProcess
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
 
-SOURCE, SINK = "flights-from-csv", "flights-to-parquet"
 PARTITIONS = 2
 PATIENCE_S = 300
 
@@ -45,6 +44,16 @@ class Scene:
     def topic(self) -> str:
         """The topic that the flights travel through."""
         return f"flights-{self.run}"
+
+    @property
+    def source(self) -> str:
+        """The connector that reads the CSV file."""
+        return f"flights-from-csv-{self.run}"
+
+    @property
+    def sink(self) -> str:
+        """The connector that writes Parquet files."""
+        return f"flights-to-parquet-{self.run}"
 
 
 def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None = None,
@@ -106,12 +115,12 @@ def _worker_properties(scene: Scene) -> dict[str, str]:
 
 def _connectors(scene: Scene) -> dict[str, dict[str, str]]:
     return {
-        SOURCE: {
+        scene.source: {
             "connector.class": "files", "tasks.max": "1", "topic": scene.topic, "path": str(scene.csv.parent),
             "format": "csv", "topic.creation.default.partitions": str(PARTITIONS),
             "topic.creation.default.replication.factor": "1",
         },
-        SINK: {
+        scene.sink: {
             "connector.class": "parquet", "tasks.max": str(PARTITIONS), "topics": scene.topic,
             "path": str(scene.parquet),
         },
@@ -129,12 +138,12 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
         into = bars.add_task("records into Kafka", total=rows, note="")
         out = bars.add_task("records into Parquet", total=rows, note="")
         while True:
-            records, committed = _topic_records(cluster, scene.topic), _committed(worker.rest)
+            records, committed = _topic_records(cluster, scene.topic), _committed(worker.rest, scene)
             bars.update(into, completed=records)
             bars.update(out, completed=committed, note=f"lag {records - committed:,}")
             if records >= rows and committed >= records:
                 break
-            for name in (SOURCE, SINK):
+            for name in (scene.source, scene.sink):
                 trace = worker.rest.failure(name)
                 if trace is not None:
                     raise SetupError(f"{name} failed:\n{trace}\nThe worker's log ends with:\n{worker.tail()}")
@@ -152,8 +161,8 @@ def _topic_records(cluster: KafkaCluster, topic: str) -> int:
     return sum(cluster.offsets(partitions, "latest").values()) if partitions else 0
 
 
-def _committed(rest: RestClient) -> int:
-    found = rest.call("GET", f"/connectors/{SINK}/offsets")["offsets"]
+def _committed(rest: RestClient, scene: Scene) -> int:
+    found = rest.call("GET", f"/connectors/{scene.sink}/offsets")["offsets"]
     return sum(int(o["offset"]["kafka_offset"]) for o in found)
 
 
@@ -191,9 +200,9 @@ def _keep(console: Console, scene: Scene, worker: WorkerProcess) -> None:
     console.print("\nIt all runs on until Ctrl-C. Try:", highlight=False)
     for line in (
         f"curl {worker.rest.url}/connectors?expand=status",
-        f"curl {worker.rest.url}/connectors/{SINK}/offsets",
-        f"curl -X PUT {worker.rest.url}/connectors/{SINK}/pause",
-        f"curl -X PUT {worker.rest.url}/connectors/{SINK}/resume",
+        f"curl {worker.rest.url}/connectors/{scene.sink}/offsets",
+        f"curl -X PUT {worker.rest.url}/connectors/{scene.sink}/pause",
+        f"curl -X PUT {worker.rest.url}/connectors/{scene.sink}/resume",
         f"head -100 {scene.csv} > {scene.csv.parent}/more.csv   # a new file is picked up",
     ):
         console.print(f"  {line}", soft_wrap=True, highlight=False)

@@ -12,6 +12,9 @@ from urllib.parse import quote
 from spark_tasks.errors import ConnectError
 
 
+_FINAL = 'already exists"}'  # of conflicts, the one that does not pass
+
+
 class RestError(ConnectError):
     """The worker refused a request; `status` is the HTTP status."""
 
@@ -22,7 +25,7 @@ class RestError(ConnectError):
 
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """Talks to one worker. Conflicts (409: a rebalance is going on) are repeated for `patience` seconds."""
+    """Talks to one worker. Conflicts that pass (409: a rebalance is going on) are repeated for `patience` seconds."""
 
     host: str
     port: int
@@ -38,7 +41,7 @@ class RestClient:
         deadline = time.monotonic() + self.patience
         while True:
             status, text = self._once(method, path, body)
-            if status != 409 or time.monotonic() > deadline:
+            if status != 409 or text.endswith(_FINAL) or time.monotonic() > deadline:
                 break
             time.sleep(0.1)
         try:

@@ -55,6 +55,11 @@ class WorkerProcess:
             time.sleep(0.02)
         return self
 
+    @property
+    def pid(self) -> int | None:
+        """The process id of the guarding shell, whose child the worker is; None before the start and after the end."""
+        return self._process.pid if self._process else None
+
     def tail(self, characters: int = 2000) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
