@@ -58,6 +58,18 @@ def number_array(values: np.ndarray[Any, Any], type_: pa.DataType, valid: Bools 
     return pa.Array.from_buffers(type_, len(values), [bitmap(valid), pa.py_buffer(values)])
 
 
+def list_offsets(array: pa.Array) -> pa.Array:
+    """Offsets from 0 of a list or map array's items as `flatten` gives them: null lists have none."""
+    ends = np.asarray(array.offsets)
+    lengths = np.diff(ends)
+    there = valid(array)
+    if there is not None:
+        lengths = np.where(there, lengths, 0)
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return number_array(offsets, pa.int32())
+
+
 def bool_array(values: Bools, valid: Bools | None = None) -> pa.Array:
     """A boolean array."""
     packed = pa.py_buffer(np.packbits(values, bitorder="little"))

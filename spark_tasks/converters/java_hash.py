@@ -35,7 +35,7 @@ def capacity_for(asked: int) -> int:
 
 def copy_capacity(entries: int) -> int:
     """What `new HashMap(otherMap)` begins with."""
-    return capacity_for(int(entries / 0.75 + 1.0))
+    return capacity_for(int(entries / 0.75 + 1.0)) if entries else 16
 
 
 def hash_order(keys: Iterable[str], capacity: int = 16) -> list[str]:

@@ -23,23 +23,23 @@ def float_texts(array: pa.Array) -> pa.Array:
     shortest = texts(array.cast(pa.string()))
     offsets = np.empty(len(array) + 1, np.int32)
     out = np.empty(len(array) * _ROOM, np.uint8)
-    used = _java(shortest.data, shortest.offsets, out, offsets)
+    used = _java(shortest.data, shortest.offsets, pa.types.is_float32(array.type), out, offsets)
     return string_array(out[:used], offsets, shortest.valid)
 
 
 @jit
-def _java(data: Any, ends: Any, out: Any, offsets: Any) -> int:
+def _java(data: Any, ends: Any, single: bool, out: Any, offsets: Any) -> int:
     digits = np.empty(32, np.uint8)
     at = 0
     offsets[0] = 0
     for row in range(len(ends) - 1):
-        at = _number(data, ends[row], ends[row + 1], digits, out, at)
+        at = _number(data, ends[row], ends[row + 1], single, digits, out, at)
         offsets[row + 1] = at
     return at
 
 
 @jit
-def _number(data: Any, start: int, end: int, digits: Any, out: Any, at: int) -> int:
+def _number(data: Any, start: int, end: int, single: bool, digits: Any, out: Any, at: int) -> int:
     """One number, from the way C++ writes it (12.5, 1e+22, inf) to Java's (12.5, 1.0E22, Infinity)."""
     if start < end and data[start] == 45:
         out[at] = 45
@@ -68,7 +68,30 @@ def _number(data: Any, start: int, end: int, digits: Any, out: Any, at: int) -> 
         point += 1
     if count == 0:
         digits[0], count, point, exponent = 48, 1, 0, 0
-    return _layout(digits, count, point + exponent, out, at)
+    power = point + exponent
+    if count == 1:
+        count, power = _two_digits(digits, power, single)
+    return _layout(digits, count, power, out, at)
+
+
+@jit
+def _two_digits(digits: Any, power: int, single: bool) -> tuple[int, int]:
+    """Java wants two digits, the nearest to the number; that shows in the very smallest numbers only."""
+    digit = digits[0] - 48
+    nearest = 0
+    if single and power == -45:
+        nearest = 14 * digit if digit == 1 else 28 if digit == 3 else 42 if digit == 4 else 56 if digit == 6 else 0
+        nearest = 84 if digit == 8 else nearest
+    elif single and power == -44 and digit == 1:
+        nearest, power = 98, -45
+    elif not single and power == -324 and digit == 5:
+        nearest = 49
+    elif not single and power == -323 and digit == 1:
+        nearest, power = 99, -324
+    if not nearest:
+        return 1, power
+    digits[0], digits[1] = 48 + nearest // 10, 48 + nearest % 10
+    return 2, power - 1
 
 
 @jit
@@ -87,12 +110,6 @@ def _exponent(data: Any, start: int, end: int) -> int:
 def _layout(digits: Any, count: int, power: int, out: Any, at: int) -> int:
     """Lays out digits x 10^power: plain from 10^-3 up to 10^7, else with an exponent; always with a point."""
     leading = power + count - 1  # the exponent of the first digit
-    if count == 1 and (leading == -324 or leading == -323):
-        # Java wants two digits, the nearest to the number; it shows in the two smallest doubles only
-        if leading == -324 and digits[0] == 53:
-            digits[0], digits[1], count = 52, 57, 2
-        elif leading == -323 and digits[0] == 49:
-            digits[0], digits[1], count, leading = 57, 57, 2, -324
     if leading < -3 or leading >= 7:
         at = _put(digits, 0, 1, out, at)
         out[at] = 46

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
 from spark_tasks.converters import json_text
-from spark_tasks.converters.buffers import number_array, valid
+from spark_tasks.converters.buffers import list_offsets, valid
 from spark_tasks.converters.java_hash import hash_order
 from spark_tasks.converters.java_numbers import float_texts
 
@@ -141,10 +141,7 @@ def _entries_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
 
 def _bracketed(array: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
     """One text for each list of `array`, of its items' texts."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    lists = pa.ListArray.from_arrays(number_array(offsets, pa.int32()), pc.fill_null(items, "null"))
+    lists = pa.ListArray.from_arrays(list_offsets(array), pc.fill_null(items, "null"))
     return _null_like(array, _join(opening, pc.binary_join(lists, ", "), closing))
 
 

@@ -78,34 +78,36 @@ def _name(data: Any, start: int, end: int, names: Any, name_ends: Any, known: in
 
 @jit
 def item_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
-    """Fill the offsets of the items of the arrays among `tokens`; the number of all items."""
+    """Fill the offsets of the items of the arrays (and of the values of objects) among `tokens`; how many there are."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):
         token = tokens[i]
-        if token >= 0 and kinds[token] == ARRAY:
+        if token >= 0 and (kinds[token] == ARRAY or kinds[token] == OBJECT):
+            key = 1 if kinds[token] == OBJECT else 0
             stop = nexts[token]
             token += 1
             while token < stop:
                 total += 1
-                token = nexts[token]
+                token = nexts[token + key]
         offsets[i + 1] = total
     return total
 
 
 @jit
 def items(kinds: Any, nexts: Any, tokens: Any, out: Any) -> None:
-    """The tokens of all items of the arrays among `tokens`."""
+    """The tokens of all those items."""
     n = 0
     for i in range(len(tokens)):
         token = tokens[i]
-        if token >= 0 and kinds[token] == ARRAY:
+        if token >= 0 and (kinds[token] == ARRAY or kinds[token] == OBJECT):
+            key = 1 if kinds[token] == OBJECT else 0
             stop = nexts[token]
             token += 1
             while token < stop:
-                out[n] = token
+                out[n] = token + key
                 n += 1
-                token = nexts[token]
+                token = nexts[token + key]
 
 
 @jit

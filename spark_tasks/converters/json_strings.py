@@ -49,6 +49,8 @@ def _measure(data: Any, ends: Any, mask: Any, offsets: Any) -> int:
                 c = data[j]
                 if c < 32 or c == 34 or c == 92:
                     total += 1 if _short(c) else 5
+                elif c >= 240:
+                    total += 8  # four bytes become two escapes of six
         offsets[i + 1] = total
     return total
 
@@ -73,8 +75,15 @@ def _write(data: Any, ends: Any, mask: Any, offsets: Any, out: Any) -> None:
 
 @jit
 def _escaped(data: Any, start: int, end: int, out: Any, at: int) -> int:
+    after = start
     for j in range(start, end):
         c = data[j]
+        if j < after:
+            continue
+        if c >= 240:
+            at = _pair(data, j, out, at)
+            after = j + 4
+            continue
         if c >= 32 and c != 34 and c != 92:
             out[at] = c
             at += 1
@@ -86,8 +95,29 @@ def _escaped(data: Any, start: int, end: int, out: Any, at: int) -> int:
             at += 2
         else:  # \u00XX, with Jackson's capital letters
             out[at + 1], out[at + 2], out[at + 3] = 117, 48, 48
-            out[at + 4] = 48 + (c >> 4)
-            low = c & 15
-            out[at + 5] = 48 + low if low < 10 else 55 + low
+            out[at + 4], out[at + 5] = _digit(c >> 4), _digit(c & 15)
             at += 6
     return at
+
+
+@jit
+def _digit(value: int) -> int:
+    return 48 + value if value < 10 else 55 + value
+
+
+@jit
+def _pair(data: Any, j: int, out: Any, at: int) -> int:
+    """A character beyond the first 65,536 as Jackson writes it: an escaped surrogate pair."""
+    code = ((data[j] & 7) << 18) | ((data[j + 1] & 63) << 12) | ((data[j + 2] & 63) << 6) | (data[j + 3] & 63)
+    code -= 0x10000
+    for half in (0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF)):
+        out[at], out[at + 1] = 92, 117
+        for place in range(4):
+            out[at + 2 + place] = _digit((half >> (12 - 4 * place)) & 15)
+        at += 6
+    return at
+
+
+def literal(text: str) -> str:
+    """One text as a JSON string literal."""
+    return str(literals(pa.array([text], pa.string()))[0].as_py())

@@ -35,8 +35,8 @@ def parse(data: bytes) -> Any:
         value, after = _value(text, at, 0)
     except RecursionError:
         raise DataError("the JSON text is nested too deeply") from None
-    scalar = not isinstance(value, (dict, list, str))
-    if scalar and after < len(text) and text[after] not in " \t\r\n":
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and after < len(text) and text[after] not in " \t\r\n":
         raise _wrong(text, after)
     return value
 

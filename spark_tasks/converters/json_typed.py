@@ -127,7 +127,6 @@ class TypedReader:
     def _array(self, schema: Schema, tokens: Ints) -> pa.Array:
         if schema.value is None:
             raise DataError("the schema does not say its element type")
-        self._require(tokens, (ARRAY,), "Arrays should be encoded as JSON arrays")
         offsets, inner = self._items(tokens)
         item = pa.field("item", to_arrow(schema.value), nullable=schema.value.optional)
         values = self._nested(schema.value, inner, offsets)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +12,11 @@ import pyarrow.compute as pc
 
 from spark_tasks.columns import Metadata, is_json, metadata_of, nulls_are_absent
 from spark_tasks.converters import json_text
-from spark_tasks.converters.buffers import number_array
+from spark_tasks.converters.buffers import list_offsets
 from spark_tasks.converters.java_hash import hash_order
 from spark_tasks.converters.java_numbers import float_texts
 from spark_tasks.converters.java_text import java_string, joined_present
-from spark_tasks.converters.json_strings import literals
+from spark_tasks.converters.json_strings import literal, literals
 from spark_tasks.errors import DataError
 from spark_tasks.schema import Schema, Type
 
@@ -104,7 +103,7 @@ class JsonWriter:
             if not nulls_are_absent(described):
                 text = pc.fill_null(text, "null")
             if optional:
-                pieces.append(_join("," + json.dumps(field.name, ensure_ascii=False) + ":", text))
+                pieces.append(_join("," + literal(field.name) + ":", text))
             else:
                 pieces += [_before(pieces, field.name), text]
         if not optional:
@@ -167,7 +166,7 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arr
 
 
 def _before(pieces: list[Any], name: str) -> str:
-    return ("," if pieces else "{") + json.dumps(name, ensure_ascii=False) + ":"
+    return ("," if pieces else "{") + literal(name) + ":"
 
 
 def _wrapped(array: pa.Array, pieces: list[Any]) -> pa.Array:
@@ -186,10 +185,7 @@ def _null_like(array: pa.Array, strings: pa.Array) -> pa.Array:
 
 def lists(array: pa.Array, items: pa.Array, opening: str = "[", closing: str = "]") -> pa.Array:
     """The items' texts of each list of `array`, comma between them."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    joined = pc.binary_join(pa.ListArray.from_arrays(number_array(offsets, pa.int32()), items), ",")
+    joined = pc.binary_join(pa.ListArray.from_arrays(list_offsets(array), items), ",")
     return _null_like(array, _join(opening, joined, closing))
 
 
@@ -202,11 +198,11 @@ def json_literals(array: pa.Array) -> pa.Array:
 def java_json(value: Any) -> str:
     """JSON of a value that JsonConverter made without a schema."""
     if isinstance(value, dict):
-        members = (f"{json.dumps(key, ensure_ascii=False)}:{java_json(value[key])}" for key in hash_order(value))
+        members = (f"{literal(key)}:{java_json(value[key])}" for key in hash_order(value))
         return "{" + ",".join(members) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(java_json, value)) + "]"
     if isinstance(value, str):
-        return str(literals(pa.array([value]))[0].as_py())
+        return literal(value)
     text = java_string(value)
     return f'"{text}"' if text.endswith("Infinity") else text

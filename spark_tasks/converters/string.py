@@ -16,6 +16,7 @@ from spark_tasks.converters.java_text import to_texts
 from spark_tasks.errors import ConfigError
 from spark_tasks.schema import OPTIONAL_STRING, Schema, to_text
 
+_MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE)
 _METADATA = {SCHEMA_KEY: to_text(OPTIONAL_STRING).encode()}
 
 
@@ -66,7 +67,11 @@ class StringConverter(Converter, HeaderConverter):
         return None if value is None else self._encode(str(value))
 
     def _decode(self, value: bytes) -> str:
+        if self._codec.name == "utf-16" and value[:2] not in _MARKS:
+            return value.decode("utf-16-be", "replace")  # Java's, where there is no byte order mark
         return self._codec.decode(value, "replace")[0]
 
     def _encode(self, text: str) -> bytes:
+        if self._codec.name == "utf-16":
+            return codecs.BOM_UTF16_BE + text.encode("utf-16-be", "replace")
         return self._codec.encode(text, "replace")[0]

@@ -29,10 +29,12 @@ _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?")
 _MAX_EXPONENT = 10_000  # larger numbers stay text: as integers they would fill the memory
 _INTEGERS = ((Type.INT8, 7), (Type.INT16, 15), (Type.INT32, 31), (Type.INT64, 63))
 _NUMERIC = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)  # from narrow to wide
-_MOMENTS = {
-    10: ("%Y-%m-%d", Schema(Type.INT32, name=DATE, version=1)),
-    13: ("%H:%M:%S.%fZ", Schema(Type.INT32, name=TIME, version=1)),
-    24: ("%Y-%m-%dT%H:%M:%S.%fZ", Schema(Type.INT64, name=TIMESTAMP, version=1)),
+_DATE = r"(?P<year>\d+)-(?P<month>\d+)-(?P<day>\d+)"
+_TIME = r"(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)\.(?P<milliseconds>\d+)Z"
+_MOMENTS = {  # by length
+    10: (re.compile(_DATE), Schema(Type.INT32, name=DATE, version=1)),
+    13: (re.compile(_TIME), Schema(Type.INT32, name=TIME, version=1)),
+    24: (re.compile(_DATE + "T" + _TIME), Schema(Type.INT64, name=TIMESTAMP, version=1)),
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
@@ -267,14 +269,17 @@ def _number(token: str) -> SchemaAndValue | None:
 
 def _moment(token: str) -> SchemaAndValue | None:
     token = token.replace("\\:", ":")
-    pattern, schema = _MOMENTS.get(len(token), ("", STRING))
-    if not pattern:
+    pattern, schema = _MOMENTS.get(len(token), (None, STRING))
+    match = pattern.match(token) if pattern else None
+    if match is None:
         return None
+    parts = {name: int(digits) for name, digits in match.groupdict().items()}
+    years, month = divmod(parts.pop("month", 1) - 1, 12)  # lenient as Java: month 13 is January of the next year
     try:
-        found = datetime.strptime(token, pattern).replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return schema, found.replace(year=1970) if schema.name == TIME else found
+        year = datetime(parts.pop("year", 1970) + years, month + 1, 1, tzinfo=UTC)
+        return schema, year + timedelta(days=parts.pop("day", 1) - 1, **parts)
+    except (ValueError, OverflowError):
+        return None  # years that Python does not have
 
 
 def to_string(value: Any) -> str | None:

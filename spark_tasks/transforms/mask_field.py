@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.columns import is_json, metadata_of, struct_array
 from spark_tasks.config_def import REQUIRED, Check, ConfigDef, ConfigKey, NonEmpty, Type
-from spark_tasks.converters.java_hash import copied
+from spark_tasks.converters.java_hash import copied, hash_order
 from spark_tasks.converters.json_columns import parse_columns
 from spark_tasks.converters.json_write import JsonWriter
 from spark_tasks.errors import DataError
@@ -45,7 +45,7 @@ class MaskField(FieldTransform):
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
         """See FieldTransform."""
         columns = self._columns(array, field)
-        missing = [name for name in self._fields if name not in columns.children]
+        missing = [name for name in hash_order(self._fields) if name not in columns.children]
         for name in self._fields:
             if name in columns.children:
                 child, its = columns.children[name], columns.fields[name]
