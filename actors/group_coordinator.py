@@ -98,6 +98,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._lost = lost
         self._wakeup = WakeupNotifier(self._net)
         self.leaving = False  # a LeaveGroup request is on its way
+        self._farewell: Any = None  # completes when that request is answered
         self._joining = False  # a JoinGroup or SyncGroup request is on its way
         self._asked_again = False  # a rejoin was asked for after the running join had told our config offset
         self._owned: Allocation | None = None
@@ -168,6 +169,10 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
         """Tell the broker, so that the others rebalance at once; a failure is logged and the session must expire."""
+        if self._farewell is not None:
+            await self._farewell  # once is enough: a second request would be refused as from an unknown member
+            return
+        farewell = self._farewell = Future()
         self.leaving = True
         try:
             if self._joining and self.coordinator_id is not None:
@@ -176,6 +181,8 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
             await self.maybe_leave_group_async(reason, timeout_ms)
         finally:
             self.leaving = False
+            self._farewell = None
+            farewell.success(None)
             self.wake()
 
     def finish(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
