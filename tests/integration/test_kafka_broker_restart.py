@@ -1,0 +1,67 @@
+"""A broker that dies and comes back in the middle of appending and reading: every record once, in order."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from heeler.broker import EmbeddedBroker
+from spark_tasks.columns import RAW_SCHEMA
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.fetch import read_range
+
+pytestmark = pytest.mark.integration
+
+ROWS = 5_000
+BATCHES = 200
+
+
+def raw(number):
+    rows = [
+        {"offset": 0, "timestamp": -1, "key": None, "value": b"%09d" % (number * ROWS + row) * 5, "headers": None}
+        for row in range(ROWS)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+
+
+def test_appending_and_reading_go_on_after_a_crash():
+    settings = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}  # back sooner after a crash
+    with EmbeddedBroker(quick=True, settings=settings) as broker:
+        cluster = KafkaCluster(client_settings({"bootstrap.servers": broker.bootstrap_servers}))
+        appender = Appender(cluster, cluster.init_producer_id(), max_batch_bytes=20_000)
+        begun, templates = threading.Event(), [raw(number) for number in range(10)]
+
+        def crash():
+            begun.wait(60)
+            broker.stop(graceful=False)
+            broker.start()
+
+        crasher = threading.Thread(target=crash)
+        crasher.start()
+        for number in range(BATCHES):
+            appender.append("t", 0, templates[number % 10])
+            if number == BATCHES // 10:
+                begun.set()
+        appender.flush()
+        crasher.join()
+        total = ROWS * BATCHES
+        assert cluster.offsets([("t", 0)]) == {("t", 0): total}
+        assert appender.sequences == {("t", 0): total}
+
+        begun.clear()
+        crasher = threading.Thread(target=crash)
+        crasher.start()
+        position = 0
+        for batch in read_range(cluster, "t", 0, 0, total, fetch_bytes=500_000):
+            values = batch.column("value").to_pylist()
+            expected = [b"%09d" % ((position + n) % (ROWS * 10)) * 5 for n in range(len(values))]
+            assert values == expected
+            position += len(values)
+            begun.set()
+        crasher.join()
+        assert position == total
+        cluster.close()
