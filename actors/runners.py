@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from actors.messages import StartTask
 from actors.worker_config import WorkerConfig
-from spark_tasks.api import SinkConnector, SourceConnector
-from spark_tasks.errors import ConfigError
-from spark_tasks.pipeline import SinkPipeline, SourcePipeline
+from spark_tasks.api import SourceConnector
 from spark_tasks.plugins import Plugins
-from spark_tasks.running.engine import SparkEngine
-from spark_tasks.running.group_consumer import GroupIo
-from spark_tasks.running.sink_task import SinkTask
-from spark_tasks.running.source_task import SourceTask
-from spark_tasks.running.watcher import EndWatchers
+from spark_tasks.running.runners import Runners
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.task_configs import check_tasks_max
 from storage.config_state import ConfigView
-from storage.ids import Config, ConnectorName, ConnectorTaskId, TopicName
+from storage.ids import ConnectorName, ConnectorTaskId, TopicName
 from storage.offset_store import OffsetStores
 
 
 @dataclass(frozen=True, slots=True)
-class Runners:
-    """Called in the task actor's thread; whatever it raises makes the task FAILED."""
+class TaskRunners:
+    """Makes runners in the task actor's thread; whatever it raises makes the task FAILED."""
 
     config: WorkerConfig
     plugins: Plugins
-    engine: SparkEngine
-    watchers: EndWatchers
-    group_io: GroupIo
+    runners: Runners
     offsets: OffsetStores
     configs: ConfigView
-    resolve: Callable[[Config, ConnectorName], Mapping[str, str]]
+    resolve: Callable[[Mapping[str, Any], ConnectorName], Mapping[str, str]]
     topic_used: Callable[[ConnectorTaskId, TopicName], None]
 
     def make(self, command: StartTask, wake: Callable[[], None]) -> TaskRunner:
@@ -42,18 +35,12 @@ class Runners:
         task = command.task
         connector = self.resolve(command.connector_config, task.connector)
         check_tasks_max(task.connector, self.configs.config.task_count(task.connector), connector)
-        plugin = self.plugins.connector(connector.get("connector.class", ""))
-        source = issubclass(plugin, SourceConnector)
+        source = issubclass(self.plugins.connector(connector.get("connector.class", "")), SourceConnector)
         own_topic = connector.get("offsets.storage.topic") if source and self.config.transactional_leader else None
-        context = TaskContext(
+        return self.runners.make(TaskContext(
             connector_name=task.connector, task=task.task, group_id=self.config.group_id,
             worker=self.config.originals, connector=connector,
-            config=self.resolve(command.task_config, task.connector), engine=self.engine,
+            config=self.resolve(command.task_config, task.connector), engine=self.runners.engine,
             offsets=self.offsets.of(task.connector, TopicName(own_topic) if own_topic else None) if source else None,
             wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
-        )
-        if issubclass(plugin, SourceConnector):
-            return SourceTask(context, plugin, SourcePipeline(context.worker, connector))
-        if issubclass(plugin, SinkConnector):
-            return SinkTask(context, plugin, SinkPipeline(context.worker, connector), self.watchers, self.group_io)
-        raise ConfigError(f"{connector.get('connector.class')} is neither a source nor a sink connector")
+        ))

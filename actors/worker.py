@@ -42,7 +42,7 @@ from actors.messages import (
 )
 from actors.offset_requests import OffsetRequests
 from actors.offset_store import OffsetStoreActor
-from actors.runners import Runners
+from actors.runners import TaskRunners
 from actors.settings import group_settings, herder_settings, new_session_key
 from actors.status_store import StatusStoreActor
 from actors.supervisor import Supervisor
@@ -57,9 +57,7 @@ from rest.settings import RestSettings
 from rest.view import WorkerView
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Plugins
-from spark_tasks.running.engine import SparkEngine
-from spark_tasks.running.group_consumer import GroupIo
-from spark_tasks.running.watcher import EndWatchers
+from spark_tasks.running.runners import Runners
 from storage.config_state import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
 from storage.offset_store import OffsetStores, OffsetTopic
@@ -117,13 +115,13 @@ class Worker:
         parts = KafkaParts.connect(self.config)
         self._cleanup.callback(parts.close)
         self._start_stores(parts)
-        engine = SparkEngine(self.config.originals, self._plugins.plugin_path, log.error)
-        self._cleanup.callback(engine.close)
-        herder = self._start_herder(parts, engine)
+        runners = Runners(self.config.originals, self._plugins, report=log.error)
+        self._cleanup.callback(runners.close)
+        herder = self._start_herder(parts, runners)
         self._await_stores()
         self.view.kafka_cluster_id = parts.cluster_id
         herder.tell(Loaded(self._configs.config))
-        engine.start()
+        runners.engine.start()
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
     def halt(self, reason: str) -> None:
@@ -189,14 +187,11 @@ class Worker:
             except TimeoutError:
                 raise ConnectError(f"The {name} topic {topic} could not be read in {LOAD_TIMEOUT_S:.0f} s") from None
 
-    def _start_herder(self, parts: KafkaParts, engine: SparkEngine) -> pykka.ActorRef[Any]:
+    def _start_herder(self, parts: KafkaParts, runners: Runners) -> pykka.ActorRef[Any]:
         config = self.config
-        watchers, group_io = EndWatchers(), GroupIo()
-        self._cleanup.callback(watchers.close)
-        self._cleanup.callback(group_io.close)
-        runners = Runners(config, self._plugins, engine, watchers, group_io, self._offsets, self._configs,
-                          self.resolve, self._topic_used)
-        tasks = TaskActors(self._tell_herder, runners.make, self._ticker,
+        make = TaskRunners(config, self._plugins, runners, self._offsets, self._configs, self.resolve,
+                           self._topic_used).make
+        tasks = TaskActors(self._tell_herder, make, self._ticker,
                            lambda task: log_context(task.connector, task.task))
         self._instances = ActorInstances(
             self._tell_herder,

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from spark_tasks.errors import ConnectError as ConnectError
     from spark_tasks.errors import DataError as DataError
     from spark_tasks.errors import RetriableError as RetriableError
+    from spark_tasks.simple import source as source
 
 _HOMES = {
     "spark_tasks.api": ("Connector", "ConnectorContext", "SinkConnector", "SourceConnector"),
     "spark_tasks.config_def": ("REQUIRED", "ConfigDef", "ConfigKey", "Importance", "Type"),
     "spark_tasks.config_providers": ("ConfigData", "ConfigProvider"),
     "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "RetriableError"),
+    "spark_tasks.simple": ("source",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names of the table above

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from spark_tasks.errors import ConnectError
 
-
 _FINAL = 'already exists"}'  # of conflicts, the one that does not pass
 
 

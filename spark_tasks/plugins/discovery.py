@@ -120,11 +120,17 @@ def _in_source(file: Path, inside: Path, location: str) -> list[Found]:
     return [
         Found(f"{module}.{node.name}", kind, f"{module}:{node.name}", location)
         for node in tree.body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and (kind := _kind_of(node))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+        and not node.name.startswith("_")
+        and (kind := _kind_of(node))
     ]
 
 
-def _kind_of(node: ast.ClassDef) -> Kind | None:
+def _kind_of(node: ast.ClassDef | ast.FunctionDef) -> Kind | None:
+    if isinstance(node, ast.FunctionDef):
+        decorators = [d.func for d in node.decorator_list if isinstance(d, ast.Call)]
+        is_source = any(getattr(d, "attr", getattr(d, "id", "")) == "source" for d in decorators)
+        return Kind.CONNECTOR if is_source else None
     for base in node.bases:
         name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
         for ending, kind in _BASES.items():

@@ -1,0 +1,64 @@
+"""The shortest way to a source: one function that says what is new since an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+from spark_tasks.api import Options, SourceConnector
+from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, Type
+
+Offset = dict[str, Any]
+ReadNew = Callable[[Options, Offset], tuple[Iterable[tuple[Any, ...]], Offset]]
+_TOPIC = ConfigKey("topic", Type.STRING, importance=Importance.HIGH, doc="The topic to write to.")
+
+
+class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, read_new: ReadNew, options: Options) -> None:
+        self._read_new = read_new
+        self._options = dict(options)
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - PySpark's name
+        return {}
+
+    def read(self, start: Offset) -> tuple[Iterator[tuple[Any, ...]], Offset]:
+        rows, end = self._read_new(self._options, start)
+        return iter(rows), end
+
+
+class _FunctionSource(DataSource):  # type: ignore[misc]
+    def __init__(self, options: Options, read_new: ReadNew, schema: str) -> None:
+        super().__init__(dict(options))
+        self._read_new = read_new
+        self._schema = schema
+
+    def schema(self) -> str:
+        return self._schema
+
+    def simpleStreamReader(self, schema: Any) -> _Reader:  # noqa: N802, ARG002 - PySpark's
+        return _Reader(self._read_new, self.options)
+
+
+def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
+    """Make a function a source connector: `(options, start) -> (rows, end)`.
+
+    `schema` is the rows' (Spark DDL, for example "id bigint, name string"); each row is a tuple and becomes a record's
+    value. `start` is the offset that was committed last, {} at the very beginning; `end` is what `start` shall be the
+    next time: anything JSON can hold. `options` is the connector's configuration, `topic` and whatever else the
+    function looks up. One task; the function runs in a Python worker of Spark, and again from the same `start` after a
+    failure.
+    """
+
+    def decorate(read_new: ReadNew) -> type[SourceConnector]:
+        def data_source(_: type[SourceConnector], options: Options) -> DataSource:
+            return _FunctionSource(options, read_new, schema)
+
+        members = {
+            "__module__": read_new.__module__, "__doc__": read_new.__doc__, "yields": "rows",
+            "config_def": ConfigDef(_TOPIC), "data_source": classmethod(data_source),
+        }  # fmt: skip
+        return type(read_new.__name__, (SourceConnector,), members)
+
+    return decorate
