@@ -12,7 +12,6 @@ import json
 import logging
 import statistics
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -26,75 +25,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from heeler.broker import EmbeddedBroker
 from spark_tasks.plugins import Plugins
 from spark_tasks.running.runners import Runners
-from spark_tasks.task import Progress, TaskContext, TaskRunner
+from tests.running_rig import Loop, MemoryOffsets, context_of
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-
-
-class MemoryOffsets:
-    """An OffsetStore that forgets everything at the end."""
-
-    topic = "none"
-
-    def __init__(self) -> None:
-        self.offsets: dict[str, Any] = {}
-
-    def read(self) -> Sequence[Any]:
-        return [(json.loads(partition), offset) for partition, offset in self.offsets.items()]
-
-    def write(self, offsets: Sequence[Any]) -> None:
-        self.offsets |= {json.dumps(dict(partition), sort_keys=True): dict(offset) for partition, offset in offsets}
-
-    def records(self, offsets: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
-        return []
-
-
-class Loop:
-    """A thread that does what a task actor does: run_once, sleep, be woken."""
-
-    def __init__(self) -> None:
-        self._woken = threading.Event()
-        self._stop = False
-        self.records = 0
-        self.batches: list[tuple[float, Progress]] = []
-        self.error: Exception | None = None
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    def start(self, runner: TaskRunner) -> None:
-        self._thread = threading.Thread(target=self._run, args=(runner,), daemon=True)
-        self._thread.start()
-
-    def _run(self, runner: TaskRunner) -> None:
-        try:
-            runner.start()
-            while not self._stop:
-                progress = runner.run_once()
-                self.records += progress.records
-                if progress.records:
-                    self.batches.append((time.perf_counter(), progress))
-                if progress.idle_ms:
-                    self._woken.wait(progress.idle_ms / 1000)
-                    self._woken.clear()
-            runner.close()
-        except Exception as error:
-            logging.getLogger(__name__).exception("the task failed")
-            self.error = error
-
-    def stop(self) -> None:
-        self._stop = True
-        self.wake()
-        self._thread.join(30)
-
-
-def context_of(runners: Runners, worker: dict[str, str], connector: dict[str, str], wake: Callable[[], None],
-               task: int = 0, offsets: Any = None) -> TaskContext:
-    return TaskContext(
-        connector_name=connector["name"], task=task, group_id="bench", worker=worker, connector=connector,
-        config=connector, engine=runners.engine, offsets=offsets, wake=wake, topic_used=lambda _topic: None,
-    )
 
 
 def record(i: int) -> str:
@@ -140,7 +74,7 @@ def run_sink(runners: Runners, worker: dict[str, str], topic: str, count: int, c
     loops = [Loop() for _ in range(tasks)]
     begun = time.perf_counter()
     for number, loop in enumerate(loops):
-        loop.start(runners.make(context_of(runners, worker, connector, loop.wake, number)))
+        loop.start(runners.make(context_of(runners.engine, worker, connector, loop.wake, number)))
     first = 0.0
     while sum(loop.records for loop in loops) < count:
         if not first and file.exists() and file.stat().st_size:
@@ -163,7 +97,7 @@ def run_source(runners: Runners, worker: dict[str, str], bootstrap: str, file: P
     connector = {"name": name, "connector.class": "FileStreamSource", "topic": name, "file": str(file), **converter}
     loop = Loop()
     begun = time.perf_counter()
-    loop.start(runners.make(context_of(runners, worker, connector, loop.wake, offsets=MemoryOffsets())))
+    loop.start(runners.make(context_of(runners.engine, worker, connector, loop.wake, offsets=MemoryOffsets())))
     while loop.records < count:
         _check([loop], begun)
         time.sleep(0.005)

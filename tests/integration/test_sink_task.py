@@ -1,0 +1,314 @@
+"""Sink tasks against a real broker; executors are threads here, Spark is in test_engine and the worker's tests."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.plugins import Plugins
+from spark_tasks.running.positions import OffsetsMissingError
+from spark_tasks.running.runners import Runners
+from spark_tasks.running.spark import SparkLostError
+from tests.running_plugins import Folder
+from tests.running_rig import Loop, ThreadEngine, context_of
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+
+
+class SinkRig:
+    """One connector `self.name` on topic `self.topic` (2 partitions), its tasks, and what its plugin noted."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.name = f"sink-{uuid.uuid4().hex[:8]}"
+        self.topic = f"topic-{self.name}"
+        self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
+        self.notes = Folder(str(folder))
+        self.engine = ThreadEngine()
+        self.runners = Runners(self.worker, Plugins())
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.producer = Producer({"bootstrap.servers": bootstrap})
+        self.loops: list[Loop] = []
+        self.used: list[str] = []
+        self.make_topic(self.topic)
+
+    def make_topic(self, name: str, partitions: int = 2) -> None:
+        for future in self.admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            future.result(20)
+
+    def produce(self, count: int, topic: str = "", start: int = 0) -> None:
+        """Values "0", "1", … of which the even ones go to partition 0."""
+        for n in range(start, start + count):
+            self.producer.produce(topic or self.topic, str(n).encode(), partition=n % 2)
+        self.producer.flush(20)
+
+    def start(self, task: int = 0, **options: str) -> Loop:
+        connector = {
+            "name": self.name, "connector.class": "tests.running_plugins.NotesConnector",
+            "folder": str(self.notes.path), "consumer.override.session.timeout.ms": "6000",
+            "consumer.override.heartbeat.interval.ms": "300", "topics": self.topic, **options,
+        }  # fmt: skip
+        connector = {key: value for key, value in connector.items() if value}
+        loop = Loop()
+        context = context_of(self.engine, self.worker, connector, loop.wake, task, topic_used=self.used.append)
+        self.loops.append(loop)
+        return loop.start(self.runners.make(context))
+
+    def values(self) -> list[str]:
+        return [value for _, _, _, values in self.notes.heard("writes") for value in values]
+
+    def committed(self) -> dict[int, int]:
+        wanted = [ConsumerGroupTopicPartitions(f"connect-{self.name}")]
+        found = self.admin.list_consumer_group_offsets(wanted)[f"connect-{self.name}"].result(20)
+        return {tp.partition: tp.offset for tp in found.topic_partitions if tp.topic == self.topic}
+
+    def close(self) -> None:
+        self.engine.free.set()
+        for loop in self.loops:
+            loop.stop()
+        self.runners.close()
+
+
+@pytest.fixture
+def rig(broker: Any, tmp_path: Path) -> Iterator[SinkRig]:
+    rig = SinkRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+    KafkaCluster.shared({"bootstrap_servers": [broker.bootstrap_servers], "security_protocol": "PLAINTEXT"})
+
+
+def numbers(count: int, start: int = 0) -> list[str]:
+    return [str(n) for n in range(start, start + count)]
+
+
+def test_reads_commits_and_resumes(rig: SinkRig) -> None:
+    rig.produce(1000)
+    loop = rig.start()
+    loop.await_records(1000)
+    loop.stop()
+    assert sorted(rig.values(), key=int) == numbers(1000)
+    assert rig.values()[0::1][:3] in (["0", "2", "4"], ["1", "3", "5"]), "in the order of the partition"
+    assert rig.committed() == {0: 500, 1: 500}
+    assert rig.notes.heard("commits") == [[[500, 500]]]
+    assert rig.used == [rig.topic]
+    rig.produce(10, start=1000)
+    rig.start().await_records(10)
+    assert sorted(rig.values(), key=int) == numbers(1010)
+
+
+def test_an_idle_task_costs_nothing_and_wakes_at_once(rig: SinkRig) -> None:
+    loop = rig.start()
+    wait_until(lambda: loop.runs >= 2)
+    time.sleep(1.5)  # nothing must happen
+    runs, jobs = loop.runs, rig.engine.jobs
+    time.sleep(1.5)
+    assert loop.runs - runs <= 1
+    assert rig.engine.jobs == jobs == 0
+    latencies = []
+    for n in range(10):
+        begun = time.perf_counter()
+        rig.produce(1, start=n)
+        wait_until(lambda n=n: len(rig.values()) > n, what="the record")
+        latencies.append(time.perf_counter() - begun)
+    assert sorted(latencies)[5] < 0.3
+
+
+def test_pause_and_resume(rig: SinkRig) -> None:
+    rig.produce(10)
+    loop = rig.start()
+    loop.await_records(10)
+    loop.order(lambda runner: runner.pause())
+    rig.produce(10, start=10)
+    runs = wait_until(lambda: loop.runs)
+    time.sleep(0.7)
+    assert loop.records == 10
+    loop.order(lambda runner: runner.resume())
+    loop.await_records(20)
+    assert loop.runs > runs
+
+
+def test_a_failing_writer_fails_the_task_and_nothing_is_committed(rig: SinkRig) -> None:
+    rig.produce(10)
+    loop = rig.start(**{"fail.partition": "1"})
+    error = loop.await_error()
+    assert str(error) == "not this one"
+    assert "in write" in str(error.__cause__), "the executor's trace is in the task's"
+    assert rig.committed() == {}
+    assert rig.notes.heard("commits") == []
+    assert rig.notes.heard("aborts") == [[[5]]], "the split that was written is told to the writer"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_retriable_error_repeats_the_batch(rig: SinkRig, lost: bool) -> None:
+    rig.produce(10)
+    if lost:
+        rig.engine.lose.append(SparkLostError("the executor died"))
+    loop = rig.start(retry="" if lost else "busy")
+    loop.await_records(10)
+    assert sorted(set(rig.values()), key=int) == numbers(10)
+    assert rig.committed() == {0: 5, 1: 5}
+
+
+def delete_records(rig: SinkRig, before: int) -> None:
+    wanted = [TopicPartition(rig.topic, partition, before) for partition in (0, 1)]
+    for future in rig.admin.delete_records(wanted).values():
+        future.result(20)
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", numbers(40, 60)), ("latest", [])])
+def test_a_position_that_was_deleted_follows_the_reset_policy(
+    rig: SinkRig, caplog: pytest.LogCaptureFixture, policy: str, expected: list[str]
+) -> None:
+    rig.produce(20)
+    first = rig.start(**{"consumer.override.auto.offset.reset": "earliest"})
+    first.await_records(20)
+    first.stop()
+    rig.produce(80, start=20)
+    delete_records(rig, 30)
+    loop = rig.start(**{"consumer.override.auto.offset.reset": policy})
+    wait_until(lambda: caplog.text.count("going on at") == 2)
+    rig.produce(10, start=100)
+    loop.await_records(len(expected) + 10)
+    assert sorted(rig.values()[20:], key=int) == [*expected, *numbers(10, 100)]
+
+
+def test_no_reset_means_failure(rig: SinkRig) -> None:
+    rig.produce(2)
+    error = rig.start(**{"consumer.override.auto.offset.reset": "none"}).await_error()
+    assert isinstance(error, OffsetsMissingError)
+    assert rig.topic in str(error)
+
+
+def test_a_topic_made_anew_is_read_from_its_start(rig: SinkRig) -> None:
+    rig.produce(100)
+    loop = rig.start()
+    loop.await_records(100)
+    for future in rig.admin.delete_topics([rig.topic]).values():
+        future.result(20)
+    wait_until(lambda: rig.topic not in rig.admin.list_topics(timeout=10).topics)
+    rig.make_topic(rig.topic)
+    rig.produce(10, start=500)
+    loop.await_records(110, within=40)
+    assert set(rig.values()) >= set(numbers(10, 500))
+
+
+def test_tasks_share_the_partitions_and_take_over(rig: SinkRig) -> None:
+    first = rig.start(0, **{"tasks.max": "2"})
+    second = rig.start(1, **{"tasks.max": "2"})
+    written = 0
+
+    def both() -> bool:
+        nonlocal written
+        rig.produce(20, start=written)
+        written += 20
+        before = first.records, second.records
+        wait_until(lambda: first.records + second.records >= written)
+        return first.records > before[0] and second.records > before[1]
+
+    wait_until(both, 30, "both to read")
+    assert sorted(set(rig.values()), key=int) == numbers(written)
+    second.stop()
+    rig.produce(20, start=written)
+    wait_until(lambda: set(rig.values()) == set(numbers(written + 20)))
+    assert len(rig.values()) == written + 20, "orderly handovers double nothing"
+
+
+def test_a_member_that_was_thrown_out_during_its_batch_does_not_commit(rig: SinkRig) -> None:
+    rig.produce(10)
+    loop = rig.start(slow="3", **{"consumer.override.max.poll.interval.ms": "1000"})
+    loop.await_records(10)
+    assert len(rig.values()) == 20, "the slow batch was written and then read again"
+    assert rig.notes.heard("commits") == [[[5, 5]]]
+    assert rig.notes.heard("aborts") == [[[5, 5]]]
+
+
+def test_the_sink_says_where_to_resume(rig: SinkRig) -> None:
+    rig.produce(20)
+    rig.start(writer="resumable", resume="7").await_records(6)
+    assert sorted(rig.values(), key=int) == numbers(6, 14)
+
+
+def test_topics_by_regex_also_new_ones(rig: SinkRig) -> None:
+    rig.produce(4)
+    loop = rig.start(topics="", **{
+        "topics.regex": f"topic-{rig.name}.*", "consumer.override.metadata.max.age.ms": "500",
+    })
+    loop.await_records(4)
+    rig.make_topic(rig.topic + "-b")
+    rig.produce(4, rig.topic + "-b")
+    loop.await_records(8)
+    assert set(rig.used) == {rig.topic, rig.topic + "-b"}
+
+
+def test_read_committed_waits_for_the_commit_and_skips_what_was_aborted(rig: SinkRig) -> None:
+    loop = rig.start(**{"consumer.override.isolation.level": "read_committed"})
+    producer = Producer({"bootstrap.servers": rig.bootstrap, "transactional.id": rig.name})
+    producer.init_transactions(20)
+    for values, commit in ((("a", "b"), False), (("c", "d"), True)):
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(rig.topic, value.encode(), partition=0)
+        producer.flush(20)
+        if commit:
+            time.sleep(0.5)
+            assert rig.values() == []
+            producer.commit_transaction(20)
+        else:
+            producer.abort_transaction(20)
+    loop.await_records(2)
+    assert rig.values() == ["c", "d"]
+    wait_until(lambda: rig.committed() == {0: 6, 1: 0} or rig.committed() == {0: 6}, what="the marker to be passed")
+
+
+def test_rows_for_a_plain_pyspark_writer(rig: SinkRig) -> None:
+    rig.produce(2)
+    rig.start(writer="rows", **{"connector.class": "tests.running_plugins.RowsConnector"}).await_records(2)
+    rows = [row for (rows,) in rig.notes.heard("rows") for row in rows]
+    assert sorted(rows, key=str) == [{"value": "0"}, {"value": "1"}]
+
+
+def test_stop_takes_back_what_waits_for_spark(rig: SinkRig) -> None:
+    rig.engine.free.clear()
+    rig.produce(10)
+    loop = rig.start()
+    wait_until(lambda: rig.engine.jobs == 1)
+    begun = time.perf_counter()
+    loop.stop()
+    assert time.perf_counter() - begun < 3
+    assert loop.error is None
+    assert rig.committed() == {}
+
+
+def test_cancel_gives_up_a_hanging_batch(rig: SinkRig) -> None:
+    rig.produce(10)
+    loop = rig.start(slow="15")
+    wait_until((rig.notes.path / "slow.once").exists)
+    begun = time.perf_counter()
+    loop.runner.cancel()
+    assert isinstance(loop.await_error(), ConnectError)
+    assert time.perf_counter() - begun < 3
+    assert rig.committed() == {}
+
+
+def test_a_wrong_converter_fails_at_the_start(rig: SinkRig) -> None:
+    error = rig.start(**{"value.converter": "NoSuchConverter"}).await_error()
+    assert "NoSuchConverter" in str(error)
+
+
+def test_lag_is_visible_to_kafka_s_tools(rig: SinkRig) -> None:
+    rig.produce(6)
+    rig.start().await_records(6)
+    ends = rig.admin.list_offsets({TopicPartition(rig.topic, p): OffsetSpec.latest() for p in (0, 1)})
+    assert {tp.partition: f.result(20).offset for tp, f in ends.items()} == rig.committed()
