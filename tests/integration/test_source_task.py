@@ -1,0 +1,281 @@
+"""Source tasks against a real broker; executors are threads here, Spark is in test_engine and the worker's tests."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins import Plugins
+from spark_tasks.running.runners import Runners
+from spark_tasks.running.spark import SparkLostError
+from tests.running_plugins import Folder
+from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+class SourceRig:
+    """One connector `self.name`, its tasks, its offsets, and the topic `self.topic`."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.name = f"source-{uuid.uuid4().hex[:8]}"
+        self.topic = f"topic-{self.name}"
+        self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
+        self.notes = Folder(str(folder))
+        self.limit(0)
+        self.engine = ThreadEngine()
+        self.runners = Runners(self.worker, Plugins())
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.offsets = MemoryOffsets()
+        self.loops: list[Loop] = []
+        self.used: list[str] = []
+
+    def make_topic(self, partitions: int = 2) -> None:
+        for future in self.admin.create_topics([NewTopic(self.topic, partitions, 1)]).values():
+            future.result(20)
+
+    def limit(self, count: int) -> None:
+        (self.notes.path / "new-limit").write_text(str(count))
+        (self.notes.path / "new-limit").rename(self.notes.path / "limit")
+
+    def start(self, **options: str) -> Loop:
+        connector = {
+            "name": self.name, "connector.class": "tests.running_plugins.NumbersConnector", "topic": self.topic,
+            "folder": str(self.notes.path), **options,
+        }  # fmt: skip
+        loop = Loop()
+        context = context_of(
+            self.engine, self.worker, connector, loop.wake, offsets=self.offsets, topic_used=self.used.append
+        )
+        self.loops.append(loop)
+        return loop.start(self.runners.make(context))
+
+    def records(self) -> dict[int, list[str]]:
+        """Values by partition, in order."""
+        consumer = Consumer({
+            "bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex, "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        })
+        partitions = self.admin.list_topics(self.topic, timeout=20).topics[self.topic].partitions
+        consumer.assign([TopicPartition(self.topic, p, 0) for p in partitions])
+        found: dict[int, list[str]] = {p: [] for p in partitions}
+        left = set(partitions)
+        while left:
+            message = consumer.poll(20)
+            assert message is not None
+            if message.error() is None:
+                found[message.partition()].append(message.value().decode())
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                left.discard(message.partition())
+        consumer.close()
+        return found
+
+    def values(self) -> list[str]:
+        return [value for values in self.records().values() for value in values]
+
+    def close(self) -> None:
+        self.engine.free.set()
+        for loop in self.loops:
+            loop.stop()
+        self.runners.close()
+
+
+@pytest.fixture
+def rig(broker: Any, tmp_path: Path) -> Iterator[SourceRig]:
+    rig = SourceRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+
+
+def numbers(count: int, start: int = 0, stream: int = 0) -> list[str]:
+    return [f"{stream}:{n}" for n in range(start, start + count)]
+
+
+def test_reads_all_in_order_writes_offsets_and_resumes(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    rig.limit(2500)
+    loop = rig.start()
+    loop.await_records(2500)
+    loop.stop()
+    assert rig.records() == {0: numbers(2500)}
+    assert rig.offsets.written == [({"stream": "0"}, {"at": at}) for at in (1000, 2000, 2500)]
+    assert rig.notes.heard("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
+    assert rig.used == [rig.topic]
+    rig.limit(2600)
+    rig.start().await_records(100)
+    assert rig.records() == {0: numbers(2600)}
+
+
+def test_new_data_is_found_soon_and_an_idle_task_has_no_jobs(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    loop = rig.start()
+    wait_until(lambda: loop.runs > 10)
+    assert rig.engine.jobs == 0
+    latencies = []
+    for n in range(10):
+        begun = time.perf_counter()
+        rig.limit(n + 1)
+        loop.await_records(n + 1)
+        latencies.append(time.perf_counter() - begun)
+    assert sorted(latencies)[5] < 0.25
+
+
+def test_source_partitions_run_in_parallel_and_each_keeps_its_order(rig: SourceRig) -> None:
+    rig.make_topic(3)
+    rig.limit(3000)
+    loop = rig.start(streams="4", rows="500")
+    loop.await_records(12_000)
+    for values in rig.records().values():
+        for stream in range(4):
+            mine = [v for v in values if v.startswith(f"{stream}:")]
+            assert mine in ([], numbers(3000, stream=stream)), "one key is in one partition, in order"
+    assert rig.offsets.read() == [({"stream": str(n)}, {"at": 3000}) for n in range(4)]
+
+
+@pytest.mark.parametrize("how", ["reader", "spark"])
+def test_a_lost_batch_is_repeated_from_the_last_offsets(rig: SourceRig, how: str) -> None:
+    rig.make_topic(1)
+    rig.limit(3000)
+    if how == "spark":
+        rig.engine.lose.append(SparkLostError("the executor died"))
+    rig.start(retry="busy" if how == "reader" else "").await_records(3000)
+    assert rig.records() == {0: numbers(3000)}, "nothing had been written before the failure"
+
+
+def test_a_failure_that_is_not_retriable_fails_the_task(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    rig.limit(10)
+    error = rig.start(fail="no permission").await_error()
+    assert str(error) == "no permission"
+    assert "in read" in str(error.__cause__), "the executor's trace is in the task's"
+    assert rig.offsets.written == []
+    assert rig.values() == []
+
+
+def test_a_failing_plan_fails_the_task(rig: SourceRig) -> None:
+    assert str(rig.start(**{"fail.latest": "gone"}).await_error()) == "gone"
+
+
+def test_offsets_that_cannot_be_written_fail_the_task_and_the_batch_comes_again(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    rig.limit(10)
+    write, rig.offsets.write = rig.offsets.write, _refuse
+    error = rig.start().await_error()
+    assert str(error) == "the offsets topic is gone"
+    rig.offsets.write = write
+    rig.start().await_records(10)
+    assert rig.records() == {0: numbers(10) * 2}, "at least once"
+
+
+def _refuse(_offsets: Any) -> None:
+    raise ConnectError("the offsets topic is gone")
+
+
+def test_pause_finishes_the_batch_and_resume_goes_on(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    rig.limit(100)
+    loop = rig.start(slow="0.5")
+    wait_until((rig.notes.path / "slow.once").exists)
+    paused = []
+    loop.order(lambda runner: paused.append(runner.pause()))
+    wait_until(lambda: paused)
+    assert rig.offsets.read() == [({"stream": "0"}, {"at": 100})], "the batch in flight was finished"
+    rig.limit(200)
+    time.sleep(0.5)
+    assert len(rig.values()) == 100
+    loop.order(lambda runner: runner.resume())
+    loop.await_records(100)
+    assert rig.records() == {0: numbers(200)}
+
+
+def test_stop_finishes_the_batch_in_flight(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    rig.limit(100)
+    loop = rig.start(slow="0.5")
+    wait_until((rig.notes.path / "slow.once").exists)
+    loop.stop()
+    assert rig.offsets.read() == [({"stream": "0"}, {"at": 100})]
+    assert rig.records() == {0: numbers(100)}
+
+
+def test_stop_takes_back_what_waits_for_spark(rig: SourceRig) -> None:
+    rig.engine.free.clear()
+    rig.limit(10)
+    loop = rig.start()
+    wait_until(lambda: rig.engine.jobs == 1)
+    begun = time.perf_counter()
+    loop.stop()
+    assert time.perf_counter() - begun < 3
+    assert rig.offsets.written == []
+
+
+def test_cancel_gives_up_a_hanging_batch(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    rig.limit(10)
+    loop = rig.start(slow="15")
+    wait_until((rig.notes.path / "slow.once").exists)
+    begun = time.perf_counter()
+    loop.runner.cancel()
+    assert isinstance(loop.await_error(), ConnectError)
+    assert time.perf_counter() - begun < 3
+    assert rig.offsets.written == []
+
+
+def test_a_simple_reader_of_rows(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    rig.limit(250)
+    loop = rig.start(**{
+        "connector.class": "tests.running_plugins.SimpleConnector", "value.converter": JSON,
+        "value.converter.schemas.enable": "false",
+    })
+    loop.await_records(250)
+    assert [json.loads(v) for v in rig.records()[0]] == [{"n": n, "text": f"t{n}"} for n in range(250)]
+    wait_until(lambda: rig.offsets.read() == [({"task": 0}, {"n": 250})])
+    written = len(rig.offsets.written)
+    wait_until(lambda: loop.runs > 10)
+    assert len(rig.offsets.written) == written, "nothing new, nothing written"
+
+
+def test_topics_are_created_as_the_connector_says(rig: SourceRig) -> None:
+    rig.limit(10)
+    loop = rig.start(**{
+        "topic.creation.default.partitions": "3", "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.retention.ms": "123456",
+    })
+    loop.await_records(10)
+    assert set(rig.records()) == {0, 1, 2}
+    (config,) = rig.admin.describe_configs([ConfigResource(ResourceType.TOPIC, rig.topic)]).values()
+    assert config.result(20)["retention.ms"].value == "123456"
+
+
+def test_the_brokers_create_topics_otherwise(rig: SourceRig) -> None:
+    rig.limit(10)
+    rig.start().await_records(10)
+    assert sorted(rig.values(), key=lambda v: int(v[2:])) == numbers(10)
+
+
+def test_producer_overrides(rig: SourceRig) -> None:
+    rig.make_topic(1)
+    rig.limit(10)
+    loop = rig.start(**{"producer.override.acks": "1", "producer.override.compression.type": "lz4"})
+    loop.await_records(10)
+    assert rig.records() == {0: numbers(10)}
+    loop.stop()
+    rig.limit(20)
+    error = rig.start(**{"producer.override.max.request.size": "70"}).await_error()
+    assert "max.request.size" in str(error)
