@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pykka
 
@@ -25,14 +25,17 @@ from actors.messages import (
     TaskReconfigurationRequested,
 )
 from actors.task import trace_of
-from spark_tasks.api import Connector, SourceOffset, SourcePartition
 from spark_tasks.connector_config import SINK, SOURCE
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugin, Plugins
+from spark_tasks.task import SourceOffset, SourcePartition
 from spark_tasks.task_configs import TooManyTasksError, make_task_configs
 from spark_tasks.validation.classes import version_error
 from spark_tasks.validation.rules import topics_error
 from storage.ids import Config, ConnectorName, State
+
+if TYPE_CHECKING:
+    from spark_tasks.api import Connector  # importing it would import PySpark, before REST answers
 
 _logger = logging.getLogger(__name__)
 

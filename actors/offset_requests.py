@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pykka
 from kafka import TopicPartition
@@ -18,13 +18,14 @@ from kafka.structs import OffsetAndMetadata
 from actors.errors import BadRequestError, NotFoundError
 from actors.messages import AlterOffsets, GetOffsets, ReadSourceOffsets, WriteSourceOffsets
 from actors.worker_config import WorkerConfig
-from spark_tasks.api import SinkConnector, SourceConnector
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.plugins import Plugins
-from spark_tasks.running.clients import client_properties
 from storage.config_state import ConfigView
 from storage.ids import Config, ConnectorName, TopicName
+
+if TYPE_CHECKING:
+    from spark_tasks.api import SinkConnector, SourceConnector
 
 Answer = Callable[[Any, Exception | None], None]
 Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
@@ -72,10 +73,13 @@ class OffsetRequests:
         config = self._resolve(raw, name)
         return config, self._plugins.connector(config.get("connector.class", ""))
 
+    def _is_sink(self, config: Mapping[str, str]) -> bool:
+        return self._plugins.connector_type(config) == "sink"
+
     # ------------------------------------------------------------ reading
     def _get(self, request: GetOffsets) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        config, plugin = self._connector(request.connector)
-        if issubclass(plugin, SinkConnector):
+        config, _ = self._connector(request.connector)
+        if self._is_sink(config):
             with self._admin(config) as admin:
                 group = self._group(request.connector, config)
                 found = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
@@ -104,7 +108,7 @@ class OffsetRequests:
     def _alter(self, request: AlterOffsets) -> str:
         config, plugin = self._connector(request.connector)
         altered = "altered" if request.offsets is not None else "reset"
-        if issubclass(plugin, SinkConnector):
+        if self._is_sink(config):
             elsewhere = self._alter_sink(request, config, plugin)
         else:
             elsewhere = self._alter_source(request, config, plugin)
@@ -153,6 +157,8 @@ class OffsetRequests:
         return config.get("consumer.override.group.id") or f"connect-{name}"
 
     def _admin(self, config: Mapping[str, str]) -> KafkaAdminClient:
+        from spark_tasks.running.clients import client_properties  # noqa: PLC0415 - late, as it imports the data plane
+
         return KafkaAdminClient(**client_settings(client_properties(self._config.originals, config, "admin")))
 
 

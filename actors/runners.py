@@ -1,21 +1,66 @@
-"""From a StartTask to the runner that moves its data."""
+"""The data plane of a worker, and from a StartTask to the runner that moves its data.
+
+Importing the data plane (PySpark, numba) costs about a second, and starting Spark several: both happen in the
+background, after REST is up. A task that is started before waits in its own thread.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actors.messages import StartTask
 from actors.worker_config import WorkerConfig
-from spark_tasks.api import SourceConnector
 from spark_tasks.plugins import Plugins
-from spark_tasks.running.runners import Runners
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.task_configs import check_tasks_max
 from storage.config_state import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
 from storage.offset_store import OffsetStores
+
+if TYPE_CHECKING:
+    from spark_tasks.running.runners import Runners
+
+log = logging.getLogger(__name__)
+
+
+class DataPlane:
+    """`start` returns at once; `runners` waits until it is there."""
+
+    def __init__(self, config: WorkerConfig, plugins: Plugins) -> None:
+        self._config = config
+        self._plugins = plugins
+        self._runners: Future[Runners] = Future()
+
+    def start(self) -> None:
+        """Import the data plane and start Spark, in the background."""
+        threading.Thread(target=self._start, name="data-plane", daemon=True).start()
+
+    def _start(self) -> None:
+        try:
+            from spark_tasks.running.runners import Runners  # noqa: PLC0415 - see the module
+
+            runners = Runners(self._config.originals, self._plugins, report=log.error)
+            runners.engine.start()
+        except Exception as error:
+            # Whatever is wrong with this installation of Spark: each task that wants to start says so in its status.
+            log.exception("The data plane could not be started")
+            self._runners.set_exception(error)
+        else:
+            self._runners.set_result(runners)
+
+    def runners(self) -> Runners:
+        """Waits; raises what went wrong at the start."""
+        return self._runners.result()
+
+    def close(self) -> None:
+        """Stop Spark; the tasks must be gone."""
+        if self._runners.done() and self._runners.exception() is None:
+            self._runners.result().close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +69,7 @@ class TaskRunners:
 
     config: WorkerConfig
     plugins: Plugins
-    runners: Runners
+    data_plane: DataPlane
     offsets: OffsetStores
     configs: ConfigView
     resolve: Callable[[Mapping[str, Any], ConnectorName], Mapping[str, str]]
@@ -35,12 +80,13 @@ class TaskRunners:
         task = command.task
         connector = self.resolve(command.connector_config, task.connector)
         check_tasks_max(task.connector, self.configs.config.task_count(task.connector), connector)
-        source = issubclass(self.plugins.connector(connector.get("connector.class", "")), SourceConnector)
+        runners = self.data_plane.runners()
+        source = self.plugins.connector_type(connector) == "source"
         own_topic = connector.get("offsets.storage.topic") if source and self.config.transactional_leader else None
-        return self.runners.make(TaskContext(
+        return runners.make(TaskContext(
             connector_name=task.connector, task=task.task, group_id=self.config.group_id,
             worker=self.config.originals, connector=connector,
-            config=self.resolve(command.task_config, task.connector), engine=self.runners.engine,
+            config=self.resolve(command.task_config, task.connector), engine=runners.engine,
             offsets=self.offsets.of(task.connector, TopicName(own_topic) if own_topic else None) if source else None,
             wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
         ))

@@ -42,7 +42,7 @@ from actors.messages import (
 )
 from actors.offset_requests import OffsetRequests
 from actors.offset_store import OffsetStoreActor
-from actors.runners import TaskRunners
+from actors.runners import DataPlane, TaskRunners
 from actors.settings import group_settings, herder_settings, new_session_key
 from actors.status_store import StatusStoreActor
 from actors.supervisor import Supervisor
@@ -57,7 +57,6 @@ from rest.settings import RestSettings
 from rest.view import WorkerView
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Plugins
-from spark_tasks.running.runners import Runners
 from storage.config_state import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
 from storage.offset_store import OffsetStores, OffsetTopic
@@ -115,13 +114,13 @@ class Worker:
         parts = KafkaParts.connect(self.config)
         self._cleanup.callback(parts.close)
         self._start_stores(parts)
-        runners = Runners(self.config.originals, self._plugins, report=log.error)
-        self._cleanup.callback(runners.close)
-        herder = self._start_herder(parts, runners)
+        data_plane = DataPlane(self.config, self._plugins)
+        self._cleanup.callback(data_plane.close)
+        herder = self._start_herder(parts, data_plane)
         self._await_stores()
         self.view.kafka_cluster_id = parts.cluster_id
         herder.tell(Loaded(self._configs.config))
-        runners.engine.start()
+        data_plane.start()
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
     def halt(self, reason: str) -> None:
@@ -187,9 +186,9 @@ class Worker:
             except TimeoutError:
                 raise ConnectError(f"The {name} topic {topic} could not be read in {LOAD_TIMEOUT_S:.0f} s") from None
 
-    def _start_herder(self, parts: KafkaParts, runners: Runners) -> pykka.ActorRef[Any]:
+    def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> pykka.ActorRef[Any]:
         config = self.config
-        make = TaskRunners(config, self._plugins, runners, self._offsets, self._configs, self.resolve,
+        make = TaskRunners(config, self._plugins, data_plane, self._offsets, self._configs, self.resolve,
                            self._topic_used).make
         tasks = TaskActors(self._tell_herder, make, self._ticker,
                            lambda task: log_context(task.connector, task.task))

@@ -16,9 +16,13 @@ from typing import Any, ClassVar, Literal, Protocol
 from pyspark.sql.datasource import DataSource
 
 from spark_tasks.config_def import ConfigDef
+from spark_tasks.task import SourceOffset, SourcePartition
 
-SourcePartition = Mapping[str, Any]
-SourceOffset = Mapping[str, Any]
+__all__ = [
+    "Connector", "ConnectorContext", "Options", "PartitionedOffsets", "ResumableWriter", "SinkConnector",
+    "SourceConnector", "SourceOffset", "SourcePartition",
+]  # fmt: skip
+
 Options = Mapping[str, str]
 
 

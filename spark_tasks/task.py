@@ -7,15 +7,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from spark_tasks.api import SourceOffset, SourcePartition
+R_co = TypeVar("R_co", covariant=True)
+SourcePartition = Mapping[str, Any]
+SourceOffset = Mapping[str, Any]
 
-R = TypeVar("R", covariant=True)
 
-
-class Split(Protocol[R]):
+class Split(Protocol[R_co]):
     """One unit of work of a batch: picklable, imports only spark_tasks, runs in a Python worker of an executor."""
 
-    def run(self) -> R:
+    def run(self) -> R_co:
         """Do all of it and return a small, picklable result."""
 
 
@@ -24,7 +24,8 @@ class Engine(Protocol):
 
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
         """Run the splits at once, in parallel where there is room. The future fails with the first split's error.
-        Waits (in the future) until Spark is up. `task` ("name-0") labels the Spark job."""
+        Waits (in the future) until Spark is up. `task` ("name-0") labels the Spark job.
+        """
 
     def cancel(self, task: str) -> None:
         """Give up whatever of the task's is queued or running; its futures fail with CancelledError."""
@@ -39,7 +40,9 @@ class OffsetStore(Protocol):
     def write(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
         """Write and wait until acknowledged; None is a tombstone."""
 
-    def records(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> Sequence[tuple[bytes, bytes | None]]:
+    def records(
+        self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
+    ) -> Sequence[tuple[bytes, bytes | None]]:
         """The same as the key and value bytes of topic records, for a transaction that somebody else writes."""
 
     @property
@@ -60,7 +63,8 @@ class Progress:
 class TaskContext:
     """Everything a runner needs. `worker`: the worker's properties (resolved); `connector` and `config`: the
     connector's and the task's configuration with config-provider placeholders resolved. `wake` may be called from
-    any thread and makes the task actor call `run_once` soon. `topic_used` reports a topic for topic tracking."""
+    any thread and makes the task actor call `run_once` soon. `topic_used` reports a topic for topic tracking.
+    """
 
     connector_name: str
     task: int
@@ -82,7 +86,8 @@ class TaskContext:
 
 class TaskRunner(Protocol):
     """Drives one Connect task. All methods but `cancel` are called by one thread, one at a time; any may raise, and
-    then the task is FAILED and `close` is called."""
+    then the task is FAILED and `close` is called.
+    """
 
     def start(self) -> None:
         """Load offsets or join the consumer group. Needs no Spark yet."""

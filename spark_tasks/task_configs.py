@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spark_tasks.api import Connector
 from spark_tasks.config_def import ConfigDef
 from spark_tasks.connector_config import COMMON
 from spark_tasks.errors import ConfigError, ConnectError
+
+if TYPE_CHECKING:
+    from spark_tasks.api import Connector
 
 log = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\$\{[^}]*?:[^}]*?\}")  # of a config provider (KIP-297)
