@@ -241,7 +241,7 @@ def _logger_level(draft: _Draft, namespace: str, value: Any) -> None:
         draft.say(LoggerLevelChanged(namespace, level))
 
 
-# Kafka Connect asks in this order, so that a connector may be named anything.
+# None of them begins with another one, so a connector may be named anything.
 _PREFIXES: tuple[tuple[str, Callable[[_Draft, str, Any], None]], ...] = (
     (TARGET_STATE, _target_state),
     (CONNECTOR, _connector),

@@ -94,5 +94,7 @@ def _decode(batch: Any, partition: int) -> Iterator[LogRecord]:
             at = end  # headers are of no interest here
             timestamp = base_time + time_delta if log_append_time is None else log_append_time
             yield make(LogRecord, (partition, base_offset + offset_delta, timestamp, key, value))
+        if at != len(data):
+            raise CorruptRecordError(f"The record batch at offset {base_offset} has {len(data) - at} bytes too many")
     except (ValueError, IndexError) as error:
         raise CorruptRecordError(f"Record batch at offset {base_offset} has no valid structure: {error!r}") from error

@@ -40,6 +40,7 @@ def client_for(topic: str) -> Callable[..., KafkaNetClient]:
     def make(**configs: Any) -> KafkaNetClient:
         client = KafkaNetClient(**configs)
         client.cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
+        client.cluster.config["allow_auto_create_topics"] = False  # such a topic would not be compacted
         client.cluster.set_topics([topic])
         return client
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pykka
@@ -19,6 +20,7 @@ from actors.messages import (
     StatusesFlushed,
 )
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
+from storage.log_protocol import Position
 from storage.memory_log import MemoryTopic, MemoryTopicLog
 from storage.status import Status, TopicStatus
 from storage.status_records import status_record, topic_record
@@ -99,6 +101,50 @@ def test_what_was_superseded_is_not_repeated(rig: Rig, topic: MemoryTopic) -> No
     wait_until(lambda: seen)
     flush(rig, ref)
     assert [r.value for r in topic.records()] == [status_record(FAILED)[1]]
+
+
+def test_what_was_removed_meanwhile_is_not_repeated(rig: Rig, topic: MemoryTopic) -> None:
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    failures = [KafkaTimeoutError()]
+    topic.refuse = lambda _: failures.pop() if failures else None
+    ref.tell(PutStatus(RUNNING, safe=False))
+    flush(rig, ref)
+    topic.append([(b"status-task-a-0", None)])  # another worker, the leader, removes it
+    seen: list[object] = []
+    rig.ticker.set("later", rig.ticker.now_ms() + 300, lambda: seen.append(1))
+    wait_until(lambda: seen)
+    flush(rig, ref)
+    assert view.statuses.tasks == {}
+    assert len(topic.records()) == 1
+
+
+class SlowLog(MemoryTopicLog):
+    """Acknowledges when it is told to."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        super().__init__(topic)
+        self.pending: list[Future[Position]] = []
+
+    def send(self, key: bytes, value: bytes | None) -> Future[Position]:  # noqa: ARG002
+        self.pending.append(Future())
+        return self.pending[-1]
+
+
+def test_a_flush_waits_for_what_was_sent_before_it_only(rig: Rig, topic: MemoryTopic) -> None:
+    log = SlowLog(topic)
+    ref, _ = rig.status_store(log)
+    first, second = rig.op(), rig.op()
+    ref.tell(PutStatus(RUNNING, safe=False))
+    ref.tell(FlushStatuses(first))
+    ref.tell(PutStatus(FAILED, safe=False))
+    ref.tell(FlushStatuses(second))
+    wait_until(lambda: len(log.pending) == 2)
+    assert rig.said == []
+    log.pending[0].set_result(Position(0, 0))
+    rig.done(first, StatusesFlushed)
+    assert rig.said == [StatusesFlushed(first)]
+    log.pending[1].set_exception(TopicAuthorizationFailedError("statuses"))
+    rig.done(second, StatusesFlushed)
 
 
 def test_what_fails_for_good_is_given_up(rig: Rig, topic: MemoryTopic, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
+from spark_tasks.errors import ConnectError
 from storage.log_protocol import LogRecord
 from storage.topic_log import KafkaTopicLog
 from tests.support import wait_until
@@ -82,12 +83,15 @@ def test_other_producers_batches(topic: Topic, compression: str | None) -> None:
     assert seen[0].timestamp > 1_600_000_000_000
 
 
-def test_what_prevents_the_start_is_told(topic: Topic) -> None:
-    log = KafkaTopicLog("not/a/name", topic.clients, topic.admin, client_id="test", writable=False)
-    with pytest.raises(ValueError, match="not/a/name"):
-        log.start(lambda _: None, lambda _: None).result(WAIT)
-    assert log.send(b"k", b"v").exception(WAIT) is not None
-    log.stop()
+def test_what_prevents_the_start_is_told(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.topic_log._TOPIC_WAIT", 0.3)
+    for name, error in (("no-such-topic", ConnectError), ("not/a/name", ValueError)):
+        log = KafkaTopicLog(name, topic.clients, topic.admin, client_id="test", writable=False)
+        with pytest.raises(error, match=name):
+            log.start(lambda _: None, lambda _: None).result(WAIT)
+        assert log.send(b"k", b"v").exception(WAIT) is not None
+        log.stop()
+    assert "no-such-topic" not in topic.admin.list_topics()  # nobody made it, uncompacted, by asking for it
 
 
 def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:

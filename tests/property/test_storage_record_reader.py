@@ -64,7 +64,9 @@ def log_of(batches: Any) -> tuple[bytes, list[SimpleNamespace]]:
 
 def read(kind: type, data: bytes, aborted: list[SimpleNamespace], level: IsolationLevel, start: int) -> tuple[Any, int]:
     records = kind(start, TP, MemoryRecords(data), isolation_level=level, aborted_transactions=aborted)
-    return records.take(10**6), records.next_fetch_offset
+    found = records.take(10**6)
+    records._maybe_raise_next_inline_exception()
+    return found, records.next_fetch_offset
 
 
 @given(BATCHES, st.sampled_from(list(IsolationLevel)), st.integers(0, 4))
@@ -105,3 +107,17 @@ def test_lengths_that_lie_are_an_error(batches: Any, draw: st.DataObject) -> Non
     except CorruptRecordError:
         return
     assert len(found) <= len(records) + 1
+
+
+@pytest.mark.parametrize(("at", "value"), [(61 + 4, 60), (61 + 6, 40), (61, 80), (60, 1), (60, 3), (61 + 6, 8)])
+def test_lengths_and_counts_that_do_not_fit(at: int, value: int) -> None:
+    data = bytearray(batch(100, [(0, b"k", b"vvvv", []), (0, b"k", b"w" * 40, [])], 0, -1, False, None))
+    assert [data[61 + 4], data[61 + 5 : 61 + 6], data[61 + 6]] == [2, b"k", 8]
+    fine = data[at] == value
+    data[at] = value
+    struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+    if fine:
+        assert len(read(_Records, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)[0]) == 2
+        return
+    with pytest.raises(CorruptRecordError):
+        read(_Records, bytes(data), [], IsolationLevel.READ_UNCOMMITTED, 0)
