@@ -53,8 +53,11 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
         return "filestream"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
-        """See DataSource."""
-        return LineWriter(self.options.get("file") or None)
+        """See DataSource. The file is there, or the task fails, from its start on, as in Kafka Connect."""
+        file = self.options.get("file") or None
+        if file is not None:
+            os.close(_open(file))
+        return LineWriter(file)
 
 
 @dataclass
@@ -80,10 +83,7 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
             pieces = [(len(batch), _lines(batch).to_pybytes()) for batch in iterator]
             printed = b"".join(piece for _, piece in pieces)
             return Written(sum(rows for rows, _ in pieces), len(printed), printed)
-        try:
-            fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            raise ConnectError(f"Couldn't find or create file '{self._file}' for FileStreamSink: {error}") from error
+        fd = _open(self._file)
         try:
             rows = size = 0
             for batch in iterator:
@@ -106,6 +106,13 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
 
 def _lines(batch: pa.RecordBatch) -> pa.Buffer:
     return to_lines(batch.column("value"), batch.schema.field("value").metadata)
+
+
+def _open(file: str) -> int:
+    try:
+        return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as error:
+        raise ConnectError(f"Couldn't find or create file '{file}' for FileStreamSink: {error}") from error
 
 
 def _append(fd: int, lines: memoryview) -> None:

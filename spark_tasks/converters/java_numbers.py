@@ -3,7 +3,7 @@
 The digits are the shortest that identify the number, as Java prints them since version 19; older versions print one
 digit too many for a few numbers.
 """
-# ruff: noqa: PLR1714 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
-from spark_tasks.converters import json_text
-from spark_tasks.converters.buffers import list_offsets, valid
+from spark_tasks.converters.buffers import list_offsets
 from spark_tasks.converters.java_hash import hash_order
 from spark_tasks.converters.java_numbers import float_texts
+from spark_tasks.converters.joining import Member, join, join_members, null_like
+from spark_tasks.converters.json_mixed import write_mixed
 
 _DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
 
@@ -80,50 +81,20 @@ def _child_texts(field: pa.Field, child: pa.Array, *, schemaless: bool) -> pa.Ar
 
 def _map_texts(array: pa.Array) -> pa.Array:
     """A schemaless map, its keys in the order of the columns: {k=v, k2=v2}."""
-    optional = any(nulls_are_absent(metadata_of(field)) for field in array.type)
-    pieces: list[Any] = []
+    members = []
     for field, child in zip(array.type, array.flatten(), strict=True):
-        text = _child_texts(field, child, schemaless=True)
-        if not optional:
-            pieces += [("{" if not pieces else ", ") + field.name + "=", text]
-        elif nulls_are_absent(metadata_of(field)):
-            pieces.append(_join(f", {field.name}=", text, nulls="emit_null"))
-        else:
-            pieces.append(_join(f", {field.name}=", text))
-    if not pieces:
-        return _null_like(array, pa.array(["{}"] * len(array), pa.string()))
-    if optional:
-        return _null_like(array, _join("{", joined_present(pieces, 2), "}"))
-    return _null_like(array, _join(*pieces, "}"))
+        optional = child.null_count > 0 and nulls_are_absent(metadata_of(field))
+        members.append(Member(field.name + "=", _child_texts(field, child, schemaless=True), optional))
+    return null_like(array, join_members(members, "{", ", ", "}", len(array)))
 
 
 def _struct_texts(array: pa.Array) -> pa.Array:
     """Struct{a=1,b=x}: fields that are null are left out."""
-    pieces = [
-        _join(f",{field.name}=", _child_texts(field, child, schemaless=False), nulls="emit_null")
-        for field, child in zip(array.type, array.flatten(), strict=True)
-    ]
-    if not pieces:
-        return _null_like(array, pa.array(["Struct{}"] * len(array), pa.string()))
-    return _null_like(array, _join("Struct{", joined_present(pieces, 1), "}"))
-
-
-def joined_present(pieces: list[pa.Array], separator: int) -> pa.Array:
-    """The pieces that are not null, in one text a row; each begins with a separator of so many characters, of which
-    the first of a row goes without. (pyarrow's own skipping join loses the rows in which all are null.)
-    """
-    whole = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
-    return pc.utf8_slice_codeunits(whole, separator)
-
-
-def _join(*pieces: Any, nulls: str = "replace") -> pa.Array:
-    return pc.binary_join_element_wise(*pieces, "", null_handling=nulls, null_replacement="null")
-
-
-def _null_like(array: pa.Array, strings: pa.Array) -> pa.Array:
-    if not array.null_count:
-        return strings
-    return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
+    members = []
+    for field, child in zip(array.type, array.flatten(), strict=True):
+        text = _child_texts(field, child, schemaless=False)
+        members.append(Member(field.name + "=", text, text.null_count > 0))
+    return null_like(array, join_members(members, "Struct{", ",", "}", len(array)))
 
 
 def _list_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
@@ -136,20 +107,18 @@ def _entries_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
     keys = array.keys.slice(offsets[0], offsets[-1] - offsets[0])
     values = array.items.slice(offsets[0], offsets[-1] - offsets[0])
     names = _texts(keys, schemaless=schemaless)
-    return _bracketed(array, _join(names, "=", _texts(values, schemaless=schemaless)), "{", "}")
+    return _bracketed(array, join(names, "=", _texts(values, schemaless=schemaless)), "{", "}")
 
 
 def _bracketed(array: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
     """One text for each list of `array`, of its items' texts."""
     lists = pa.ListArray.from_arrays(list_offsets(array), pc.fill_null(items, "null"))
-    return _null_like(array, _join(opening, pc.binary_join(lists, ", "), closing))
+    return null_like(array, join(opening, pc.binary_join(lists, ", "), closing))
 
 
 def json_texts(array: pa.Array) -> pa.Array:
-    """FORM_JSON values as Java's toString prints them, one by one; a JSON null prints as null."""
-    there = valid(array)
-    found = [None if text is None else java_string(json_text.parse(text.encode())) for text in array.to_pylist()]
-    return pa.array(found, pa.string(), mask=None if there is None else ~there)
+    """FORM_JSON values as Java's toString prints them; a JSON null prints as null."""
+    return write_mixed(array, to_texts, java_string)
 
 
 def java_string(value: Any) -> str:

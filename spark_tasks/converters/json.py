@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrow_types import to_arrow
-from spark_tasks.columns import SCHEMA_KEY, Metadata, is_json
+from spark_tasks.columns import SCHEMA_KEY, Metadata
 from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
 from spark_tasks.converters import json_kernels as kernels
 from spark_tasks.converters import json_text
@@ -29,6 +29,7 @@ from spark_tasks.converters.json_columns import TwiceError, build, find_members,
 from spark_tasks.converters.json_tape import OBJECT, Tape, enclosed, tokenize
 from spark_tasks.converters.json_typed import TypedReader
 from spark_tasks.converters.json_write import JsonWriter
+from spark_tasks.converters.python_values import to_python
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.schema import Schema, from_text, to_text
 
@@ -147,7 +148,7 @@ class JsonConverter(Converter, HeaderConverter):
     def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
         """See HeaderConverter."""
         array, metadata = self.to_connect(topic, pa.array([value], pa.binary()))
-        return schema_of(metadata), python_value(array, metadata)
+        return schema_of(metadata), to_python(array, metadata)[0]
 
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
         """See HeaderConverter."""
@@ -157,12 +158,6 @@ class JsonConverter(Converter, HeaderConverter):
             array, metadata = pa.array([value], to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()}
         written: bytes | None = self.from_connect(topic, array, metadata)[0].as_py()
         return written
-
-
-def python_value(array: pa.Array, metadata: Metadata) -> Any:
-    """The one value of an array, FORM_JSON or not."""
-    value = array[0].as_py()
-    return json_text.parse(value.encode()) if value is not None and is_json(metadata) else value
 
 
 def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:

@@ -32,6 +32,7 @@ from spark_tasks.converters.json_tape import (
     Tape,
     tokenize,
 )
+from spark_tasks.converters.json_unescape import unescape
 from spark_tasks.errors import DataError
 
 MAX_MEMBERS = 1000  # names in one column; beyond it the names are data
@@ -165,7 +166,7 @@ def strings(tape: Tape, tokens: Ints, valid: np.ndarray | None, *, escaped: bool
     if escaped or valid is not None:
         room = kernels.spans(tape.starts, tape.ends, tokens, False, tape.kinds, offsets)
         out = np.empty(room, np.uint8)
-        kernels.unescape(tape.data, tape.kinds, tape.starts, tape.ends, tokens, offsets, out)
+        unescape(tape.data, tape.kinds, tape.starts, tape.ends, tokens, offsets, out)
     else:
         out = np.empty(kernels.spans(tape.starts, tape.ends, tokens, False, tape.kinds, offsets), np.uint8)
         kernels.copy_texts(tape.data, tape.starts, tape.ends, tokens, offsets, out)

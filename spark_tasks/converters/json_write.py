@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.columns import Metadata, is_json, metadata_of, nulls_are_absent
-from spark_tasks.converters import json_text
 from spark_tasks.converters.buffers import list_offsets
 from spark_tasks.converters.java_hash import hash_order
 from spark_tasks.converters.java_numbers import float_texts
-from spark_tasks.converters.java_text import java_string, joined_present
+from spark_tasks.converters.java_text import java_string
+from spark_tasks.converters.joining import Member, join, join_members, null_like
+from spark_tasks.converters.json_mixed import write_mixed
 from spark_tasks.converters.json_strings import literal, literals
 from spark_tasks.errors import DataError
 from spark_tasks.schema import Schema, Type
@@ -49,15 +50,14 @@ class JsonWriter:
         kind = array.type
         if schema.type is Type.STRUCT and pa.types.is_struct(kind):
             names = [field.name for field in kind]
-            pieces: list[Any] = []
             children = array.flatten()
-            rows = array.is_valid() if array.null_count else None
+            members = []
             for field in schema.fields:
-                child = children[names.index(field.name)]
                 # a null struct's children are null too: they must not fail the check for required values
-                inner = field.schema if rows is None else field.schema.as_optional()
-                pieces += [_before(pieces, field.name), self.write(child, inner)]
-            return _null_like(array, _wrapped(array, pieces))
+                inner = field.schema.as_optional() if array.null_count else field.schema
+                text = self.write(children[names.index(field.name)], inner)
+                members.append(Member(literal(field.name) + ":", text, optional=False))
+            return null_like(array, join_members(members, "{", ",", "}", len(array)))
         if schema.type is Type.MAP and pa.types.is_map(kind) and schema.key and schema.value:
             return self._map(array, schema.key, schema.value)
         if schema.type is Type.ARRAY and schema.value and pa.types.is_list(kind):
@@ -70,8 +70,8 @@ class JsonWriter:
         keys = self.write(array.keys.slice(first, count), key)
         values = self.write(array.items.slice(first, count), value)
         if key.type is Type.STRING:
-            return lists(array, _join(keys, ":", values), "{", "}")
-        return lists(array, _join("[", keys, ",", values, "]"))
+            return lists(array, join(keys, ":", values), "{", "}")
+        return lists(array, join("[", keys, ",", values, "]"))
 
     def _schemaless(self, array: pa.Array, metadata: Metadata | None) -> pa.Array:
         if is_json(metadata):
@@ -89,26 +89,18 @@ class JsonWriter:
             keys = self._scalar(array.keys.slice(first, count))
             values = pc.fill_null(self._schemaless(array.items.slice(first, count), None), "null")
             if key.type is Type.STRING:
-                return lists(array, _join(keys, ":", values), "{", "}")
-            return lists(array, _join("[", keys, ",", values, "]"))
+                return lists(array, join(keys, ":", values), "{", "}")
+            return lists(array, join("[", keys, ",", values, "]"))
         return self._scalar(array)
 
     def _members(self, array: pa.Array) -> pa.Array:
         """A schemaless map; a key that is absent is left out."""
-        optional = any(nulls_are_absent(metadata_of(field)) for field in array.type)
-        pieces: list[Any] = []
+        members = []
         for field, child in zip(array.type, array.flatten(), strict=True):
             described = metadata_of(field)
-            text = self._schemaless(child, described)
-            if not nulls_are_absent(described):
-                text = pc.fill_null(text, "null")
-            if optional:
-                pieces.append(_join("," + literal(field.name) + ":", text))
-            else:
-                pieces += [_before(pieces, field.name), text]
-        if not optional:
-            return _null_like(array, _wrapped(array, pieces))
-        return _null_like(array, _join("{", joined_present(pieces, 1), "}"))
+            optional = child.null_count > 0 and nulls_are_absent(described)
+            members.append(Member(literal(field.name) + ":", self._schemaless(child, described), optional))
+        return null_like(array, join_members(members, "{", ",", "}", len(array)))
 
     def _scalar(self, array: pa.Array) -> pa.Array:
         kind = array.type
@@ -138,7 +130,7 @@ def _floats(array: pa.Array) -> pa.Array:
     finite = pc.is_finite(array)
     if pc.all(finite).as_py() in (True, None):
         return written
-    return pc.if_else(finite, written, _join('"', written, '"'))  # Jackson quotes NaN and the infinities
+    return pc.if_else(finite, written, join('"', written, '"'))  # Jackson quotes NaN and the infinities
 
 
 def _bytes(array: pa.Array) -> pa.Array:
@@ -165,34 +157,16 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arr
 )
 
 
-def _before(pieces: list[Any], name: str) -> str:
-    return ("," if pieces else "{") + literal(name) + ":"
-
-
-def _wrapped(array: pa.Array, pieces: list[Any]) -> pa.Array:
-    return _join(*pieces, "}") if pieces else pa.array(["{}"] * len(array), pa.string())
-
-
-def _join(*pieces: Any) -> pa.Array:
-    return pc.binary_join_element_wise(*pieces, "")
-
-
-def _null_like(array: pa.Array, strings: pa.Array) -> pa.Array:
-    if not array.null_count:
-        return strings
-    return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
-
-
 def lists(array: pa.Array, items: pa.Array, opening: str = "[", closing: str = "]") -> pa.Array:
     """The items' texts of each list of `array`, comma between them."""
     joined = pc.binary_join(pa.ListArray.from_arrays(list_offsets(array), items), ",")
-    return _null_like(array, _join(opening, joined, closing))
+    return null_like(array, join(opening, joined, closing))
 
 
 def json_literals(array: pa.Array) -> pa.Array:
-    """FORM_JSON values in the form that JsonConverter would write them in, one by one."""
-    found = [None if text is None else java_json(json_text.parse(text.encode())) for text in array.to_pylist()]
-    return pa.array(found, pa.string())
+    """FORM_JSON values in the form that JsonConverter would write them in."""
+    writer = JsonWriter()
+    return write_mixed(array, lambda values, metadata: writer.write(values, None, metadata), java_json)
 
 
 def java_json(value: Any) -> str:

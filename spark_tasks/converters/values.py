@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.converters.java_numbers import float_texts
+from spark_tasks.converters.values_tokens import Tokens
 from spark_tasks.errors import DataError
 from spark_tasks.schema import BOOLEAN, DATE, DECIMAL, STRING, TIME, TIMESTAMP, Schema, Type
 
 SchemaAndValue = tuple[Schema | None, Any]
 
 _NOTHING: SchemaAndValue = (None, None)
-_DELIMITERS = frozenset(':,{}[]"')
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?")
 _MAX_EXPONENT = 10_000  # larger numbers stay text: as integers they would fill the memory
 _INTEGERS = ((Type.INT8, 7), (Type.INT16, 15), (Type.INT32, 31), (Type.INT64, 63))
@@ -46,74 +46,11 @@ def parse_string(text: str | None) -> SchemaAndValue:
         return _NOTHING
     if not text:
         return STRING, text
-    return _Parser(_Tokens(text)).parse(embedded=False) or _NOTHING
-
-
-class _Tokens:
-    """The text cut at delimiters that are not escaped; can go back."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._at = 0
-        self._peeked: str | None = None
-        self.previous: str | None = None
-
-    def mark(self) -> int:
-        return self._at - len(self._peeked or "")
-
-    def rewind(self, position: int) -> None:
-        self._at = position
-        self._peeked = self.previous = None
-
-    def has_next(self) -> bool:
-        return self._peeked is not None or self._at < len(self.text)
-
-    def next(self) -> str:
-        token = self._read() if self._peeked is None else self._peeked
-        self._peeked, self.previous = None, token
-        return token
-
-    def next_few(self, count: int) -> str | None:
-        """The next tokens in one; None, and nothing read, if there are not so many."""
-        start = self.mark()
-        for _ in range(count):
-            if not self.has_next():
-                self.rewind(start)
-                return None
-            self.next()
-        return self.text[start : self._at]
-
-    def consume(self, expected: str) -> bool:
-        """Whether the next token, blank ones aside, is this; then it is read."""
-        if self._peeked is None:
-            if not self.has_next():
-                return False
-            self._peeked = self._read()
-        while not self._peeked.strip() and self._at < len(self.text):
-            self._peeked = self._read()
-        if self._peeked.strip() != expected:
-            return False
-        self._peeked = None
-        return True
-
-    def _read(self) -> str:
-        start, escaped = self._at, False
-        while self._at < len(self.text):
-            char = self.text[self._at]
-            if char == "\\":
-                escaped = not escaped
-            elif char in _DELIMITERS and not escaped:
-                if start == self._at:
-                    self._at += 1
-                break
-            else:
-                escaped = False
-            self._at += 1
-        return self.text[start : self._at]
+    return _Parser(Tokens(text)).parse(embedded=False) or _NOTHING
 
 
 class _Parser:
-    def __init__(self, tokens: _Tokens) -> None:
+    def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 
     def parse(self, *, embedded: bool) -> SchemaAndValue | None:

@@ -68,7 +68,11 @@ def test_the_last_line_end_is_one_and_within_the_bound(data, start, limit):
 
 
 @settings(max_examples=200)
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 5)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12
+    )
+)
 def test_what_was_seen_is_counted_right(runs):
     seen, numbers = Seen(), []
     for run in runs:

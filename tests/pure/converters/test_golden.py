@@ -1,7 +1,6 @@
 """Everything that Java's converters, transforms and file source made of the inputs in tests/golden/converters."""
 
 import json
-import os
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from spark_tasks.schema import from_text
 from tests.pure.converters.samples import JSON, raw_batch, worker
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "converters" / "golden.json").read_text())
+
 
 def converter(config):
     found = JsonConverter()
@@ -52,7 +52,9 @@ def test_json_converter(case):
 CLASSES = {"StringConverter": "string", "JsonConverter": "json"}
 
 
-@pytest.mark.parametrize("case", GOLDEN["converters"], ids=lambda case: case["class"].rpartition(".")[2] + repr(case["data"]))
+@pytest.mark.parametrize(
+    "case", GOLDEN["converters"], ids=lambda case: case["class"].rpartition(".")[2] + repr(case["data"])
+)
 def test_other_converters(case):
     simple = case["class"].rpartition(".")[2]
     found = getattr(import_module(f"spark_tasks.converters.{CLASSES.get(simple, 'primitive')}"), simple)()
@@ -80,7 +82,9 @@ def test_simple_header_converter(case):
     found = SimpleHeaderConverter()
     data = None if case["text"] is None else case["text"].encode()
     schema, value = found.to_connect_header("t", "h", data)
-    java = None if schema is None else {"float": "float32", "double": "float64"}.get(schema.type.value, schema.type.value)
+    java = (
+        None if schema is None else {"float": "float32", "double": "float64"}.get(schema.type.value, schema.type.value)
+    )
     assert (java, schema and schema.name) == (case["type"], case["name"])
     written = found.from_connect_header("t", "h", schema, value)
     assert (None if written is None else written.decode()) == case["written"]
@@ -92,7 +96,9 @@ def test_transforms(case):
     aliases = ",".join(f"t{i}" for i in range(len(case["transforms"])))
     config = {"value.converter": JSON, **{f"value.converter.{k}": v for k, v in case["config"].items()}}
     pipeline = SinkPipeline(worker(), {**config, **chain, "transforms": aliases})
-    raw = raw_batch([case["text"] if case["text"] is None else case["text"].encode()], offset=17, timestamp=1700000000000)
+    raw = raw_batch(
+        [case["text"] if case["text"] is None else case["text"].encode()], offset=17, timestamp=1700000000000
+    )
     writer = converter(case["config"])
     if case["text"] is None and case.get("error"):
         pipeline.to_connect("t", 3, raw)  # Java's MaskField fails at tombstones; here they pass
@@ -120,9 +126,13 @@ def test_file_stream_source(case, tmp_path):
         with file.open("ab") as out:
             out.write(piece.encode("latin-1"))
         end = reader.latestOffset(offset)
-        lines = [line for part in reader.partitions(offset, end) for b in reader.read(part) for line in b["value"].to_pylist()]
+        lines = [
+            line
+            for part in reader.partitions(offset, end)
+            for b in reader.read(part)
+            for line in b["value"].to_pylist()
+        ]
         assert lines == step["lines"]
         position = end["position"] if lines else None
         assert position == step["position"]
         offset = end
-    os.unlink(file)
