@@ -22,13 +22,14 @@ from typing import Any
 from spark_tasks.errors import ConnectError
 from spark_tasks.running.executor import Outcome, value_of
 from spark_tasks.running.jobs import Waiting, expected_seconds, next_job, spread
-from spark_tasks.running.spark import SparkJobs, SparkLostError, spark_settings
+from spark_tasks.running.spark import SparkJobs, SparkLostError, SparkSilentError, spark_settings
 from spark_tasks.task import Split
 
 _logger = logging.getLogger(__name__)
 
 RESTART_AFTER_S = 60.0  # a JVM that lived shorter than this after a restart is not restarted again
 WARM_SECONDS = 0.2
+DYING_S = 2.0  # how long a JVM may take to end after its connection broke
 
 
 class EngineState(Enum):
@@ -230,7 +231,7 @@ class SparkEngine:
             answers = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout])
         except SparkLostError as error:
             self._alone |= {s.task for s in job}
-            if not spark.alive():
+            if isinstance(error, SparkSilentError) and not spark.alive(DYING_S):
                 self._restart(spark)
             for submission in job:
                 submission.fail(error)

@@ -38,6 +38,10 @@ class SparkLostError(RetriableError):
     """The Spark job failed as a whole: its JVM, an executor or a Python worker died. The batch may be repeated."""
 
 
+class SparkSilentError(SparkLostError):
+    """The connection to the JVM broke: it is dead, or about to be."""
+
+
 class SparkStartError(ConnectError):
     """Spark could not be started; the message says what its log ended with."""
 
@@ -123,7 +127,7 @@ class SparkJobs:
 
         Raises SparkLostError where Spark could not run it to the end (also when the job was cancelled).
         """
-        from py4j.protocol import Py4JError  # noqa: PLC0415
+        from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
 
         serializer = self._serializer
         command = pickle.dumps((SplitRunner(partitions), None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
@@ -136,7 +140,9 @@ class SparkJobs:
             context._jsc.setJobGroup(group, label, False)  # noqa: SLF001
             rows = self._jvm.PythonRDD(self._base(len(partitions)), function, True, False).asJavaRDD().collect()
             return [pickle.loads(bytes(row)) for row in rows]
-        except (Py4JError, OSError) as error:
+        except (Py4JNetworkError, OSError) as error:
+            raise SparkSilentError(f"Spark's JVM was lost during the job of {label}: {error}") from error
+        except Py4JError as error:
             raise SparkLostError(f"the Spark job of {label} did not end: {_first_line(error)}") from error
 
     def cancel(self, group: str) -> None:
@@ -148,9 +154,13 @@ class SparkJobs:
         except (Py4JError, OSError) as error:
             _logger.warning("Spark did not take the cancellation of %s: %s", group, _first_line(error))
 
-    def alive(self) -> bool:
-        """Whether the JVM's process lives."""
-        return self._process.poll() is None
+    def alive(self, grace_s: float = 0.0) -> bool:
+        """Whether the JVM lives, and still does after the grace: a broken connection comes before the end."""
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
     def close(self) -> None:
         """Stop the context and the JVM; at most STOP_TIMEOUT_S."""

@@ -1,0 +1,167 @@
+"""The engine with a real local Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.running.engine import EngineState, SparkEngine
+from spark_tasks.running.spark import SparkLostError, SparkStartError
+from tests.running_splits import Answer, Describe, Fail, Hang, KillWorker
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def engine(reports: list[str]) -> Iterator[SparkEngine]:
+    engine = SparkEngine({"group.id": "engine-test"}, report=reports.append)
+    waiting = engine.submit("early", [Answer(1)])
+    assert not waiting.done()
+    assert engine.state is EngineState.NEW
+    begun = time.perf_counter()
+    engine.start()
+    assert time.perf_counter() - begun < 0.1, "start delays nothing"
+    assert waiting.result(60) == [1]
+    yield engine
+    engine.close()
+    assert not jvms()
+
+
+def jvms() -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.name() == "java" and any("SparkSubmit" in word for word in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue  # it has just ended
+    return found
+
+
+def test_results_come_in_the_order_of_the_splits(engine: SparkEngine) -> None:
+    splits = [Answer(n, 0.02 * (5 - n)) for n in range(6)]
+    assert engine.submit("a-0", splits).result(20) == list(range(6))
+    assert engine.submit("a-0", []).result(20) == []
+
+
+def test_workers_are_hot_reused_and_forked_from_a_daemon_without_threads(engine: SparkEngine) -> None:
+    found: list[dict[str, Any]] = [engine.submit("a-0", [Describe()]).result(20)[0] for _ in range(20)]
+    assert len({f["pid"] for f in found}) <= 5
+    assert {f["executable"] for f in found} == {sys.executable}
+    assert all(f["hot"] for f in found)
+    assert {f["daemon_threads"] for f in found} == {1}
+    assert "spark_tasks.daemon" in found[0]["daemon"]
+
+
+def test_a_job_is_quick(engine: SparkEngine) -> None:
+    seconds = []
+    for _ in range(40):
+        begun = time.perf_counter()
+        engine.submit("a-0", [Answer(1)]).result(20)
+        seconds.append(time.perf_counter() - begun)
+    assert sorted(seconds)[10] < 0.1, "measured: 15 ms on a quiet machine"
+
+
+def test_a_hundred_small_tasks_share_jobs_and_one_error_is_only_its_task_s(engine: SparkEngine) -> None:
+    begun = time.perf_counter()
+    futures = [engine.submit(f"t-{n}", [Answer(n), Fail("no") if n == 50 else Answer(-n)]) for n in range(100)]
+    for n, future in enumerate(futures):
+        if n == 50:
+            with pytest.raises(DataError, match="no") as caught:
+                future.result(20)
+            assert "running_splits.py" in str(caught.value.__cause__)
+        else:
+            assert future.result(20) == [n, -n]
+    assert time.perf_counter() - begun < 3
+
+
+def test_tasks_run_in_parallel(engine: SparkEngine) -> None:
+    begun = time.perf_counter()
+    futures = [engine.submit(f"p-{n}", [Answer(n, 0.5)]) for n in range(4)]
+    assert [f.result(20) for f in futures] == [[0], [1], [2], [3]]
+    assert time.perf_counter() - begun < 1.6
+
+
+def test_a_python_worker_that_dies_fails_its_job_and_no_more(engine: SparkEngine) -> None:
+    with pytest.raises(SparkLostError, match="a-0"):
+        engine.submit("a-0", [KillWorker()]).result(20)
+    assert engine.submit("a-0", [Answer(5)]).result(20) == [5]
+    assert engine.state is EngineState.RUNNING
+
+
+def test_cancel_what_runs_and_what_waits(engine: SparkEngine, tmp_path: Path) -> None:
+    slots = 4
+    hanging = [engine.submit("hang-0", [Hang(str(tmp_path / str(n)))]) for n in range(slots + 2)]
+    wait_until(lambda: len(list(tmp_path.iterdir())) >= 2)
+    begun = time.perf_counter()
+    engine.cancel("hang-0")
+    for future in hanging:
+        with pytest.raises(CancelledError):
+            future.result(1)
+    assert time.perf_counter() - begun < 1
+    futures = [engine.submit(f"after-{n}", [Answer(n)]) for n in range(slots)]
+    assert [f.result(20) for f in futures] == [[n] for n in range(slots)], "their slots come free"
+
+
+def test_a_submission_that_waits_can_be_taken_back(engine: SparkEngine) -> None:
+    busy = [engine.submit(f"busy-{n}", [Answer(n, 0.6)]) for n in range(8)]
+    wait_until(busy[0].running)
+    last = engine.submit("last-0", [Answer(9)])
+    assert last.cancel()
+    assert not busy[0].cancel(), "what runs is not taken back"
+    assert [f.result(20) for f in busy] == [[n] for n in range(8)]
+
+
+def test_a_dead_jvm_is_started_again_and_reported(engine: SparkEngine, reports: list[str], tmp_path: Path) -> None:
+    in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
+    wait_until((tmp_path / "started").exists)
+    (jvm,) = jvms()
+    os.kill(jvm.pid, signal.SIGKILL)
+    with pytest.raises(SparkLostError):
+        in_flight.result(20)
+    assert engine.submit("a-0", [Answer(3)]).result(60) == [3]
+    assert len(reports) == 1
+    assert "died" in reports[0]
+
+
+def test_spark_that_cannot_start() -> None:
+    # Last: it shares the process's one SparkContext with nobody, as the fixture's is still there to be refused.
+    reports: list[str] = []
+    broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:NoSuchOption"}, report=reports.append)
+    waiting = broken.submit("a-0", [Answer(1)])
+    broken.start()
+    with pytest.raises(SparkStartError):
+        waiting.result(60)
+    assert broken.state is EngineState.FAILED
+    assert len(reports) == 1
+    with pytest.raises(SparkStartError):
+        broken.submit("a-0", [Answer(1)]).result(1)
+    broken.close()
+
+
+def test_a_closed_engine_refuses() -> None:
+    engine = SparkEngine({})
+    waiting = engine.submit("a-0", [Answer(1)])
+    engine.close()
+    with pytest.raises(CancelledError):
+        waiting.result(1)
+    with pytest.raises(ConnectError, match="closed"):
+        engine.submit("a-0", [Answer(1)]).result(1)
+    engine.start()
+    assert engine.state is EngineState.CLOSED

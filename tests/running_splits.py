@@ -1,0 +1,64 @@
+"""Splits for tests of the engine; executors import them by this name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_tasks.errors import DataError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answers its number, after a while."""
+
+    number: int
+    seconds: float = 0.0
+
+    def run(self) -> int:
+        time.sleep(self.seconds)
+        return self.number
+
+
+@dataclass(frozen=True)
+class Fail:
+    text: str
+
+    def run(self) -> None:
+        raise DataError(self.text)
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Touches the file and sleeps."""
+
+    started: str
+
+    def run(self) -> None:
+        Path(self.started).touch()
+        time.sleep(60)
+
+
+@dataclass(frozen=True)
+class KillWorker:
+    def run(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Describe:
+    """What the Python worker is like."""
+
+    def run(self) -> dict[str, object]:
+        return {
+            "pid": os.getpid(), "parent": os.getppid(), "executable": sys.executable,
+            "hot": "numba" in sys.modules and "spark_tasks.running.sink_split" in sys.modules,
+            "daemon": Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0"),
+            "daemon_threads": len(list(Path(f"/proc/{os.getppid()}/task").iterdir())),
+            "threads": threading.active_count(),
+        }
