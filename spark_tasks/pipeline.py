@@ -135,6 +135,9 @@ class SourcePipeline(_Pipeline):
         """
         if not len(batch):
             return
+        if not self._rows and "value" not in batch.schema.names:
+            raise DataError(f"the source's records have no column value, only {', '.join(batch.schema.names)}; "
+                            'a connector whose rows are values says yields = "rows"')
         batch = self._transformed(_as_value(batch) if self._rows else batch)
         for topic, part in self._by_topic(batch):
             yield self._raw(topic, part)
@@ -185,15 +188,21 @@ class SourcePipeline(_Pipeline):
         if "headers" not in batch.schema.names:
             return pa.nulls(len(batch), HEADERS_TYPE)
         headers = batch.column("headers")
-        if headers.type == HEADERS_TYPE:
-            return headers
-        if pa.types.is_null(headers.type):
-            return headers.cast(HEADERS_TYPE)
+        if pa.types.is_null(headers.type) or pa.types.is_binary(headers.type.value_type.field("value").type):
+            return _on_the_wire(headers)
         write = self.stages.header.from_connect_header
         return pa.array(
             [None if row is None else [(h["key"], write(topic, h["key"], None, h["value"])) for h in row]
              for row in headers.to_pylist()], HEADERS_TYPE,
         )  # fmt: skip
+
+
+def _on_the_wire(headers: pa.Array) -> pa.Array:
+    """Headers whose values are bytes already. A plugin's schema says that keys may be null; none must be."""
+    try:
+        return headers if headers.type == HEADERS_TYPE else headers.cast(HEADERS_TYPE)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"a header of a source record has no key: {error}") from error
 
 
 def _as_value(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,0 +1,94 @@
+"""Connectors that hang or raise wherever one can: `at` says where, until the file `release` exists."""
+
+import time
+from pathlib import Path
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from heeler import ConfigDef, ConfigKey, SourceConnector, Type
+
+KEYS = ConfigDef(
+    ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read or task-stop."),
+    ConfigKey("release", Type.STRING, default="", doc="The file that ends the misbehaviour."),
+    ConfigKey("topic", Type.STRING, doc="The topic to write to."),
+)
+
+
+def bad_here(options, place):
+    return options.get("at") == place and not Path(options.get("release", "/")).exists()
+
+
+def hang(options, place):
+    while bad_here(options, place):
+        time.sleep(0.02)
+
+
+def fail(options, place):
+    if bad_here(options, place):
+        raise RuntimeError(f"misbehaving at {place}")
+
+
+class Reader(DataSourceStreamReader):
+    def __init__(self, options, misbehave):
+        self.options = options
+        self.misbehave = misbehave
+
+    def initialOffset(self):
+        return {"n": 0}
+
+    def latestOffset(self, start, limit):
+        self.misbehave(self.options, "plan")
+        return {"n": min(start["n"] + 1, 20)}
+
+    def partitions(self, start, end):
+        return [InputPartition(n) for n in range(start["n"], end["n"])]
+
+    def read(self, partition):
+        self.misbehave(self.options, "read")
+        yield (f"record {partition.value}",)
+
+    def stop(self):
+        self.misbehave(self.options, "task-stop")
+
+
+class Misbehaving(DataSource):
+    misbehave = staticmethod(hang)
+
+    def schema(self):
+        return "value string"
+
+    def streamReader(self, schema):
+        self.misbehave(self.options, "task-start")
+        return Reader(dict(self.options), self.misbehave)
+
+
+class Failing(Misbehaving):
+    misbehave = staticmethod(fail)
+
+
+class HangingSourceConnector(SourceConnector):
+    config_def = KEYS
+    data = Misbehaving
+
+    @classmethod
+    def validate(cls, config):
+        cls.data.misbehave(config, "validate")
+        return {}
+
+    def start(self):
+        self.data.misbehave(self.config, "start")
+
+    def stop(self):
+        self.data.misbehave(self.config, "stop")
+
+    def task_configs(self, max_tasks):
+        self.data.misbehave(self.config, "tasks")
+        return [self.config]
+
+    @classmethod
+    def data_source(cls, options):
+        return cls.data(options)
+
+
+class FailingSourceConnector(HangingSourceConnector):
+    data = Failing

@@ -1,0 +1,212 @@
+"""What fails, fails alone and says so: tasks, plugins that raise or hang, wrong configurations."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+from heeler.rest_client import RestError
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+RUNNING, FAILED, STOPPED = "RUNNING", "FAILED", "STOPPED"
+BAD = {
+    "no class": ({}, "Connector config {name=%s} contains no connector type"),
+    "unknown class": ({"connector.class": "Nonsense"}, "Failed to find any class that implements Connector"),
+    "no topic": ({"connector.class": "FileStreamSource"}, 'Missing required configuration "topic"'),
+    "no topics": ({"connector.class": "FileStreamSink"}, "Must configure one of topics or topics.regex"),
+    "both": ({"connector.class": "FileStreamSink", "topics": "a", "topics.regex": "b"},
+             "topics and topics.regex are mutually exclusive options, but both are set."),
+    "tasks.max": ({"connector.class": "FileStreamSource", "topic": "t", "tasks.max": "0"},
+                  "Invalid value 0 for configuration tasks.max: Value must be at least 1"),
+    "converter": ({"connector.class": "FileStreamSource", "topic": "t", "value.converter": "no.Such"},
+                  "Invalid value no.Such for configuration value.converter"),
+    "transform": ({"connector.class": "FileStreamSource", "topic": "t", "transforms": "a",
+                   "transforms.a.type": "no.Such"}, "Invalid value no.Such for configuration transforms.a.type"),
+    "name": ({"connector.class": "FileStreamSource", "topic": "t", "name": "other"},
+             "Connector name configuration (other) doesn't match connector name in the URL (%s)"),
+}
+
+
+def hanging(release, at="", **more):
+    return {"connector.class": "HangingSource", "at": at, "release": str(release), "topic": "hanging", **more}
+
+
+def failing(release, at, topic="failing"):
+    return {"connector.class": "FailingSource", "at": at, "release": str(release), "topic": topic}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_configuration(rig, topic_name, case):
+    config, text = BAD[case]
+    error = rig.refused("PUT", f"/connectors/{topic_name}/config", config)
+    assert error.status == 400
+    assert (text % topic_name if "%s" in text else text) in str(error)
+    assert topic_name not in rig.call("GET", "/connectors")
+
+
+def test_several_errors_are_told_together(rig, topic_name):
+    error = rig.refused("POST", "/connectors", {"name": topic_name, "config": {
+        "connector.class": "FileStreamSource", "tasks.max": "x", "batch.size": "y"}})
+    lines = str(error).splitlines()
+    told = [line for line in lines if line.startswith(("Invalid value", "Missing required"))]
+    assert (error.status, lines[0]) == (
+        400, f"HTTP 400: Connector configuration is invalid and contains the following {len(told)} error(s):")
+    for key in ("tasks.max", "batch.size", '"topic"'):
+        assert any(key in line for line in told), told
+
+
+def test_failing_task(rig, topic_name):
+    """The trace is in its status, others go on, and after a restart it goes on where it was."""
+    healthy, out = rig.folder / "in.txt", topic_name + "-other"
+    healthy.write_text("before\n")
+    rig.create(f"{topic_name}-other", {"connector.class": "FileStreamSource", "file": str(healthy), "topic": out})
+    release = rig.folder / "release"
+    rig.create(topic_name, failing(release, "read", topic_name), [RUNNING, FAILED])
+    status = rig.call("GET", f"/connectors/{topic_name}/status")
+    trace = status["tasks"][0]["trace"]
+    assert "RuntimeError: misbehaving at read" in trace
+    assert "misbehaving.py" in trace
+    assert "trace" not in status["connector"]
+    assert rig.call("GET", f"/connectors/{topic_name}/tasks/0/status")["trace"] == trace
+    with healthy.open("a") as file:
+        file.write("after\n")
+    rig.wait_records(out, 2)
+    release.touch()
+    answer = rig.call("POST", f"/connectors/{topic_name}/restart?includeTasks=true&onlyFailed=true")
+    assert (answer["connector"]["state"], answer["tasks"][0]["state"]) == (RUNNING, "RESTARTING")
+    rig.wait_states(topic_name, [RUNNING, RUNNING])
+    rig.wait_records(topic_name, 20)
+    assert rig.kafka.values(topic_name) == [f"record {n}" for n in range(20)]
+
+
+def test_failing_sink_stops_consuming(rig, topic_name):
+    """A sink that cannot write commits nothing of that batch."""
+    kafka, folder = rig.kafka, rig.folder / "missing"
+    kafka.create(topic_name)
+    kafka.send(topic_name, ["a", "b"])
+    rig.create(topic_name, {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(folder / "out")},
+               [RUNNING, FAILED])
+    assert "Couldn't find or create file" in rig.rest.failure(topic_name)
+    assert kafka.committed(f"connect-{topic_name}") == {}
+    folder.mkdir()
+    rig.call("POST", f"/connectors/{topic_name}/tasks/0/restart")
+    rig.wait_lines(folder / "out", ["a", "b"])
+
+
+@pytest.mark.parametrize("at", ["start", "task-start", "plan", "task-stop"])
+def test_raising_plugin(rig, topic_name, at):
+    release = rig.folder / "release"
+    expected = {"start": [FAILED], "task-start": [RUNNING, FAILED], "plan": [RUNNING, FAILED]}
+    rig.create(topic_name, failing(release, at, topic_name), expected.get(at, [RUNNING, RUNNING]))
+    if at == "task-stop":
+        rig.wait_records(topic_name, 20)
+        rig.call("PUT", f"/connectors/{topic_name}/stop")
+        rig.wait_states(topic_name, [STOPPED])
+        rig.call("PUT", f"/connectors/{topic_name}/resume")
+        rig.wait_states(topic_name, [RUNNING, RUNNING])
+    else:
+        assert f"misbehaving at {at}" in rig.rest.failure(topic_name)
+        release.touch()
+        rig.call("POST", f"/connectors/{topic_name}/restart?includeTasks=true")
+        rig.wait_records(topic_name, 20)
+        rig.wait_states(topic_name, [RUNNING, RUNNING])
+
+
+def test_raising_in_validation(rig, topic_name):
+    error = rig.refused("PUT", f"/connectors/{topic_name}/config", failing(rig.folder / "release", "validate"))
+    assert error.status == 500
+    assert "misbehaving at validate" in str(error)
+
+
+def test_raising_in_stop(rig, topic_name):
+    """It is stopped and deleted whatever it says."""
+    rig.create(topic_name, failing(rig.folder / "release", "stop"), [RUNNING, RUNNING])
+    rig.delete(topic_name)
+
+
+def test_raising_task_configs_are_tried_again(rig, topic_name):
+    """As with Kafka Connect, the connector is RUNNING meanwhile; nothing is lost."""
+    release = rig.folder / "release"
+    rig.create(topic_name, failing(release, "tasks", topic_name), [RUNNING])
+    release.touch()
+    rig.wait_states(topic_name, [RUNNING, RUNNING])
+    rig.wait_records(topic_name, 20)
+
+
+@pytest.fixture
+def works(rig, topic_name):
+    """Creating another connector and having it run takes seconds at most."""
+
+    def check():
+        begun = time.monotonic()
+        name = f"{topic_name}-other-{begun}"
+        file = rig.folder / "lines"
+        file.write_text("line\n")
+        rig.create(name, {"connector.class": "FileStreamSource", "file": str(file), "topic": name}, [RUNNING, RUNNING])
+        rig.wait_records(name, 1)
+        rig.delete(name)
+        assert time.monotonic() - begun < 5
+
+    return check
+
+
+@pytest.mark.parametrize("at", ["start", "tasks", "task-start", "plan", "read"])
+def test_hanging_plugin_blocks_nobody(rig, topic_name, at, works):
+    release = rig.folder / "release"
+    rig.create(topic_name, hanging(release, at, topic=topic_name))
+    works()
+    works()
+    release.touch()
+    rig.wait_states(topic_name, [RUNNING, RUNNING])
+    rig.wait_records(topic_name, 20)
+
+
+@pytest.mark.parametrize("at", ["start", "tasks", "task-start", "plan", "read"])
+def test_hanging_plugin_can_be_deleted(rig, topic_name, at, works):
+    """It is given up after task.shutdown.graceful.timeout.ms (2 s here), and a new one of its name works."""
+    release = rig.folder / "release"
+    rig.create(topic_name, hanging(release, at, topic=topic_name))
+    works()
+    rig.delete(topic_name)
+    works()
+    rig.create(topic_name, hanging(release, topic=topic_name))
+    rig.wait_records(topic_name, 20)
+    rig.wait_states(topic_name, [RUNNING, RUNNING])
+    release.touch()
+
+
+@pytest.mark.parametrize("at", ["stop", "task-stop"])
+def test_hanging_stop(rig, topic_name, at, works):
+    release = rig.folder / "release"
+    rig.create(topic_name, hanging(release, at, topic=topic_name), [RUNNING, RUNNING])
+    rig.wait_records(topic_name, 20)
+    rig.call("DELETE", f"/connectors/{topic_name}")
+    works()
+    wait_until(lambda: rig.rest.states(topic_name) == [], 30, "its end")
+    rig.create(topic_name, hanging(release, topic=topic_name), [RUNNING, RUNNING])
+    release.touch()
+
+
+def test_hanging_validation(rig, topic_name, works):
+    release = rig.folder / "release"
+    answers = []
+
+    def ask():
+        with contextlib.suppress(RestError):
+            answers.append(rig.rest.put_config(topic_name, hanging(release, "validate")))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        works()
+        assert not answers
+    finally:
+        release.touch()
+        asking.join(30)
+    assert answers[0]["name"] == topic_name
+    rig.created.append(topic_name)
