@@ -39,7 +39,7 @@ class KafkaParts:
         settings = client_settings(properties)
         client_id = config["client.id"] or f"connect-{config.group_id}"
         try:
-            admin = KafkaAdminClient(**{**settings, "client_id": f"{client_id}-admin"})
+            admin = KafkaAdminClient(**{"reconnect_backoff_max_ms": 1000, **settings, "client_id": f"{client_id}-admin"})
         except KafkaError as error:
             raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
                                f"the worker's bootstrap.servers and security settings: {error!r}") from error
@@ -58,16 +58,19 @@ class KafkaParts:
     def log(self, kind: str) -> KafkaTopicLog:
         """The log of the config, offset or status topic."""
         names = {"config": "configs", "offset": "offsets", "status": "statuses"}
-        committed = kind != "status" and self.config.transactional_leader
-        return self._log(self.config[f"{kind}.storage.topic"], names[kind], read_committed=committed)
+        committed = kind != "status" and self.config.exactly_once
+        # The status store decides itself what is repeated: a newer status may have superseded it.
+        retries = {"retries": 0} if kind == "status" else {}
+        return self._log(self.config[f"{kind}.storage.topic"], names[kind], read_committed=committed, producer=retries)
 
     def connector_offsets_log(self, topic: TopicName) -> KafkaTopicLog:
         """The log of a connector's own offsets topic."""
         return self._log(topic, f"offsets-{topic}", read_committed=True)
 
-    def _log(self, topic: str, suffix: str, *, read_committed: bool) -> KafkaTopicLog:
+    def _log(self, topic: str, suffix: str, *, read_committed: bool,
+             producer: Mapping[str, Any] | None = None) -> KafkaTopicLog:
         return KafkaTopicLog(topic, self.settings, self.admin, client_id=f"{self.client_id}-{suffix}",
-                             read_committed=read_committed)
+                             read_committed=read_committed, producer=producer)
 
     def config_writer(self) -> PrivilegedWriter | None:
         """The leader's transactional writer of the config topic; None where writes are plain (KIP-618)."""
