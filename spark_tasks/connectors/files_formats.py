@@ -18,8 +18,8 @@ from spark_tasks.connectors.line_ends import last_line_end
 from spark_tasks.connectors.lines import split_lines
 from spark_tasks.converters.base import BadRowError, Column
 from spark_tasks.converters.json_columns import parse_columns
-from spark_tasks.converters.json_tape import jit
 from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.records.jit import kernel as jit
 from spark_tasks.rows import as_value, value_field
 
 Columns = tuple[tuple[str, pa.DataType], ...]

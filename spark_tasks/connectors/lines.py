@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from spark_tasks.columns import Metadata
 from spark_tasks.converters.buffers import Bytes, string_array
 from spark_tasks.converters.java_text import to_texts
-from spark_tasks.converters.json_tape import jit
+from spark_tasks.records.jit import kernel as jit
 
 _LF, _CR = 10, 13
 

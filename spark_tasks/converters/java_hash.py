@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_tasks.converters.json_tape import jit
+from spark_tasks.records.jit import kernel as jit
 
 
 def string_hash(text: str) -> int:

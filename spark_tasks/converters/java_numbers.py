@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.converters.buffers import string_array, texts
-from spark_tasks.converters.json_tape import jit
+from spark_tasks.records.jit import kernel as jit
 
 _ROOM = 26  # -1.2345678901234567E-308
 

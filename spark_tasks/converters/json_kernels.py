@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spark_tasks.converters.json_tape import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, TRUE, jit
+from spark_tasks.converters.json_tape import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, TRUE
+from spark_tasks.records.jit import kernel as jit
 
 FOUND, NEW_KEY, TWICE = range(3)
 

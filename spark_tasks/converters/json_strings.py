@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.converters.buffers import all_valid, string_array, texts
-from spark_tasks.converters.json_tape import jit
+from spark_tasks.records.jit import kernel as jit
 
 
 def literals(array: pa.Array) -> pa.Array:

@@ -9,13 +9,12 @@ value. Rows that are not plain JSON as RFC 8259 has it (or that have an escaped 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 
 from spark_tasks.converters.buffers import Bools, Bytes, Ints
+from spark_tasks.records.jit import kernel as jit
 
 NULL, FALSE, TRUE, INT, FLOAT, STRING, ESCAPED, OBJECT, ARRAY, KEY = range(10)
 ABSENT = 15  # only in masks: there is no token
@@ -23,14 +22,6 @@ MAX_DEPTH = 1000  # Jackson's limit
 
 _UNUSUAL = -2  # a row that needs json_text
 _NO_ROW = -1  # a null row
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def jit(function: F) -> F:
-    """Compiled at its first call, and kept on disk for the next process."""
-    compiled: F = nb.njit(cache=True, nogil=True)(function)
-    return compiled
 
 
 

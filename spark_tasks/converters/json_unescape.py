@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spark_tasks.converters.json_tape import ESCAPED, NULL, jit
+from spark_tasks.converters.json_tape import ESCAPED, NULL
+from spark_tasks.records.jit import kernel as jit
 
 
 @jit

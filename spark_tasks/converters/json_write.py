@@ -82,13 +82,11 @@ class JsonWriter:
             inner = self._schemaless(array.flatten(), metadata_of(array.type.value_field))
             return lists(array, pc.fill_null(inner, "null"))
         if pa.types.is_map(array.type):
-            string_keys = pa.types.is_string(array.type.key_type)
-            key = Schema(Type.STRING) if string_keys else Schema(Type.BYTES)
             offsets = np.asarray(array.offsets)
             first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
             keys = self._scalar(array.keys.slice(first, count))
             values = pc.fill_null(self._schemaless(array.items.slice(first, count), None), "null")
-            if key.type is Type.STRING:
+            if pa.types.is_string(array.type.key_type):
                 return lists(array, join(keys, ":", values), "{", "}")
             return lists(array, join("[", keys, ",", values, "]"))
         return self._scalar(array)
