@@ -25,7 +25,7 @@ from spark_tasks.converters.base import (
     schema_of,
 )
 from spark_tasks.converters.buffers import Bools, Bytes, Texts, all_valid, texts
-from spark_tasks.converters.json_columns import TwiceError, build, find_members, parse_columns, raw, read_columns
+from spark_tasks.converters.json_columns import build, find_members, parse_columns, raw, read_tape
 from spark_tasks.converters.json_tape import OBJECT, Tape, enclosed, tokenize
 from spark_tasks.converters.json_typed import TypedReader
 from spark_tasks.converters.json_write import JsonWriter
@@ -89,12 +89,9 @@ class JsonConverter(Converter, HeaderConverter):
         if not self._schemas:
             return parse_columns(array)
         if self._fixed is not None:
-            return read_columns(array, self._with_fixed)
-        return self._in_same_envelope(array) or read_columns(array, self._enveloped)
-
-    def _with_fixed(self, tape: Tape) -> Column:
-        assert self._fixed  # noqa: S101 - to_connect comes here only then
-        return self._typed(tape, self._fixed, tape.roots)
+            tape = read_tape(array)
+            return self._typed(tape, self._fixed, tape.roots)
+        return self._in_same_envelope(array) or self._enveloped(read_tape(array))
 
     def _typed(self, tape: Tape, schema: Schema, tokens: np.ndarray[Any, Any]) -> Column:
         reader = TypedReader(tape, replace_nulls=self._replace_nulls)
@@ -116,7 +113,7 @@ class JsonConverter(Converter, HeaderConverter):
             array.cast(pa.string())  # is it UTF-8?
             tape = tokenize(found.data, begins, stops, there)
             return None if len(tape.unusual) else self._typed(tape, schema, tape.roots)
-        except (pa.ArrowInvalid, TwiceError):
+        except pa.ArrowInvalid:
             return None  # the thorough way knows what to do
 
     def _enveloped(self, tape: Tape) -> Column:

@@ -6,8 +6,6 @@ stay JSON text (FORM_JSON) with nothing lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,14 +35,6 @@ from spark_tasks.errors import DataError
 
 MAX_MEMBERS = 1000  # names in one column; beyond it the names are data
 MAX_CELLS = 50_000_000  # names times rows
-MAX_REPAIRS = 5  # texts with a name twice that are put right one by one, before all are
-
-
-class TwiceError(Exception):
-    """A member name that comes twice, in the object at `token`."""
-
-    def __init__(self, token: int) -> None:
-        self.token = token
 
 
 def _bits(*kinds: int) -> int:
@@ -53,23 +43,8 @@ def _bits(*kinds: int) -> int:
 
 def parse_columns(array: pa.Array) -> Column:
     """The Connect column of a binary array of JSON texts; BadRowError for the first text that is not JSON."""
-    return read_columns(array, lambda tape: build(tape, tape.roots))
-
-
-def read_columns(array: pa.Array, use: Callable[[Tape], Column]) -> Column:
-    """What `use` makes of the tape of the texts, in which no object has a name twice."""
-    for _ in range(MAX_REPAIRS):
-        tape = read_tape(array)
-        try:
-            return use(tape)
-        except TwiceError as twice:
-            array = _plain(array, [_row_of(tape, twice.token)])
-    every = [row for row, there in enumerate(array.is_valid().to_pylist()) if there]
-    return use(read_tape(_plain(array, every)))
-
-
-def _row_of(tape: Tape, token: int) -> int:
-    return int(np.searchsorted(np.maximum.accumulate(tape.roots), token, side="right")) - 1
+    tape = read_tape(array)
+    return build(tape, tape.roots)
 
 
 def read_tape(array: pa.Array) -> Tape:
@@ -230,8 +205,6 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
         )
         if state == kernels.FOUND:
             break
-        if state == kernels.TWICE:
-            raise TwiceError(key)
         if len(written) >= limit:
             return None
         written.append(tape.data[tape.starts[key] : tape.ends[key]].tobytes())

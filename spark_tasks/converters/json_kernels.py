@@ -10,7 +10,7 @@ import numpy as np
 from spark_tasks.converters.json_tape import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, TRUE
 from spark_tasks.records.jit import kernel as jit
 
-FOUND, NEW_KEY, TWICE = range(3)
+FOUND, NEW_KEY = range(2)
 
 
 @jit
@@ -35,8 +35,9 @@ def members(
     row: int, out: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Fill out[name, row] with the value tokens of the objects among `tokens`, from `row` on, -1 where there is none.
+    Of a name that comes twice the last value counts, as it does in Java.
 
-    Stops at a name that is not among the `known` ones, or one that comes twice: (state, row, key token).
+    Stops at a name that is not among the `known` ones: (state, row, key token).
     """
     while row < len(tokens):
         for k in range(known):
@@ -50,8 +51,6 @@ def members(
                 k = _name(data, starts[token], ends[token], names, name_ends, known, guess)
                 if k < 0:
                     return NEW_KEY, row, token
-                if out[k, row] >= 0:
-                    return TWICE, row, token
                 out[k, row] = token + 1
                 token = nexts[token + 1]
                 guess = k + 1

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from spark_tasks.columns import Metadata, is_json
 from spark_tasks.converters import json_text
-from spark_tasks.converters.json_columns import TwiceError, build, read_tape
-from spark_tasks.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, NULL, OBJECT, STRING, TRUE, Tape
+from spark_tasks.converters.json_columns import build, read_tape
+from spark_tasks.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, NULL, OBJECT, STRING, TRUE
 
 # Kinds that make one column together; the place in this table is the number of the group.
 _GROUPS = ((NULL,), (FALSE, TRUE), (INT,), (FLOAT,), (STRING, ESCAPED), (OBJECT,), (ARRAY,))
@@ -25,15 +25,7 @@ def write_mixed(
     array: pa.Array, column: Callable[[pa.Array, Metadata], pa.Array], single: Callable[[Any], str]
 ) -> pa.Array:
     """The texts of FORM_JSON values: `column` writes a column of one kind, `single` one value where that cannot be."""
-    try:
-        return _by_groups(read_tape(array.cast(pa.binary())), column, single)
-    except TwiceError:
-        return _one_by_one(array, single)
-
-
-def _by_groups(
-    tape: Tape, column: Callable[[pa.Array, Metadata], pa.Array], single: Callable[[Any], str]
-) -> pa.Array:
+    tape = read_tape(array.cast(pa.binary()))
     there = tape.roots >= 0
     groups = np.full(len(there), _MISSING, np.int8)
     groups[there] = _GROUP_OF[tape.kinds[tape.roots[there]]]

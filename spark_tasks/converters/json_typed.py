@@ -19,9 +19,9 @@ from spark_tasks.arrow_types import to_arrow
 from spark_tasks.columns import struct_array
 from spark_tasks.converters import json_kernels as kernels
 from spark_tasks.converters.base import BadRowError
-from spark_tasks.converters.buffers import Bools, Ints, bool_array, number_array, texts
+from spark_tasks.converters.buffers import Bools, Ints, all_valid, bool_array, number_array, texts
 from spark_tasks.converters.java_hash import entry_order
-from spark_tasks.converters.json_columns import TwiceError, find_members, integers, raw, read_tape, strings
+from spark_tasks.converters.json_columns import find_members, integers, raw, read_tape, strings
 from spark_tasks.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
 from spark_tasks.errors import DataError
 from spark_tasks.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
@@ -155,11 +155,14 @@ class TypedReader:
             offsets, keys, values = self._pairs(tokens)
         key_array = self._nested(schema.key, keys, offsets)
         value_array = self._nested(schema.value, values, offsets)
+        last = _last_of_each(key_array, offsets)
+        if not last.all():
+            offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
+            key_array, value_array = key_array.filter(pa.array(last)), value_array.filter(pa.array(last))
         if schema.key.type is Type.STRING:
-            order = np.empty(len(keys), np.int64)
+            order = np.empty(len(key_array), np.int64)
             found = texts(key_array)
             entry_order(found.data, found.offsets, offsets, order)
-            self._check_twice(key_array, keys, offsets)
             key_array, value_array = key_array.take(pa.array(order)), value_array.take(pa.array(order))
         kind = to_arrow(schema)
         pairs = pa.StructArray.from_arrays([key_array, value_array], fields=[kind.key_field, kind.item_field])
@@ -181,16 +184,6 @@ class TypedReader:
         if (np.diff(inner_offsets) != 2).any():
             raise BadRowError(0, "Found invalid map entry, expected length 2")
         return offsets, inner[::2].copy(), inner[1::2].copy()
-
-    @staticmethod
-    def _check_twice(keys: pa.Array, tokens: Ints, offsets: Ints) -> None:
-        rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
-        codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, first = np.unique(rows * (len(codes) + 1) + codes, return_index=True)
-        if len(first) < len(codes):
-            again = np.ones(len(codes), np.bool_)
-            again[first] = False
-            raise TwiceError(int(tokens[np.argmax(again)]))
 
     def _struct(self, schema: Schema, tokens: Ints) -> pa.Array:
         self._require(tokens, (OBJECT,), "Structs should be encoded as JSON objects")
@@ -233,6 +226,18 @@ class TypedReader:
             return counts.cast(pa.int32()).cast(kind)
         except pa.ArrowInvalid as error:
             raise BadRowError(0, f"Invalid type for {schema.name}: {error}") from None
+
+
+def _last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
+    """Which entries of maps stay: of those with one key the last."""
+    if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
+        return all_valid(len(keys))  # JSON has no other keys that could be equal, in practice
+    rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
+    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    _, from_behind = np.unique((rows * (len(codes) + 1) + codes)[::-1], return_index=True)
+    last = np.zeros(len(codes), np.bool_)
+    last[len(codes) - 1 - from_behind] = True
+    return last
 
 
 _Build = Callable[[TypedReader, Schema, Ints], pa.Array]

@@ -131,12 +131,11 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 
 def test_a_crash_between_renames_leaves_no_gap(tmp_path):
     writer = writer_of(tmp_path, rotate_records="2")
-    message = write(writer, records(0, 6))
-    paths = [path for path, _ in sorted(message.files, key=lambda f: f[1])]
-    (tmp_path / "moved").mkdir()
-    (tmp_path / paths[1]).rename(tmp_path / "moved" / "x")
+    late, early = write(writer, records(4, 2)), write(writer, records(0, 4))
+    paths = [path for path, _ in early.files]
+    (tmp_path / paths[1]).unlink()
     with pytest.raises(FileNotFoundError):
-        writer.commit([message])
+        writer.commit([late, early])
     assert writer.resume_from("t-x", 2) == 2
 
 
