@@ -79,7 +79,7 @@ _FROM_FAMILY: tuple[tuple[Callable[[pa.DataType], bool], Schema], ...] = (
 
 
 def from_arrow(arrow: pa.DataType, optional: bool = True) -> Schema:
-    """The Connect schema for values of an Arrow type, as file and table sources give them; DataError if there is none."""
+    """The Connect schema for values of an Arrow type, as files and tables have them; DataError if there is none."""
     schema = _from_arrow(arrow)
     return replace(schema, optional=optional)
 

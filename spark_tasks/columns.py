@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 
@@ -63,11 +64,13 @@ def nulls_are_absent(metadata: Metadata | None) -> bool:
     return bool(metadata) and metadata.get(ABSENT_KEY) == ABSENT_NULL  # type: ignore[union-attr]
 
 
-def struct_array(children: list[pa.Array], fields: list[pa.Field], length: int, mask: pa.Array | None) -> pa.StructArray:
+def struct_array(
+    children: list[pa.Array], fields: list[pa.Field], length: int, mask: pa.Array | None
+) -> pa.StructArray:
     """A struct column; unlike pyarrow's own constructor it can have no fields. `mask`: true where the row is null."""
     if children:
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
-    validity = None if mask is None else pa.compute.invert(mask).buffers()[1]
+    validity = None if mask is None else pc.invert(mask).buffers()[1]
     return pa.Array.from_buffers(pa.struct([]), length, [validity])
 
 

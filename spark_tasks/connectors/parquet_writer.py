@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -202,13 +203,13 @@ def storable(array: pa.Array, *, json: bool = False) -> pa.Array:
         return array if parsed is None else parsed
     if _has_empty_struct(array.type):
         texts = JsonWriter().write(array, None)
-        return pa.compute.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
+        return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
     return array
 
 
 def _as_doubles(texts: pa.Array) -> pa.Array | None:
     try:
-        cleaned = pa.compute.if_else(pa.compute.equal(texts, "null"), pa.scalar(None, pa.string()), texts)
+        cleaned = pc.if_else(pc.equal(texts, "null"), pa.scalar(None, pa.string()), texts)
         return cleaned.cast(pa.float64())
     except pa.ArrowInvalid:
         return None
