@@ -37,9 +37,11 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
     return base
 
 
-def reader_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Settings of the connections that read and watch topics; shared by all tasks that have the same."""
-    return client_settings(properties)
+def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
+    """kafka-python's settings; tasks that have the same share connections. A broker that is back is tried within a
+    second, as Java's clients do (the library waits up to 30 s).
+    """
+    return {"reconnect_backoff_max_ms": 1000, **client_settings(properties)}
 
 
 def isolation(properties: Mapping[str, str]) -> Isolation:
@@ -88,20 +90,25 @@ def consumer_settings(
     regex = connector.get("topics.regex", "").strip()
     if bool(topics) == bool(regex):
         raise ConfigError("Must configure one of topics or topics.regex")
-    internal = properties.get("exclude.internal.topics", "true").strip().lower() != "false"
     return ConsumerSettings(
         group_id=properties.get("group.id") or f"connect-{connector_name}",
-        client={"client_id": f"connector-consumer-{connector_name}-{task}", **client_settings(properties)},
+        client={"client_id": f"connector-consumer-{connector_name}-{task}", **connection_settings(properties)},
         topics=topics,
         pattern=_pattern(regex) if regex else None,
         session_timeout_ms=number(properties, "session.timeout.ms", 45_000, 1),
         heartbeat_interval_ms=number(properties, "heartbeat.interval.ms", 3_000, 1),
         max_poll_interval_ms=number(properties, "max.poll.interval.ms", 300_000, 1),
         group_instance_id=properties.get("group.instance.id") or None,
-        exclude_internal_topics=internal,
+        exclude_internal_topics=_flag(properties, "exclude.internal.topics"),
+        allow_auto_create_topics=_flag(properties, "allow.auto.create.topics"),
         assignors=assignors(properties.get("partition.assignment.strategy", "")),
         expects_others=connector.get("tasks.max", "1").strip() != "1",
     )
+
+
+def _flag(properties: Mapping[str, str], key: str) -> bool:
+    """True unless it is set to false."""
+    return properties.get(key, "true").strip().lower() != "false"
 
 
 def _pattern(regex: str) -> re.Pattern[str]:

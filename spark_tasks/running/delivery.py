@@ -7,20 +7,17 @@ keeps its order from batch to batch.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.running.stream_offsets import Changed, SourceOffsets
 from spark_tasks.task import OffsetStore
 
-_logger = logging.getLogger(__name__)
-
 MOST_LANES = 32
+INIT_TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,8 @@ class AtLeastOnce:
     def lanes(self, count: int) -> Sequence[Lane]:
         """See Delivery."""
         while len(self._lanes) < count:
-            self._lanes.append(Lane(self._cluster.init_producer_id() if self._idempotent else None))
+            found = self._cluster.init_producer_id(deadline_ms=INIT_TIMEOUT_MS) if self._idempotent else None
+            self._lanes.append(Lane(found))
         return self._lanes[:count]
 
     def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
@@ -102,8 +100,4 @@ class AtLeastOnce:
         self._lanes.clear()
 
     def close(self) -> None:
-        """See Delivery."""
-        try:
-            self._cluster.close()
-        except ConnectError as error:
-            _logger.debug("closing the producer's connections failed: %s", error)
+        """See Delivery. The cluster's connections are shared."""

@@ -33,7 +33,8 @@ from spark_tasks.kafka.errors import translated
 
 _logger = logging.getLogger(__name__)
 
-_BOOTSTRAP_TIMEOUT_MS: Final = 30_000
+_BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
+_METADATA_BACKOFF_MS: Final = 1_000  # a topic that does not exist is asked for again and again
 _CLOSE_TIMEOUT_MS: Final = 3_000
 _SETTLING_S: Final = 0.05
 _COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
@@ -83,6 +84,7 @@ class ConsumerSettings:
     max_poll_interval_ms: int = 300_000
     group_instance_id: str | None = None
     exclude_internal_topics: bool = True
+    allow_auto_create_topics: bool = True
     assignors: tuple[Any, ...] = (RangePartitionAssignor,)
     expects_others: bool = True  # other members are about to join, so it should be noticed quickly
 
@@ -198,6 +200,8 @@ class GroupConsumer:
 
     def _subscribe(self) -> None:
         cluster, listener = self._manager.cluster, _Listener(self._note_change)
+        cluster.config["allow_auto_create_topics"] = self._settings.allow_auto_create_topics
+        cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
         if self._settings.pattern is not None:
             pattern = self._settings.pattern
             self._subscription.subscribe(pattern=f"(?:{pattern.pattern})\\Z", listener=listener)
@@ -237,7 +241,7 @@ class GroupConsumer:
         """The partitions of this member."""
         return frozenset((tp.topic, tp.partition) for tp in self._subscription.assigned_partitions())
 
-    def committed(self, partitions: Collection[TopicPartition], timeout_ms: int = 30_000) -> dict[TopicPartition, int]:
+    def committed(self, partitions: Collection[TopicPartition], timeout_ms: int = 5_000) -> dict[TopicPartition, int]:
         """The group's committed offsets; partitions without one are left out."""
         wanted = [KafkaTopicPartition(*tp) for tp in partitions]
         try:
@@ -246,7 +250,7 @@ class GroupConsumer:
             raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
         return {(tp.topic, tp.partition): item.offset for tp, item in found.items() if item.offset >= 0}
 
-    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 30_000) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000) -> None:
         """Commit; raises CommitRefusedError where this is no longer the member that the group knows."""
         wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()}
         try:

@@ -12,6 +12,7 @@ from spark_tasks.running.clients import Reset
 from spark_tasks.running.watcher import EndWatcher
 
 _logger = logging.getLogger(__name__)
+_TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
 Committed = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
 
@@ -73,7 +74,7 @@ class Positions:
                 f"no offsets are committed for {_text(partitions)} and auto.offset.reset is none; commit some, or set"
                 " consumer.override.auto.offset.reset to earliest or latest"
             )
-        return self._watcher.cluster.offsets(partitions, self._reset, self._isolation)
+        return self._watcher.cluster.offsets(partitions, self._reset, self._isolation, timeout_ms=_TIMEOUT_MS)
 
     def ranges(self, most: int) -> list[tuple[TopicPartition, int, int]]:
         """(partition, start, end) of all partitions that have something new, at most `most` offsets each."""
@@ -92,7 +93,7 @@ class Positions:
         end = self._watcher.refresh([tp], self._isolation)[tp]
         if end >= position:
             return  # only our knowledge was old
-        start = self._watcher.cluster.offsets([tp], "earliest")[tp]
+        start = self._watcher.cluster.offsets([tp], "earliest", timeout_ms=_TIMEOUT_MS)[tp]
         self.out_of_range(*tp, start, end)
 
     def out_of_range(self, topic: str, partition: int, log_start: int, log_end: int) -> None:

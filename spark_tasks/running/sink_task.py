@@ -10,25 +10,33 @@ from __future__ import annotations
 
 import logging
 import pickle
-import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.api import SinkConnector
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SinkPipeline
-from spark_tasks.running.clients import client_properties, consumer_settings, isolation, reader_settings, reset_policy
+from spark_tasks.running.clients import (
+    client_properties,
+    connection_settings,
+    consumer_settings,
+    isolation,
+    reset_policy,
+)
 from spark_tasks.running.ddl import schema_of
 from spark_tasks.running.executor import value_of
 from spark_tasks.running.group_consumer import CommitRefusedError, GroupConsumer, GroupIo
 from spark_tasks.running.pacing import SplitSize
 from spark_tasks.running.positions import Positions
-from spark_tasks.running.retries import Retries
+from spark_tasks.running.retries import Patience
 from spark_tasks.running.sink_split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.running.watcher import EndWatchers
 from spark_tasks.task import Progress, TaskContext
@@ -40,6 +48,7 @@ JOIN_IDLE_MS = 20
 UPKEEP_MS = 5_000  # an idle task looks after its membership so often; the coordinator and the watcher wake it before
 PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
 PAUSED_MS = 5_000
+COMMIT_TIMEOUT_MS = 5_000
 
 
 class SinkTask:
@@ -56,22 +65,22 @@ class SinkTask:
         self._io = io
         properties = client_properties(context.worker, context.connector, "consumer")
         self._settings = consumer_settings(context.connector_name, context.task, context.connector, properties)
-        self._client = reader_settings(properties)
+        self._client = connection_settings(properties)
         self._isolation = isolation(properties)
         self._reset = reset_policy(properties)
         self._watchers = watchers
         self._size = SplitSize()
-        self._retries = Retries()
-        self._retry_at = 0.0
+        self._patience = Patience(context.id)
         self._paused = False
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
         self._topics_used: set[str] = set()
+        self._uncommitted: dict[TopicPartition, int] = {}
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
 
     def start(self) -> None:
-        """Make the writer, connect, subscribe; the group is joined by the first run_once."""
+        """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as it takes."""
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
         source = self._connector.data_source(dict(self._context.config))
         self._writer = source.writer(schema_of(source), overwrite=False)
@@ -81,7 +90,6 @@ class SinkTask:
         self._job = pickle.dumps(job)
         self._watcher = self._watchers.of(self._client)
         self._positions = Positions(self._watcher, self._isolation, self._reset, self._writer)
-        self._consumer = GroupConsumer(self._settings, self._io, self._context.wake)
 
     def run_once(self) -> Progress:
         """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
@@ -89,7 +97,14 @@ class SinkTask:
             raise ConnectError(f"{self._context.id} was given up")
         if self._batch is not None:
             return self._collect(PATIENCE_S)
+        try:
+            return self._patience.pause() or self._next_batch()
+        except RetriableError as error:  # Kafka is out of reach, for example
+            return self._patience.later(error)
+
+    def _next_batch(self) -> Progress:
         consumer = self._member
+        self._commit_offsets()
         if not consumer.poll(JOIN_WAIT_MS):
             return Progress(idle_ms=JOIN_IDLE_MS)
         if consumer.take_change():
@@ -97,9 +112,6 @@ class SinkTask:
             self._positions.assign(consumer.assignment(), consumer.committed)
         if self._paused or not self._positions:
             return Progress(idle_ms=PAUSED_MS)
-        wait_ms = int((self._retry_at - time.monotonic()) * 1000)
-        if wait_ms > 0:
-            return Progress(idle_ms=wait_ms)
         splits = self._plan()
         if not splits:
             armed = self._watcher.arm(self, self._positions.at(), self._isolation, self._context.wake)
@@ -110,7 +122,7 @@ class SinkTask:
     @property
     def _member(self) -> GroupConsumer:
         if self._consumer is None:
-            raise ConnectError(f"sink task {self._context.id} is not started")
+            self._consumer = GroupConsumer(self._settings, self._io, self._context.wake)
         return self._consumer
 
     def _plan(self) -> list[SinkSplit]:
@@ -145,27 +157,35 @@ class SinkTask:
 
     def _commit(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         done = [result for result in results if result.out_of_range is None]
-        lost = [result for result in results if result.out_of_range is not None]
         if self._cancelled or generation is None or generation != self._member.generation():
             # Another member may have the partitions already: its writes come after ours, or ours must not count.
-            _logger.warning("the group moved on during a batch; it is read again")
+            _logger.warning("the group moved on during a batch of %s; it is read again", self._context.id)
             self._abort(done)
             return Progress()
         try:
             if any(result.records for result in done) and self._writer is not None:
                 self._writer.commit([result.message for result in done])
-            if done:
-                self._member.commit({(r.topic, r.partition): r.next_offset for r in done})
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error, [])
+        self._patience.succeeded()
+        for result in results:
+            if result.out_of_range is not None:
+                self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
+        progress = self._advance(done)
+        self._uncommitted = {(r.topic, r.partition): r.next_offset for r in done}
+        with suppress(KafkaUnavailableError):  # what the sink has stays so; the offsets follow with the next run_once
+            self._commit_offsets()
+        return progress
+
+    def _commit_offsets(self) -> None:
+        if not self._uncommitted:
+            return
+        try:
+            self._member.commit(self._uncommitted, COMMIT_TIMEOUT_MS)
         except CommitRefusedError as error:
             _logger.warning("%s; what was read since the last commit may be written again", error)
             self._positions.forget()
-            return Progress()
-        except Exception as error:  # noqa: BLE001 - plugin code
-            return self._failed(error, [])
-        self._retries = Retries()
-        for result in lost:
-            self._positions.out_of_range(result.topic, result.partition, *(result.out_of_range or (0, 0)))
-        return self._advance(done)
+        self._uncommitted = {}
 
     def _advance(self, done: Sequence[SinkResult]) -> Progress:
         records = size = 0
@@ -182,13 +202,9 @@ class SinkTask:
     def _failed(self, error: Exception, results: Sequence[SinkResult]) -> Progress:
         """Abort; a retriable error has the batch repeated from the same positions, another one fails the task."""
         self._abort([result for result in results if result.failure is None and result.out_of_range is None])
-        retries = None if self._cancelled else self._retries.after(error)
-        if retries is None:
+        if self._cancelled:
             raise error
-        self._retries = retries
-        self._retry_at = time.monotonic() + retries.wait_ms / 1000
-        _logger.warning("the batch failed and is repeated in %d ms: %s", retries.wait_ms, error)
-        return Progress(idle_ms=retries.wait_ms)
+        return self._patience.later(error)
 
     def _abort(self, done: Sequence[SinkResult]) -> None:
         if self._writer is None:
@@ -220,14 +236,15 @@ class SinkTask:
 
     def close(self) -> None:
         """Finish, leave the group. Offsets of finished batches are committed already."""
-        consumer, self._consumer = self._consumer, self._consumer
         try:
             self._finish()
+            with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
+                self._commit_offsets()
         finally:
             self._batch = None
+            consumer, self._consumer = self._consumer, None
             if consumer is not None:
                 self._watcher.forget(self)
-                self._consumer = None
                 consumer.close()
 
     def cancel(self) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import pickle
-import time
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,15 @@ from pyspark import cloudpickle
 
 from spark_tasks.api import SourceConnector
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SourcePipeline
 from spark_tasks.running.appending import appender_options
-from spark_tasks.running.clients import client_properties
+from spark_tasks.running.clients import client_properties, connection_settings
 from spark_tasks.running.delivery import AtLeastOnce, Delivery
 from spark_tasks.running.pacing import Idling, SplitSize
 from spark_tasks.running.readers import Plan, StreamReader, deal
-from spark_tasks.running.retries import Retries
+from spark_tasks.running.retries import Patience
 from spark_tasks.running.source_split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.running.stream_offsets import StreamOffset, from_connect, to_connect
 from spark_tasks.running.topic_creation import topic_creation
@@ -38,6 +38,7 @@ _logger = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
 PAUSED_MS = 60_000
+LEFTOVER_S = 5.0
 SIMPLE_IDLE_MS = 100  # a simple reader costs a Spark job to ask
 
 
@@ -64,13 +65,13 @@ class SourceTask:
         self._pipeline = pipeline
         self._offsets = context.offsets
         self._properties = client_properties(context.worker, context.connector, "producer")
-        self._client = client_settings(self._properties)
+        self._client = connection_settings(self._properties)
         self._options, idempotent = appender_options(self._properties)
-        self._delivery = delivery or AtLeastOnce(KafkaCluster(self._client), context.offsets, idempotent=idempotent)
+        cluster = KafkaCluster.shared(self._client)
+        self._delivery = delivery or AtLeastOnce(cluster, context.offsets, idempotent=idempotent)
         self._size = SplitSize()
-        self._retries = Retries()
+        self._patience = Patience(context.id)
         self._idling = Idling()
-        self._wait_until = 0.0
         self._paused = False
         self._cancelled = False
         self._batch: _Batch | None = None
@@ -82,14 +83,15 @@ class SourceTask:
         """Make the reader, fence predecessors where the delivery does that, load the offsets."""
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
         self._stream = StreamReader(self._connector.data_source(dict(self._context.config)))
-        admin = client_settings(client_properties(self._context.worker, self._context.connector, "admin"))
+        admin = connection_settings(client_properties(self._context.worker, self._context.connector, "admin"))
         job = SourceJob(
             self._client, self._options, self._pipeline, cloudpickle.dumps(self._stream.reader),
             self._stream.arrow_schema, topic_creation(self._context.worker, self._context.connector, admin),
         )
         self._job = pickle.dumps(job)
         self._delivery.start()
-        self._load_offsets()
+        with suppress(KafkaUnavailableError):  # run_once tries again
+            self._load_offsets()
 
     @property
     def _reading(self) -> StreamReader:
@@ -110,9 +112,9 @@ class SourceTask:
             return self._collect(PATIENCE_S)
         if self._paused:
             return Progress(idle_ms=PAUSED_MS)
-        wait_ms = int((self._wait_until - time.monotonic()) * 1000)
-        if wait_ms > 0:
-            return Progress(idle_ms=wait_ms)
+        pause = self._patience.pause()
+        if pause is not None:
+            return pause
         try:
             submitted = self._submit()
         except Exception as error:  # noqa: BLE001 - plugin code
@@ -171,7 +173,8 @@ class SourceTask:
 
     def _finish_batch(self, results: list[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
         self._delivery.written([result.sequences for result in results])
-        self._position, self._idling, self._retries = end, Idling(), Retries()
+        self._position, self._idling = end, Idling()
+        self._patience.succeeded()
         self._learn(results)
         offsets = to_connect(self._reading.reader, self._context.task, end)
         error: Exception | None = None
@@ -197,17 +200,15 @@ class SourceTask:
     def _failed(self, error: Exception) -> Progress:
         """A retriable error has everything after the last offsets repeated; another one fails the task."""
         batch, self._batch = self._batch, None
-        if batch is not None:
+        if batch is not None:  # it must not go on writing beside its own repetition
+            with suppress(Exception):  # whatever became of it, it is repeated
+                batch.future.result(LEFTOVER_S)
             self._context.engine.cancel(self._context.id)
         self._position = None
         self._delivery.abort()
-        retries = None if self._cancelled else self._retries.after(error)
-        if retries is None:
+        if self._cancelled:
             raise error
-        self._retries = retries
-        self._wait_until = time.monotonic() + retries.wait_ms / 1000
-        _logger.warning("the batch failed and is repeated in %d ms: %s", retries.wait_ms, error)
-        return Progress(idle_ms=retries.wait_ms)
+        return self._patience.later(error)
 
     def pause(self) -> None:
         """Finish the batch in flight; then none until `resume`."""

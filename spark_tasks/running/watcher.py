@@ -73,7 +73,7 @@ class EndWatcher:
 
     def refresh(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
         """Ask the brokers where these partitions end now."""
-        found = self._cluster.offsets(partitions, "latest", isolation)
+        found = self._cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
         with self._lock:
             for tp, offset in found.items():
                 end = self._ends.setdefault(tp, _End())

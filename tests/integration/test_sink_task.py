@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from heeler.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.plugins import Plugins
@@ -193,7 +194,7 @@ def test_no_reset_means_failure(rig: SinkRig) -> None:
 
 def test_a_topic_made_anew_is_read_from_its_start(rig: SinkRig) -> None:
     rig.produce(100)
-    loop = rig.start()
+    loop = rig.start(**{"consumer.override.allow.auto.create.topics": "false"})
     loop.await_records(100)
     for future in rig.admin.delete_topics([rig.topic]).values():
         future.result(20)
@@ -305,6 +306,28 @@ def test_cancel_gives_up_a_hanging_batch(rig: SinkRig) -> None:
 def test_a_wrong_converter_fails_at_the_start(rig: SinkRig) -> None:
     error = rig.start(**{"value.converter": "NoSuchConverter"}).await_error()
     assert "NoSuchConverter" in str(error)
+
+
+def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
+    settings = {"group.initial.rebalance.delay.ms": "0", "broker.session.timeout.ms": "1000"}
+    with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=settings) as broker:
+        (tmp_path / "notes").mkdir()
+        rig = SinkRig(broker.bootstrap_servers, tmp_path / "notes")
+        try:
+            rig.produce(10)
+            loop = rig.start()
+            loop.await_records(10)
+            broker.stop(graceful=False)
+            begun = time.perf_counter()
+            late = rig.start(1)
+            time.sleep(2)
+            broker.start()
+            rig.produce(10, start=10)
+            wait_until(lambda: len(set(rig.values())) == 20, 40, "the rest")
+            assert time.perf_counter() - begun < 30
+            assert (loop.error, late.error) == (None, None)
+        finally:
+            rig.close()
 
 
 def test_lag_is_visible_to_kafka_s_tools(rig: SinkRig) -> None:

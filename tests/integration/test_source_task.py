@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from heeler.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Plugins
 from spark_tasks.running.runners import Runners
@@ -267,6 +268,26 @@ def test_the_brokers_create_topics_otherwise(rig: SourceRig) -> None:
     rig.limit(10)
     rig.start().await_records(10)
     assert sorted(rig.values(), key=lambda v: int(v[2:])) == numbers(10)
+
+
+def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
+    settings = {"broker.session.timeout.ms": "1000"}
+    with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=settings) as broker:
+        (tmp_path / "notes").mkdir()
+        rig = SourceRig(broker.bootstrap_servers, tmp_path / "notes")
+        try:
+            rig.make_topic(1)
+            rig.limit(10)
+            loop = rig.start()
+            loop.await_records(10)
+            broker.stop(graceful=False)
+            rig.limit(20)
+            time.sleep(2)
+            broker.start()
+            loop.await_records(20, within=40)
+            assert rig.records() == {0: numbers(20)}
+        finally:
+            rig.close()
 
 
 def test_producer_overrides(rig: SourceRig) -> None:

@@ -19,7 +19,7 @@ from spark_tasks.running.pacing import (
     Idling,
     SplitSize,
 )
-from spark_tasks.running.retries import LONGEST_WAIT_MS, MOST_LOST_JOBS, Retries
+from spark_tasks.running.retries import LONGEST_WAIT_MS, LOST_WAIT_MS, MOST_LOST_JOBS, Retries
 from spark_tasks.running.spark import SparkLostError
 
 
@@ -94,6 +94,8 @@ def test_a_task_that_takes_spark_down_again_and_again_fails() -> None:
     for _ in range(MOST_LOST_JOBS):
         assert retries is not None
         retries = retries.after(SparkLostError("killed"))
+        assert retries is not None
+        assert retries.wait_ms >= LOST_WAIT_MS
     assert retries is not None
     assert retries.after(SparkLostError("killed")) is None
     assert retries.after(RetriableError("busy")) is not None
