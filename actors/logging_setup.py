@@ -21,6 +21,8 @@ LEVELS = {
 """Kafka Connect's level names, the ones that REST takes and shows."""
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO says nothing about connectors: WARN unless the configuration says another level."""
+SILENT = ("kafka.cluster",)
+"""Libraries' loggers whose ERROR is none: a topic that is a moment old, which is asked for again."""
 _NAMES = {number: name for name, number in LEVELS.items()}
 _context: ContextVar[str] = ContextVar("connector_context", default="")
 Scope = Literal["worker", "task", "offsets", "validate"]
@@ -96,6 +98,8 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
     top.addHandler(handler)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, top.level))
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     for name, number in parsed.items():
         logging.getLogger(name).setLevel(number)
     logging.captureWarnings(capture=True)
