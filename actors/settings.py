@@ -19,6 +19,7 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
     return HerderSettings(
         worker_id=WorkerId(worker_id),
         group_id=config.group_id,
+        session_timeout_ms=config["session.timeout.ms"],
         sync_timeout_ms=config["worker.sync.timeout.ms"],
         unsync_backoff_ms=config["worker.unsync.backoff.ms"],
         scheduled_delay_max_ms=config["scheduled.rebalance.max.delay.ms"],

@@ -89,7 +89,10 @@ def _connector(draft: _Draft, key: str, value: bytes | None) -> bool:
         draft.removed += [ConnectorTaskId(connector, number) for number in draft.tasks.pop(connector, {})]
         draft.own.discard(("tasks", connector))
     else:
-        draft.connectors[connector] = parse_status(connector, value)
+        status = parse_status(connector, value)
+        current = draft.connectors.get(connector)
+        if current is None or not _outlived(status, current):
+            draft.connectors[connector] = status
     return True
 
 
@@ -111,11 +114,23 @@ def _task(draft: _Draft, key: str, value: bytes | None) -> bool:
 
 
 def _stale(status: Status, current: Status) -> bool:
-    """A worker that lost a task may say so after its successor has said RUNNING."""
-    return (
+    """A worker that lost a task may say so after its successor has said RUNNING (Kafka Connect's rule), or anything."""
+    return _outlived(status, current) or (
         status.state is State.UNASSIGNED
         and current.state is State.RUNNING
         and current.generation >= status.generation
+    )
+
+
+def _outlived(status: Status, current: Status) -> bool:
+    """Somebody else has spoken in a later generation than the one in which this worker gave the item up.
+
+    Only for UNASSIGNED: generations begin anew when a group was empty for long, and a start must never go unseen.
+    """
+    return (
+        status.state is State.UNASSIGNED
+        and current.worker_id != status.worker_id
+        and current.generation > status.generation
     )
 
 

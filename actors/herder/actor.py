@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -33,7 +34,7 @@ from actors.herder.effects import (
     StopInstance,
     Validate,
 )
-from actors.herder.events import Event, RequestReceived, TimerFired
+from actors.herder.events import Event, RequestReceived, Suspended, TimerFired
 from actors.herder.state import HerderSettings, HerderState, RequestId
 from actors.herder.story import Story
 from actors.messages import (
@@ -121,11 +122,13 @@ class HerderActor(pykka.ThreadingActor):
         self._story = Story()
         self._replies: dict[RequestId, Any] = {}
         self._numbers = itertools.count(1)
+        self._turned_at = time.monotonic()
         self._member = (JoinGroup, AllowJoin, RequestRejoin, LeaveGroup)
         self._config = (WriteConfig, ReadConfigToEnd, ClaimWritePrivileges)
 
     def on_receive(self, message: Any) -> Any:
         """An Ask, an event's payload, or (for those who look) the question for a connector's story."""
+        self._notice_suspension()
         match message:
             case Ask(request, reply):
                 request_id = RequestId(next(self._numbers))
@@ -143,6 +146,12 @@ class HerderActor(pykka.ThreadingActor):
             case _:
                 self._happened(message)
         return None
+
+    def _notice_suspension(self) -> None:
+        # A pulse comes every second. What waits in the inbox now is older than the news that the membership is over.
+        silent_ms, self._turned_at = int((time.monotonic() - self._turned_at) * 1000), time.monotonic()
+        if silent_ms > self._state.settings.session_timeout_ms:
+            self._happened(Suspended(silent_ms))
 
     def on_stop(self) -> None:
         """Nobody waits for an answer that will not come."""

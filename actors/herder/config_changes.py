@@ -4,7 +4,7 @@ group is settled, as one batch.
 
 from __future__ import annotations
 
-from actors.herder import rebalance, restarts, work
+from actors.herder import leading, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel
 from actors.herder.state import connector_of
 from actors.herder.turn import Turn
@@ -39,7 +39,8 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
         case ConnectorRemoved(connector):
             needs = offset if state.config.contains(connector) else state.needs_rebalance
             turn.set(connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
-        case TasksUpdated(_, tasks):
+        case TasksUpdated(connector, tasks):
+            task_configs.check_later(turn, connector)
             former = frozenset(t for t in tasks if t in state.config.task_configs)
             turn.set(task_updates=state.task_updates | former, needs_rebalance=offset)
         case TargetStateChanged(connector):
@@ -64,6 +65,7 @@ def process(turn: Turn) -> None:
     updates = [c for c in sorted(state.connector_updates) if c in state.slots]
     targets, tasks = sorted(state.target_changes), state.task_updates
     turn.set(config=state.store, connector_updates=frozenset(), target_changes=frozenset(), task_updates=frozenset())
+    leading.empty_stopped(turn)
     for connector in updates:
         remains = turn.state.config.contains(connector)
         what = "updated, restarting" if remains else "removed, stopping"

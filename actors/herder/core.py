@@ -1,7 +1,7 @@
 """The herder's core: `step(state, event) -> (state, effects)`. No IO, no clock, no randomness.
 
 Read `advance` first: it says what a herder does next whenever something has happened. The handlers by subject are in
-requests.py, rebalance.py, config_changes.py, restarts.py, task_configs.py, work.py and halting.py.
+requests.py, rebalance.py, leading.py, config_changes.py, restarts.py, task_configs.py, work.py and halting.py.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from actors.herder import config_changes, halting, rebalance, requests, task_configs, work
+from actors.herder import config_changes, halting, leading, rebalance, requests, task_configs, work
 from actors.herder.effects import Effect
 from actors.herder.events import (
     Event,
     HaltRequested,
     Loaded,
     RequestReceived,
+    Suspended,
     TaskConfigsPublished,
     TimerFired,
     Validated,
@@ -52,6 +53,7 @@ from actors.messages import (
     TaskReconfigurationRequested,
     TaskStateReported,
 )
+from storage.errors import PrivilegedWriteError
 
 
 class UnexpectedEventError(Exception):
@@ -105,7 +107,10 @@ def _on_validated(turn: Turn, event: Validated) -> None:
 
 
 def _on_op_done(turn: Turn, op: OpId, error: Exception | None) -> None:
-    match turn.take_op(op):
+    then = turn.take_op(op)
+    if isinstance(error, PrivilegedWriteError) and not isinstance(then, PrivilegesClaimed):
+        leading.on_fenced(turn)
+    match then:
         case AnswerWith() | WriteNext() | AnswerWithPlan() as then:
             requests.on_written(turn, then, error)
         case ResolveAssignment() as then:
@@ -115,9 +120,9 @@ def _on_op_done(turn: Turn, op: OpId, error: Exception | None) -> None:
         case PublishedTasks() as then:
             task_configs.on_published(turn, then, error)
         case KeyWritten():
-            rebalance.on_key_written(turn, error)
+            leading.on_key_written(turn, error)
         case PrivilegesClaimed():
-            turn.set(privileged=error is None)
+            leading.on_claimed(turn, error)
         case Released():
             rebalance.on_released(turn)
         case HaltFlushed():
@@ -137,9 +142,13 @@ def _on_timer(turn: Turn, event: TimerFired) -> None:
             rebalance.on_backed_off(turn)
         case ("rebalance", _):
             rebalance.on_scheduled_rebalance(turn)
+        case ("claim", _):
+            leading.claim_privileges(turn)
+        case ("purge", _):
+            leading.on_purge_due(turn)
         case ("session key", _):
             if turn.state.is_leader and turn.state.phase is Phase.RESOLVED:
-                rebalance.ensure_session_key(turn)
+                leading.ensure_session_key(turn)
         case _:
             turn.set_queue_timer()
 
@@ -157,6 +166,7 @@ HANDLERS: Mapping[type, Callable[[Turn, Any], None]] = {
     JoinPreparing: rebalance.on_join_preparing,
     Joined: rebalance.on_joined,
     CoordinatorLost: rebalance.on_coordinator_lost,
+    Suspended: rebalance.on_suspended,
     ConnectorStateReported: halting.or_report,
     TaskStateReported: halting.or_report,
     TimerFired: _on_timer,

@@ -63,6 +63,13 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended:
+    """The process was stopped, or the herder was, for longer than the group's session."""
+
+    for_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class HaltRequested:
     """The worker shall stop in order."""
 
@@ -70,7 +77,7 @@ class HaltRequested:
 
 
 Payload = (
-    Loaded | RequestReceived | Validated | TaskConfigsPublished | TimerFired | HaltRequested | ConfigChanged
+    Loaded | RequestReceived | Validated | TaskConfigsPublished | TimerFired | Suspended | HaltRequested | ConfigChanged
     | ConfigOpDone | StatusesFlushed | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
     | TaskStateReported | TaskConfigsGenerated | TaskReconfigurationRequested
 )

@@ -1,4 +1,4 @@
-"""The worker in its group: rounds, catching up with the config topic, and what a new leader has to do.
+"""The worker in its group: rounds, and catching up with the config topic.
 
 The order of a round (cooperative): JoinPreparing -> [what is being released is gone] -> AllowJoin -> Joined ->
 [revoked work stops, statuses flushed] -> [config topic read to the assignment's offset] -> work starts -> RESOLVED.
@@ -7,30 +7,27 @@ The order of a round (cooperative): JoinPreparing -> [what is being released is 
 from __future__ import annotations
 
 from actors.assignment.protocol import Allocation, Protocol
-from actors.herder import work
-from actors.herder.effects import ForgetTopics, MakeSessionKey
-from actors.herder.state import ItemId, JoinAgain, KeyWritten, Phase, PrivilegesClaimed, ResolveAssignment
+from actors.herder import leading, work
+from actors.herder.events import Suspended
+from actors.herder.state import JoinAgain, Phase, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages import (
-    ClaimWritePrivileges,
     CoordinatorLost,
     Joined,
     JoinGroup,
     JoinPreparing,
     LeaveGroup,
-    PutStatus,
     ReadConfigToEnd,
     RequestRejoin,
 )
-from storage.ids import ConnectorTaskId, State
-from storage.status import Status
 
+DEAF = (Phase.OUT, Phase.HALTING, Phase.HALTED)  # the group was left; what the member says was said before it knew
 UNSYNC_RETRIES = 5  # cooperative: so many short waits before the worker gives up what it runs
 
 
 def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
     """The member waits for our word. Eager: first stop everything; cooperative: only what is being released."""
-    if turn.state.phase in (Phase.HALTING, Phase.HALTED):
+    if turn.state.phase in DEAF:
         return
     turn.set(phase=Phase.JOINING, join_waiting=True)
     if event.eager:
@@ -41,7 +38,7 @@ def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
 
 def on_joined(turn: Turn, event: Joined) -> None:
     """A round is over. The herder acts as leader at once: requests that came meanwhile need one."""
-    if turn.state.phase in (Phase.HALTING, Phase.HALTED):
+    if turn.state.phase in DEAF:
         return
     membership = event.membership
     assignment = membership.assignment
@@ -55,13 +52,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
                      f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
-    if membership.is_leader:
-        purge_statuses(turn)
-        if not was_leader:
-            turn.set(privileged=False)
-        claim_privileges(turn)
-    else:
-        turn.set(privileged=False)
+    leading.on_joined(turn, was_leader=was_leader)
     if assignment.revoked:
         turn.set(phase=Phase.REVOKING)
         work.release(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))
@@ -193,7 +184,7 @@ def _start_work(turn: Turn) -> None:
         turn.set(rejoin_after_start=False)
         rejoin(turn, "work was given up; the next round hands it out")
     elif state.is_leader:
-        ensure_session_key(turn)
+        leading.ensure_session_key(turn)
 
 
 def on_scheduled_rebalance(turn: Turn) -> None:
@@ -204,7 +195,7 @@ def on_scheduled_rebalance(turn: Turn) -> None:
 
 def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
     """Out of the group without having left it: somebody else may be given our work, so it stops here."""
-    if turn.state.phase in (Phase.HALTING, Phase.HALTED):
+    if turn.state.phase in DEAF:
         return
     turn.log("WARNING", f"Lost the group coordinator ({event.reason}); stopping all connectors and tasks")
     turn.set(phase=Phase.JOINING, membership=None, allocation=Allocation(), privileged=False)
@@ -212,52 +203,11 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
     work.release(turn, tuple(turn.state.slots))
 
 
-def purge_statuses(turn: Turn) -> None:
-    """Leader: tombstone the statuses of connectors that are gone and of tasks beyond the current set."""
-    config, statuses = turn.state.store, turn.statuses
-    for connector in sorted({*statuses.connectors, *statuses.tasks}):
-        known = config.contains(connector)
-        keep = config.task_count(connector) if known else 0
-        for task in sorted(statuses.tasks.get(connector, ())):
-            if task >= keep:
-                _destroy(turn, ConnectorTaskId(connector, task))
-        if not known:
-            if connector in statuses.connectors:
-                _destroy(turn, connector)
-            turn.emit(ForgetTopics(connector))
+def on_suspended(turn: Turn, event: Suspended) -> None:
+    """The process was stopped past its session: whatever it still believes, others may run its work by now.
 
-
-def _destroy(turn: Turn, item: ItemId) -> None:
-    status = Status(item, State.DESTROYED, turn.state.settings.worker_id, turn.state.generation)
-    turn.emit(PutStatus(status, safe=False))
-
-
-def claim_privileges(turn: Turn) -> None:
-    """Leader: take the right to write the config topic (fences a former leader where writes are transactional)."""
-    if not turn.state.privileged:
-        turn.emit(ClaimWritePrivileges(turn.op(PrivilegesClaimed())))
-
-
-def ensure_session_key(turn: Turn) -> None:
-    """Leader: publish a session key where there is none or its time is over (KIP-507)."""
-    state = turn.state
-    settings = state.settings
-    if state.membership is None or state.membership.protocol is not Protocol.SESSIONED or state.key_writing:
-        return
-    key = state.config.session_key
-    expires = None if key is None or settings.key_ttl_ms <= 0 else key.created_ms + settings.key_ttl_ms
-    if key is None or key.algorithm != settings.key_algorithm or (expires is not None and expires <= turn.now):
-        turn.set(key_writing=True)
-        turn.emit(MakeSessionKey(turn.op(KeyWritten())))
-    elif expires is not None:
-        turn.timer(("session key", ""), expires)
-
-
-def on_key_written(turn: Turn, error: Exception | None) -> None:
-    """The session key is in the config topic, or writing it failed and is tried again soon."""
-    turn.set(key_writing=False)
-    if error is not None:
-        turn.log("ERROR", f"Failed to write a session key: {error}")
-        turn.timer(("session key", ""), turn.now + 1000)
-    elif turn.state.settings.key_ttl_ms > 0:
-        turn.timer(("session key", ""), turn.now + turn.state.settings.key_ttl_ms)
+    This is heard before anything that came meanwhile, so that nothing is written as if the worker were a member.
+    """
+    if turn.state.membership is not None:
+        on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
+        turn.emit(RequestRejoin("this process was suspended"))

@@ -19,7 +19,7 @@ from actors.errors import (
 )
 from actors.herder import restarts, signing, task_configs, work
 from actors.herder.effects import Delegate, Validate
-from actors.herder.state import AnswerWith, AnswerWithPlan, ItemId, Queued, Reconfigure, RequestId, WriteNext
+from actors.herder.state import AnswerWith, AnswerWithPlan, ItemId, Publish, Queued, Reconfigure, RequestId, WriteNext
 from actors.herder.turn import Turn
 from actors.messages import (
     AlterOffsets,
@@ -88,6 +88,8 @@ def run(turn: Turn, queued: Queued) -> None:
     request_id = queued.request_id
     if isinstance(queued.request, Reconfigure):
         task_configs.reconfigure(turn, queued.request)
+    elif isinstance(queued.request, Publish):
+        task_configs.publish(turn, queued.request)
     elif request_id is not None:
         _HANDLERS[type(queued.request)](turn, request_id, queued.request)
 

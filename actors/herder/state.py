@@ -48,6 +48,7 @@ class HerderSettings:
 
     worker_id: WorkerId
     group_id: str
+    session_timeout_ms: int = 10_000
     sync_timeout_ms: int = 3000
     unsync_backoff_ms: int = 300_000
     scheduled_delay_max_ms: int = 300_000
@@ -65,8 +66,9 @@ class HerderSettings:
 class Slot:
     """One running instance of an item on this worker.
 
-    `waiting`: requests that are answered by the first report of the instance (or of its successor, where
-    `start_again` is set). `restarting`: the successor's start is announced as RESTARTING (KIP-745).
+    `made`: the task configs that the connector made last. `waiting`: requests that are answered by the first report of
+    the instance (or of its successor, where `start_again` is set). `restarting`: the successor's start is announced as
+    RESTARTING (KIP-745).
     """
 
     epoch: Epoch
@@ -75,6 +77,7 @@ class Slot:
     start_again: bool = False
     restarting: bool = False
     waiting: tuple[RequestId, ...] = ()
+    made: tuple[Config, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,7 +87,7 @@ class Queued:
     at_ms: int
     seq: int
     request_id: RequestId | None = field(compare=False)
-    request: Request | Reconfigure = field(compare=False)
+    request: Request | Reconfigure | Publish = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,14 @@ class Reconfigure:
     connector: ConnectorName
     attempt: int = 0
     first_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """The leader's own request: write the task configs that a local connector made."""
+
+    reconfigure: Reconfigure
+    configs: tuple[Config, ...]
 
 
 # ---------------------------------------------------------------- what an op's end leads to
@@ -233,6 +244,10 @@ class HerderState:
     def generation(self) -> int:
         """The group generation that statuses are written under."""
         return self.membership.generation if self.membership else -1
+
+    def own_requests(self) -> list[Request | Reconfigure | Publish]:
+        """What the herder wants of itself."""
+        return [queued.request for queued in self.queue if queued.request_id is None]
 
     def allocated(self) -> tuple[ItemId, ...]:
         """The allocation as items, connectors first."""

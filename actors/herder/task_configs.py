@@ -7,11 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.herder.effects import AskTaskConfigs, SendTaskConfigs
-from actors.herder.state import GeneratedTasks, PublishedTasks, Reconfigure
+from actors.herder.state import GeneratedTasks, Publish, PublishedTasks, Reconfigure
 from actors.herder.turn import Turn
 from actors.messages import PutTaskConfigSet, TaskConfigsGenerated, TaskReconfigurationRequested, WriteConfig
 from storage.ids import Config, ConnectorName, State, TargetState
 
+CHECK_AFTER_MS = 2000
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 250, 60_000
 KEY_ROTATION_MS = 60_000
 
@@ -43,19 +44,46 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
     if event.error is not None:
         _retry(turn, then.reconfigure, event.error)
         return
+    turn.slot(event.connector, made=event.configs)
     if not changed(turn, event.connector, event.configs):
         turn.log("DEBUG", f"{event.connector}: task configs are unchanged")
         return
-    op = turn.op(PublishedTasks(then.reconfigure))
     if turn.state.is_leader:
-        turn.stage(f"writing task configs for connector {event.connector} to the config topic")
-        turn.emit(WriteConfig(op, PutTaskConfigSet(event.connector, event.configs)))
+        # In its turn like everybody's: between the two writes of a stop it would bring the tasks back.
+        turn.enqueue(None, Publish(then.reconfigure, event.configs))
     elif turn.state.leader_url is not None:
-        turn.emit(SendTaskConfigs(op, turn.state.leader_url, event.connector, event.configs,
-                                  turn.state.store.session_key if turn.state.settings.sessioned else None))
+        key = turn.state.store.session_key if turn.state.settings.sessioned else None
+        op = turn.op(PublishedTasks(then.reconfigure))
+        turn.emit(SendTaskConfigs(op, turn.state.leader_url, event.connector, event.configs, key))
     else:
-        turn.take_op(op)
         _retry(turn, then.reconfigure, ConnectionError("no leader is known"))
+
+
+def check_later(turn: Turn, connector: ConnectorName) -> None:
+    """New task configs came that are not those which the local connector made last: ask it again after a while.
+
+    They are half of a stop, or somebody's late word: a worker that ran the connector before, a request that was slow.
+    """
+    slot = turn.state.slots.get(connector)
+    if slot is not None and slot.made is not None and list(slot.made) != turn.state.store.raw_task_configs(connector):
+        turn.enqueue(None, Reconfigure(connector, 0, turn.now), CHECK_AFTER_MS)
+
+
+def publish(turn: Turn, request: Publish) -> None:
+    """Leader: write task configs, unless the world has changed since they were made."""
+    connector = request.reconfigure.connector
+    if not turn.state.is_leader:
+        turn.enqueue(None, request.reconfigure)
+    elif _may_have(turn, connector, request.configs) and changed(turn, connector, request.configs):
+        op = turn.op(PublishedTasks(request.reconfigure))
+        turn.set(busy=op)
+        turn.stage(f"writing task configs for connector {connector} to the config topic")
+        turn.emit(WriteConfig(op, PutTaskConfigSet(connector, request.configs)))
+
+
+def _may_have(turn: Turn, connector: ConnectorName, configs: tuple[Config, ...]) -> bool:
+    target = turn.state.config.target_state(connector)
+    return target is TargetState.STARTED or (target is TargetState.STOPPED and not configs)
 
 
 def changed(turn: Turn, connector: ConnectorName, configs: tuple[Config, ...]) -> bool:

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance
 from actors.herder.state import (
     AnswerWith,
+    AnswerWithPlan,
+    GeneratedTasks,
     ItemId,
     Phase,
     Reconfigure,
     Released,
     RequestId,
     Slot,
+    WriteNext,
     connector_of,
     is_task,
 )
@@ -136,7 +139,11 @@ def on_stop_timeout(turn: Turn, epoch: Epoch) -> None:
 def _gone(turn: Turn, item: ItemId) -> None:
     slot = turn.drop_slot(item)
     turn.emit(CancelTimer(("stop", str(slot.epoch))))
-    turn.status(item, State.UNASSIGNED)
+    if not is_task(item):  # what it was asked will not be answered
+        turn.set(ops={op: then for op, then in turn.state.ops.items()
+                      if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)})
+    if _exists(turn, item):
+        turn.status(item, State.UNASSIGNED)
     allocated = item in turn.state.allocated()
     if slot.start_again and allocated and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
         start(turn, item, slot.waiting, restarting=slot.restarting)
@@ -147,6 +154,13 @@ def _gone(turn: Turn, item: ItemId) -> None:
         turn.set(releasing=turn.state.releasing - {item})
         if not turn.state.releasing:
             flush(turn)
+
+
+def _exists(turn: Turn, item: ItemId) -> bool:
+    """Whether the item is still configured: the statuses of what is not are the leader's to remove."""
+    store = turn.state.store
+    name = connector_of(item)
+    return store.contains(name) and not (isinstance(item, ConnectorTaskId) and item.task >= store.task_count(name))
 
 
 def flush(turn: Turn) -> None:
@@ -175,13 +189,16 @@ def answer_halting(turn: Turn) -> None:
     error = ConnectError("Worker is shutting down")
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
+    asked = (AnswerWith, WriteNext, AnswerWithPlan)
     for then in turn.state.ops.values():
-        if isinstance(then, AnswerWith):
+        if isinstance(then, asked):
             turn.reply(then.request_id, error=error)
     for slot in turn.state.slots.values():
         for request_id in slot.waiting:
             turn.reply(request_id, error=error)
-    turn.set(queue=(), validating={}, slots={k: _without_waiting(s) for k, s in turn.state.slots.items()})
+    ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, asked)}
+    slots = {item: _without_waiting(slot) for item, slot in turn.state.slots.items()}
+    turn.set(queue=(), validating={}, ops=ops, busy=None, slots=slots)
 
 
 def _without_waiting(slot: Slot) -> Slot:

@@ -1,0 +1,111 @@
+"""What only the leader of the group does: clear away statuses, hold the right to write the config topic, keep a session
+key in it.
+"""
+
+from __future__ import annotations
+
+from actors.assignment.protocol import Protocol
+from actors.herder.effects import ForgetTopics, MakeSessionKey
+from actors.herder.state import ItemId, KeyWritten, Phase, PrivilegesClaimed, Publish, Reconfigure
+from actors.herder.turn import Turn
+from actors.messages import ClaimWritePrivileges, PutStatus
+from storage.ids import ConnectorTaskId, State, TargetState
+from storage.status import Status
+
+CLAIM_RETRY_MS = 250
+PURGE_AGAIN_MS = 2000
+
+
+def on_joined(turn: Turn, *, was_leader: bool) -> None:
+    """A round is over: take up the duties, or lay them down."""
+    if not turn.state.is_leader:
+        turn.set(privileged=False)
+        return
+    purge_statuses(turn)
+    turn.timer(("purge", ""), turn.now + PURGE_AGAIN_MS)
+    if not was_leader:
+        turn.set(privileged=False)
+    claim_privileges(turn)
+
+
+def on_purge_due(turn: Turn) -> None:
+    """Once more, for statuses that others had not written, or we had not read, at the time of the round."""
+    if turn.state.is_leader and turn.state.phase is Phase.RESOLVED:
+        purge_statuses(turn)
+
+
+def purge_statuses(turn: Turn) -> None:
+    """Leader: tombstone the statuses of connectors that are gone and of tasks beyond the current set."""
+    config, statuses = turn.state.store, turn.statuses
+    for connector in sorted({*statuses.connectors, *statuses.tasks}):
+        known = config.contains(connector)
+        keep = config.task_count(connector) if known else 0
+        for task in sorted(statuses.tasks.get(connector, ())):
+            if task >= keep:
+                _destroy(turn, ConnectorTaskId(connector, task))
+        if not known:
+            if connector in statuses.connectors:
+                _destroy(turn, connector)
+            turn.emit(ForgetTopics(connector))
+
+
+def _destroy(turn: Turn, item: ItemId) -> None:
+    status = Status(item, State.DESTROYED, turn.state.settings.worker_id, turn.state.generation)
+    turn.emit(PutStatus(status, safe=False))
+
+
+def empty_stopped(turn: Turn) -> None:
+    """A STOPPED connector has no tasks (KIP-875): take away those that a late or a lost write left it with."""
+    if not turn.state.is_leader:
+        return
+    config = turn.state.config
+    for connector in sorted(c for c, target in config.target_states.items() if target is TargetState.STOPPED):
+        request = Publish(Reconfigure(connector), ())
+        if config.contains(connector) and config.task_count(connector) and request not in turn.state.own_requests():
+            turn.enqueue(None, request)
+
+
+def claim_privileges(turn: Turn) -> None:
+    """Leader: take the right to write the config topic (fences a former leader where writes are transactional)."""
+    state = turn.state
+    if state.is_leader and not state.privileged and PrivilegesClaimed() not in state.ops.values():
+        turn.emit(ClaimWritePrivileges(turn.op(PrivilegesClaimed())))
+
+
+def on_claimed(turn: Turn, error: Exception | None) -> None:
+    """The right is ours, or that is tried again soon."""
+    turn.set(privileged=error is None and turn.state.is_leader)
+    if error is not None and turn.state.is_leader:
+        turn.log("WARNING", f"Unable to claim write privileges for the config topic, trying again: {error}")
+        turn.timer(("claim", ""), turn.now + CLAIM_RETRY_MS)
+
+
+def on_fenced(turn: Turn) -> None:
+    """A write was refused. Perhaps a former leader fenced us by accident: whoever leads claims the right again."""
+    turn.set(privileged=False)
+    claim_privileges(turn)
+
+
+def ensure_session_key(turn: Turn) -> None:
+    """Leader: publish a session key where there is none or its time is over (KIP-507)."""
+    state = turn.state
+    settings = state.settings
+    if state.membership is None or state.membership.protocol is not Protocol.SESSIONED or state.key_writing:
+        return
+    key = state.config.session_key
+    expires = None if key is None or settings.key_ttl_ms <= 0 else key.created_ms + settings.key_ttl_ms
+    if key is None or key.algorithm != settings.key_algorithm or (expires is not None and expires <= turn.now):
+        turn.set(key_writing=True)
+        turn.emit(MakeSessionKey(turn.op(KeyWritten())))
+    elif expires is not None:
+        turn.timer(("session key", ""), expires)
+
+
+def on_key_written(turn: Turn, error: Exception | None) -> None:
+    """The session key is in the config topic, or writing it failed and is tried again soon."""
+    turn.set(key_writing=False)
+    if error is not None:
+        turn.log("ERROR", f"Failed to write a session key: {error}")
+        turn.timer(("session key", ""), turn.now + 1000)
+    elif turn.state.settings.key_ttl_ms > 0:
+        turn.timer(("session key", ""), turn.now + turn.state.settings.key_ttl_ms)

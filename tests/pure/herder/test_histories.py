@@ -1,0 +1,22 @@
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not a few hundred."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.pure.herder.histories import run
+
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "300"))
+CHUNK = 50
+
+
+@pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
+def test_random_histories_end_in_the_right_assignment(first: int) -> None:
+    for seed in range(first, min(first + CHUNK, HISTORIES)):
+        try:
+            run(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}: python -c 'from tests.pure.herder.histories import run; run({seed})'")
+            raise
