@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 Options = Mapping[str, str]
+TransactionSignal = Literal["commit", "abort", "continue"]
 
 
 class ConnectorContext(Protocol):
@@ -119,6 +120,18 @@ class PartitionedOffsets(Protocol):
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
         """The stream offset to start from; `offsets` are all committed ones of the connector. Must answer
         `initialOffset()` where nothing in them concerns this task.
+        """
+
+
+class TransactionBoundaries(Protocol):
+    """Optional on a stream reader of a connector whose `can_define_transaction_boundaries` says True: where the
+    transactions of `transaction.boundary=connector` end (KIP-618). A reader that wants a boundary at some place ends
+    a batch there (`latestOffset`).
+    """
+
+    def transaction(self, start: dict[str, Any], end: dict[str, Any]) -> TransactionSignal:
+        """Asked on the worker when all records from `start` to `end` are written. commit: make everything since the
+        last boundary visible; abort: discard it, and still go on after `end`; continue: neither, not yet.
         """
 
 

@@ -45,9 +45,27 @@ class OffsetStore(Protocol):
     ) -> Sequence[tuple[bytes, bytes | None]]:
         """The same as the key and value bytes of topic records, for a transaction that somebody else writes."""
 
+    def after_commit(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
+        """That transaction is committed. Does not wait."""
+
     @property
     def topic(self) -> str:
         """The topic that `records` belong to."""
+
+
+class StartGuard(Protocol):
+    """What a source task has to ask around the birth of its transactional producer (KIP-618)."""
+
+    def fence(self) -> None:
+        """Before it: have the leader fence the producers of all former tasks. Waits; raises ConnectError."""
+
+    def verify(self) -> None:
+        """After it: read the config topic to its end. Raises ConnectError where there is a newer set of tasks, or the
+        task is no longer this worker's.
+        """
+
+    def cancel(self) -> None:
+        """From any thread: have `fence` and `verify` end soon, with an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +94,7 @@ class TaskContext:
     offsets: OffsetStore | None  # sources only
     wake: Callable[[], None]
     topic_used: Callable[[str], None]
+    guard: StartGuard | None = None  # sources with exactly-once delivery only
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

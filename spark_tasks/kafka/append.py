@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +33,8 @@ _LEAST_BATCH_BYTES: Final = 4096
 
 class Appender:
     """Appends under an identity that its owner has initialised (None: neither idempotent nor transactional). It never
-    initialises a producer. For a transaction the owner has added the partitions to it before. Not thread-safe.
+    initialises a producer. `admit` is told of partitions before anything is sent to them: a transaction has to hold
+    them first. Not thread-safe.
 
     `sequences`: the next sequence number of each partition, 0 where absent; the attribute of the same name tells them
     afterwards. A failed appender stays failed: its sequences mean nothing, the owner needs a new epoch (KIP-360).
@@ -51,6 +52,7 @@ class Appender:
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         in_flight: int = 5,
         delivery_timeout_ms: float = 120_000,
+        admit: Callable[[Iterable[TopicPartition]], None] | None = None,
     ) -> None:
         if identity is not None and (acks != -1 or not 1 <= in_flight <= 5):
             raise KafkaRefusedError("an idempotent producer needs acks=all and at most 5 requests in flight")
@@ -60,6 +62,7 @@ class Appender:
         """The next sequence number of each partition."""
         self.acknowledged: dict[TopicPartition, int] = defaultdict(int)
         """Records that the brokers have acknowledged."""
+        self._admit = admit
         self._compression = compression
         self._max_record_bytes = max_request_bytes
         self._batch_bytes = defaultdict[str, int](lambda: min(max_batch_bytes, max_request_bytes))
@@ -87,7 +90,10 @@ class Appender:
         Raises RecordTooLargeError, UnknownTopicError, or whatever an earlier batch has failed with.
         """
         now = time.time_ns() // 1_000_000
-        for number, rows in self._placed(topic, partition, raw):
+        placed = self._placed(topic, partition, raw)
+        if self._admit is not None:
+            self._admit([(topic, number) for number, _ in placed])
+        for number, rows in placed:
             step = max(len(rows) * self._batch_bytes[topic] // max(raw.nbytes * len(rows) // max(len(raw), 1), 1), 1)
             for at in range(0, len(rows), step):
                 self._encode(topic, number, raw, rows[at : at + step], now)

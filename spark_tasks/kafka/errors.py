@@ -40,7 +40,7 @@ class OutOfOrderSequenceError(KafkaRefusedError):
     """The broker expects another sequence number: batches were lost, or two writers share a producer id."""
 
 
-class TransactionAbortableError(KafkaRefusedError):
+class TransactionAbortableError(KafkaRefusedError, RetriableError):
     """The transaction cannot go on, but after an abort the next one may (KIP-890)."""
 
 

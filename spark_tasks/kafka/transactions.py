@@ -12,6 +12,7 @@ from typing import Any, Final
 import kafka.errors as protocol
 from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest
 
+from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import DEFAULT_TIMEOUT_MS, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import TransactionAbortableError, translated
@@ -21,6 +22,7 @@ from spark_tasks.kafka.identity import ProducerIdentity
 # CONCURRENT_TRANSACTIONS, so a long pause would be most of a small transaction's time.
 _FIRST_WAIT_MS: Final = 1.0
 _LARGEST_WAIT_MS: Final = 100.0
+_GIVE_UP_MS: Final = 3_000.0
 
 
 class TransactionOwner:
@@ -68,6 +70,15 @@ class TransactionOwner:
             self._run("adding partitions to", self._add, new)
             self._added.update(new)
 
+    def joined(self, partitions: Iterable[TopicPartition]) -> None:
+        """An appender has added these to the transaction (see `Member`)."""
+        self._added.update(partitions)
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """What is in the transaction."""
+        return frozenset(self._added)
+
     def commit(self) -> None:
         """Make all that was acknowledged under this identity visible. Flush every appender first.
 
@@ -78,16 +89,31 @@ class TransactionOwner:
             self._run("committing", self._end, True)
             self._added.clear()
 
-    def abort(self) -> ProducerIdentity:
+    def abort(self, *, unsure: bool = False) -> ProducerIdentity:
         """Make nothing of it visible, and take the next epoch, so that no batch that is still on its way can get into
-        the next transaction (KIP-360). Appenders need the new identity; `sequences` begin anew.
+        the next transaction (KIP-360). Appenders need the new identity; `sequences` begin anew. `unsure`: an appender
+        may have begun a transaction and not told.
         """
-        if self._added:
+        if self._added or unsure:
             # Where the coordinator has no open transaction any more, there is nothing to abort.
             with contextlib.suppress(TransactionAbortableError):
                 self._run("aborting", self._end, False)
             self._added.clear()
         return self._renew(self.identity.producer_id, self.identity.epoch)
+
+    def lent(self, identity: ProducerIdentity, added: Iterable[TopicPartition]) -> None:
+        """Act under an identity that the real owner has initialised (see `Member`)."""
+        self._identity = identity
+        self._added.update(added)
+
+    def give_up(self) -> None:
+        """Abort what may be open, if that is quickly done, and take no new epoch: the end of this owner."""
+        if self._identity is None:
+            return
+        self._timeout_ms = min(self._timeout_ms, _GIVE_UP_MS)
+        with contextlib.suppress(ConnectError):  # fenced, or it will time out
+            self._run("aborting", self._end, False)
+        self._added.clear()
 
     def _renew(self, producer_id: int, epoch: int) -> ProducerIdentity:
         self._identity = self._cluster.init_producer_id(
@@ -123,24 +149,7 @@ class TransactionOwner:
         return await self._cluster.io.send(request, self._coordinator)
 
     async def _add(self, partitions: list[TopicPartition]) -> None:
-        topics: dict[str, list[int]] = defaultdict(list)
-        for topic, partition in partitions:
-            topics[topic].append(partition)
-        item = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-        response = await self._ask(
-            AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self._transactional_id,
-                v3_and_below_producer_id=self.identity.producer_id,
-                v3_and_below_producer_epoch=self.identity.epoch,
-                v3_and_below_topics=[item(name=topic, partitions=numbers) for topic, numbers in topics.items()],
-                max_version=3,  # higher versions are for brokers
-            ),
-        )
-        for topic in response.results_by_topic_v3_and_below:
-            for result in topic.results_by_partition:
-                # OPERATION_NOT_ATTEMPTED only says that another partition of the request failed.
-                if result.partition_error_code not in (0, protocol.OperationNotAttemptedError.errno):
-                    raise protocol.for_code(result.partition_error_code)(f"{topic.name}-{result.partition_index}")
+        await _add_partitions(self._ask, self.identity, partitions)
 
     async def _end(self, committed: bool) -> None:
         response = await self._ask(
@@ -154,3 +163,43 @@ class TransactionOwner:
         )
         if response.error_code:
             raise protocol.for_code(response.error_code)(self._transactional_id)
+
+
+class Member:
+    """An appender's part in its owner's transaction: it may add partitions, under the epoch that it was given, and
+    nothing else. A stale epoch is refused. `added`: what the owner has added before.
+    """
+
+    def __init__(
+        self, cluster: KafkaCluster, identity: ProducerIdentity, added: Iterable[TopicPartition],
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> None:  # fmt: skip
+        self._owner = TransactionOwner(cluster, identity.transactional_id or "", timeout_ms=timeout_ms)
+        self._owner.lent(identity, added)
+
+    def admit(self, partitions: Iterable[TopicPartition]) -> None:
+        """As TransactionOwner.add_partitions."""
+        self._owner.add_partitions(partitions)
+
+
+async def _add_partitions(
+    ask: Callable[[Any], Awaitable[Any]], identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+) -> None:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        topics[topic].append(partition)
+    item = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    response = await ask(
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=identity.transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
+            v3_and_below_topics=[item(name=topic, partitions=numbers) for topic, numbers in topics.items()],
+            max_version=3,  # higher versions are for brokers
+        ),
+    )
+    for topic in response.results_by_topic_v3_and_below:
+        for result in topic.results_by_partition:
+            # OPERATION_NOT_ATTEMPTED only says that another partition of the request failed.
+            if result.partition_error_code not in (0, protocol.OperationNotAttemptedError.errno):
+                raise protocol.for_code(result.partition_error_code)(f"{topic.name}-{result.partition_index}")

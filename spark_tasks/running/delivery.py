@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from spark_tasks.api import TransactionSignal
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.running.boundaries import Boundary
 from spark_tasks.running.stream_offsets import Changed, SourceOffsets
 from spark_tasks.task import OffsetStore
 
@@ -22,10 +24,13 @@ INIT_TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a writer appends under. `identity` None: the user turned idempotence off."""
+    """What a writer appends under. `identity` None: the user turned idempotence off. `added`: partitions that are in
+    the transaction already; the writer adds others before it writes to them.
+    """
 
     identity: ProducerIdentity | None
     sequences: Mapping[TopicPartition, int] = field(default_factory=dict)
+    added: frozenset[TopicPartition] = frozenset()
 
 
 class Delivery(Protocol):
@@ -48,11 +53,39 @@ class Delivery(Protocol):
     def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
         """All splits of the batch are acknowledged; their next sequence numbers, in the order of the lanes."""
 
-    def commit(self, offsets: SourceOffsets) -> None:
-        """Make the batch final with the offsets after it."""
+    def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
+        """The batch is complete, these are the offsets after it. True where it is final now, and all before it.
+        `signal`: what the reader wants of the transaction; counts where transactions end as the reader says.
+        """
+
+    def settle(self, *, finish: bool) -> bool:
+        """Between batches: make final what waits for that and is due; with `finish` (the task pauses or stops) what
+        is not due as well. True where everything is final now.
+        """
+
+    @property
+    def due_ms(self) -> float | None:
+        """When `settle` has something to do; None: nothing waits."""
+
+    @property
+    def open(self) -> bool:
+        """Whether anything was written that is not final."""
+
+    @property
+    def boundary(self) -> Boundary | None:
+        """Where transactions end; None where there are none."""
 
     def abort(self) -> None:
-        """Nothing of the batch in flight may be built upon; it will be repeated or the task ends."""
+        """Nothing that is not final may be built upon; it will be repeated or the task ends. Asks nobody."""
+
+    def recover(self) -> None:
+        """After an abort, before the offsets are loaded anew. Retriable errors have it called again."""
+
+    def failure(self, error: Exception) -> Exception:
+        """The error as the user shall see it."""
+
+    def cancel(self) -> None:
+        """From any thread: let `start` end soon."""
 
     def close(self) -> None:
         """Free what is held. Safe twice."""
@@ -65,6 +98,9 @@ class AtLeastOnce:
 
     most_lanes = MOST_LANES
     overlaps = True
+    boundary = None
+    due_ms = None
+    open = False
 
     def __init__(self, cluster: KafkaCluster, offsets: OffsetStore, *, idempotent: bool = True) -> None:
         self._cluster = cluster
@@ -88,16 +124,31 @@ class AtLeastOnce:
         for number, following in enumerate(sequences):
             self._lanes[number] = Lane(self._lanes[number].identity, following)
 
-    def commit(self, offsets: SourceOffsets) -> None:
+    def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:  # noqa: ARG002
         """See Delivery."""
         changed = self._changed.of(offsets)
         if changed:
             self._offsets.write(changed)
             self._changed.note(changed)
+        return True
+
+    def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
+        """Nothing waits."""
+        return False
 
     def abort(self) -> None:
         """See Delivery."""
         self._lanes.clear()
+
+    def recover(self) -> None:
+        """The next lanes are new ones."""
+
+    def failure(self, error: Exception) -> Exception:
+        """See Delivery."""
+        return error
+
+    def cancel(self) -> None:
+        """`start` is over at once."""
 
     def close(self) -> None:
         """See Delivery. The cluster's connections are shared."""

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark import TaskContext
+
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.task import Split
 
@@ -46,7 +48,21 @@ class SplitRunner:
         """One pickled list of Outcomes. `rows` is empty, but has to be read or Spark throws the worker away."""
         for _ in rows:
             pass
+        refuse_second_attempt(TaskContext.get())
         yield pickle.dumps([run_split(split) for split in self._partitions[index]], pickle.HIGHEST_PROTOCOL)
+
+
+class SecondAttemptError(ConnectError):
+    """Spark ran a task again by itself. Its first attempt may still be writing."""
+
+
+def refuse_second_attempt(context: TaskContext | None) -> None:
+    """Have the Spark job fail instead: the Connect task then repeats the whole batch under new producer epochs.
+
+    spark.task.maxFailures does not cover everything: attempts that end with their executor do not count.
+    """
+    if context is not None and context.attemptNumber():
+        raise SecondAttemptError(f"attempt {context.attemptNumber()} of a Spark task; the batch is repeated instead")
 
 
 def run_split(pickled: bytes) -> Outcome:

@@ -13,6 +13,7 @@ from spark_tasks.running.engine import SparkEngine
 from spark_tasks.running.group_consumer import GroupIo
 from spark_tasks.running.sink_task import SinkTask
 from spark_tasks.running.source_task import SourceTask
+from spark_tasks.running.transactional import delivery_of
 from spark_tasks.running.watcher import EndWatchers
 from spark_tasks.task import TaskContext, TaskRunner
 
@@ -22,7 +23,7 @@ MakeDelivery = Callable[[TaskContext], Delivery | None]
 class Runners:
     """One for a worker: the engine, what sink tasks share, and making runners.
 
-    `make_delivery`: what a source task's guarantee is (None: at least once); exactly-once puts its own in here.
+    `make_delivery`: what a source task's guarantee is; by default exactly once where the context has a guard.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Runners:
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()
-        self._make_delivery = make_delivery or (lambda _context: None)
+        self._make_delivery = make_delivery or delivery_of
 
     def make(self, context: TaskContext) -> TaskRunner:
         """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""

@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 from spark_tasks.errors import DataError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.transactions import Member
 from spark_tasks.pipeline import SourcePipeline
 from spark_tasks.running.delivery import Lane
 from spark_tasks.running.topic_creation import TopicCreation
@@ -90,7 +91,10 @@ class _Writing:
     def __init__(self, job: SourceJob, lane: Lane) -> None:
         self._job = job
         self._cluster = KafkaCluster.shared(job.client)
-        self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, **job.appender)
+        admit = None
+        if lane.identity is not None and lane.identity.transactional_id is not None:
+            admit = Member(self._cluster, lane.identity, lane.added).admit
+        self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
         self.records = 0
         self.size = 0
         self.topics: dict[str, None] = {}

@@ -24,6 +24,7 @@ from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SourcePipeline
 from spark_tasks.running.appending import appender_options
+from spark_tasks.running.boundaries import signal_of
 from spark_tasks.running.clients import client_properties, connection_settings
 from spark_tasks.running.delivery import AtLeastOnce, Delivery
 from spark_tasks.running.pacing import Idling, SplitSize
@@ -100,6 +101,7 @@ class SourceTask:
         return self._stream
 
     def _load_offsets(self) -> StreamOffset:
+        self._delivery.recover()
         committed = self._offsets.read()
         self._position = from_connect(self._reading.reader, self._context.task, committed)
         return self._position
@@ -144,9 +146,15 @@ class SourceTask:
         return True
 
     def _idle(self) -> Progress:
+        try:
+            if self._delivery.settle(finish=False):
+                self._reading.commit(self._position or {})
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error)
         pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
         self._idling = self._idling.next()
-        return Progress(idle_ms=pause)
+        due_ms = self._delivery.due_ms
+        return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
 
     def _collect(self, patience_s: float, *, more: bool = True) -> Progress:
         """Wait for the batch in flight; make it final if it is done, and with `more` have the next one run."""
@@ -173,18 +181,20 @@ class SourceTask:
 
     def _finish_batch(self, results: list[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
         self._delivery.written([result.sequences for result in results])
-        self._position, self._idling = end, Idling()
+        start, self._position, self._idling = self._position, end, Idling()
         self._patience.succeeded()
         self._learn(results)
-        offsets = to_connect(self._reading.reader, self._context.task, end)
+        reader, boundary = self._reading.reader, self._delivery.boundary
+        offsets = to_connect(reader, self._context.task, end)
+        signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
         error: Exception | None = None
         if more and self._delivery.overlaps and not self._paused:
             try:
                 self._submit()
             except Exception as problem:  # noqa: BLE001 - plugin code; this batch is good all the same
                 error = problem
-        self._delivery.commit(offsets)
-        self._reading.commit(end)
+        if self._delivery.commit(offsets, signal):
+            self._reading.commit(end)
         if error is not None:
             raise error
         return Progress(sum(r.records for r in results), sum(r.size for r in results))
@@ -206,8 +216,9 @@ class SourceTask:
             self._context.engine.cancel(self._context.id)
         self._position = None
         self._delivery.abort()
-        if self._cancelled:
-            raise error
+        seen = self._delivery.failure(error)
+        if self._cancelled or seen is not error:
+            raise seen from error
         return self._patience.later(error)
 
     def pause(self) -> None:
@@ -220,11 +231,21 @@ class SourceTask:
         self._paused = False
 
     def _finish(self) -> None:
-        """Make the batch that runs final; one that only waits for Spark is taken back."""
+        """Make the batch that runs final, and what waits for the end of a transaction; a batch that only waits for
+        Spark is taken back.
+        """
         if self._batch is not None and self._batch.future.cancel():
             self._batch = None
         while self._batch is not None:
             self._collect(PATIENCE_S, more=False)
+        try:
+            if self._delivery.settle(finish=True):
+                self._reading.commit(self._position or {})
+            elif self._delivery.open:  # the reader never said where this transaction ends: it is read again
+                self._delivery.abort()
+                self._position = None
+        except Exception as error:  # noqa: BLE001 - plugin code
+            self._failed(error)
 
     def close(self) -> None:
         """Finish, stop the reader, close the connections."""
@@ -242,6 +263,7 @@ class SourceTask:
     def cancel(self) -> None:
         """See TaskRunner."""
         self._cancelled = True
+        self._delivery.cancel()
         self._context.engine.cancel(self._context.id)
 
 

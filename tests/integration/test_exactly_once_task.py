@@ -1,0 +1,249 @@
+"""Exactly-once source tasks: transactions, boundaries, failures, fencing. A real broker; threads for executors."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.errors import ProducerFencedError
+from spark_tasks.records.errors import RecordTooLargeError
+from spark_tasks.running.spark import SparkLostError
+from tests.exactly_once_rig import Guard, OnceRig
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def rig(broker: Any, tmp_path: Path) -> Iterator[OnceRig]:
+    rig = OnceRig(broker.bootstrap_servers, tmp_path)
+    yield rig
+    rig.close()
+
+
+def numbers(end: int, start: int = 0) -> list[str]:
+    return [f"0:{n}" for n in range(start, end)]
+
+
+def offset(at: int) -> list[Any]:
+    return [({"stream": "0"}, {"at": at})]
+
+
+def test_records_and_offsets_in_one_transaction_then_resumed(rig: OnceRig) -> None:
+    rig.limit(2500)
+    guard = Guard()
+    loop = rig.start(guard)
+    loop.await_records(2500)
+    loop.stop()
+    assert guard.asked == ["fence", "verify"]
+    assert rig.values() == numbers(2500)
+    assert rig.offsets() == offset(2500)
+    assert rig.notes.heard("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
+    rig.limit(2600)
+    again = rig.start()
+    again.await_records(100)
+    again.stop()
+    assert rig.values() == numbers(2600)
+
+
+def test_a_batch_that_fails_half_way_is_repeated_and_seen_once(rig: OnceRig) -> None:
+    rig.limit(3000)
+    rig.engine.lose.append(SparkLostError("before it ran"))
+    loop = rig.start(**{"break": "1000", "retry": "later"})
+    error = loop.await_error()
+    assert isinstance(error, ConnectionResetError)  # a plugin's own error is not retriable
+    again = rig.start(**{"break": "1000", "retry": "later"})
+    again.await_records(2000)
+    again.stop()
+    assert rig.values() == numbers(3000)
+    assert len(rig.values(committed=False)) == 3500, "half a batch was written and aborted"
+
+
+def test_what_a_lost_job_has_written_is_aborted(rig: OnceRig) -> None:
+    """Spark loses the answer of a job that did all of its work."""
+    engine = rig.engine
+    run = engine._run
+    lost = []
+
+    def run_and_lose(future: Any, splits: list[bytes]) -> None:
+        run(future, splits)
+        if len(lost) < 2:
+            lost.append(future.result(0))
+            future._result, future._exception = None, SparkLostError("the executor is gone")
+
+    engine._run = run_and_lose  # type: ignore[method-assign]
+    rig.limit(2000)
+    submit = engine.submit
+
+    def slowly(task: str, splits: Any) -> Any:
+        future = submit(task, splits)
+        wait_until(future.done, 20)
+        return future
+
+    engine.submit = slowly  # type: ignore[method-assign]
+    loop = rig.start()
+    loop.await_records(2000, 40)
+    loop.stop()
+    assert rig.values() == numbers(2000)
+    assert len(rig.values(committed=False)) > 2000
+
+
+def test_an_executor_that_comes_late_can_write_no_more(rig: OnceRig) -> None:
+    """A split of a task whose successor has started: its epoch is stale wherever it runs."""
+    kept: list[bytes] = []
+    run = rig.engine._run
+
+    def keep(future: Any, splits: list[bytes]) -> None:
+        kept.extend(splits)
+        run(future, splits)
+
+    rig.engine._run = keep  # type: ignore[method-assign]
+    rig.limit(1000)
+    first = rig.start()
+    first.await_records(1000)
+    first.stop()
+    second = rig.start()
+    rig.limit(1500)
+    second.await_records(500)
+    with pytest.raises(ProducerFencedError):
+        pickle.loads(kept[0]).run()
+    second.stop()
+    assert rig.values() == numbers(1500)
+
+
+def test_a_fenced_task_fails_and_says_why(rig: OnceRig) -> None:
+    rig.limit(1000)
+    first = rig.start()
+    first.await_records(1000)
+    second = rig.start()
+    wait_until(lambda: second.runs, 20)
+    rig.limit(2000)
+    error = first.await_error()
+    assert isinstance(error, ProducerFencedError)
+    assert f"transactional id group-{rig.name}-0 was fenced" in str(error)
+    second.await_records(1000)
+    second.stop()
+    assert rig.values() == numbers(2000)
+
+
+def test_a_task_that_is_refused_after_its_producer_exists_writes_nothing(rig: OnceRig) -> None:
+    rig.limit(1000)
+    guard = Guard()
+    guard.refuse["verify"] = ConnectError("there is a newer set of tasks")
+    loop = rig.start(guard)
+    assert str(loop.await_error()) == "there is a newer set of tasks"
+    assert rig.values(committed=False) == []
+
+
+def test_a_task_waits_for_its_fencing(rig: OnceRig) -> None:
+    rig.limit(10)
+    guard = Guard()
+    guard.refuse["fence"] = ConnectError("no leader")
+    assert str(rig.start(guard).await_error()) == "no leader"
+    assert guard.asked == ["fence"]
+
+
+def test_interval_ends_a_transaction_by_time_and_with_the_task(rig: OnceRig) -> None:
+    rig.limit(500)
+    loop = rig.start(transaction_boundary="interval", transaction_boundary_interval_ms="1500")
+    loop.await_records(500)
+    assert rig.values() == [], "nothing is visible before the interval is over"
+    wait_until(lambda: rig.values() == numbers(500), 20, "the end of the interval")
+    assert rig.offsets() == offset(500)
+    rig.limit(700)
+    loop.await_records(700)
+    loop.stop()
+    assert rig.values() == numbers(700)
+    assert rig.notes.heard("commits") == [[{"0": 500}], [{"0": 700}]]
+
+
+def test_paused_at_an_interval_commits_what_it_has(rig: OnceRig) -> None:
+    rig.limit(500)
+    loop = rig.start(transaction_boundary="interval", transaction_boundary_interval_ms="30000")
+    loop.await_records(500)
+    loop.order(lambda runner: runner.pause())
+    wait_until(lambda: rig.values() == numbers(500), 20, "the commit at the pause")
+
+
+def test_the_connector_says_where_transactions_end(rig: OnceRig) -> None:
+    rig.limit(250)
+    options = {"rows": "100", "commit_every": "200", "transaction_boundary": "connector"}
+    loop = rig.start(**options)
+    loop.await_records(250)
+    wait_until(lambda: rig.values() == numbers(200), 20, "the first transaction")
+    assert rig.offsets() == offset(200)
+    loop.stop()  # 50 are in an open transaction: they are aborted and read again
+    rig.limit(400)
+    again = rig.start(**options)
+    again.await_records(200)
+    again.stop()
+    assert rig.values() == numbers(400)
+    assert rig.notes.heard("transactions")[:3] == [
+        [{"0": 0}, {"0": 100}], [{"0": 100}, {"0": 200}], [{"0": 200}, {"0": 250}],
+    ]  # fmt: skip
+
+
+def test_the_connector_discards_a_transaction_and_goes_on(rig: OnceRig) -> None:
+    rig.limit(400)
+    options = {"rows": "100", "commit_every": "100", "abort_at": "200", "transaction_boundary": "connector"}
+    loop = rig.start(**options)
+    loop.await_records(400)
+    loop.stop()
+    assert rig.values() == numbers(100) + numbers(400, 200)
+    assert rig.offsets() == offset(400)
+
+
+def test_a_reader_that_defines_no_transactions_is_refused(rig: OnceRig) -> None:
+    rig.limit(10)
+    loop = rig.start(connector_class="tests.running_plugins.NumbersConnector", transaction_boundary="connector")
+    assert "transaction.boundary is connector" in str(loop.await_error())
+    assert rig.values() == []
+
+
+def test_a_record_that_is_too_large_fails_the_task_and_is_not_skipped(rig: OnceRig) -> None:
+    rig.limit(100)
+    loop = rig.start(producer_override_max_request_size="60", errors_tolerance="all")
+    assert isinstance(loop.await_error(), RecordTooLargeError)
+    assert rig.values() == []
+    assert rig.offsets() == []
+
+
+def test_offsets_in_a_topic_of_the_connectors_own(rig: OnceRig) -> None:
+    own = f"own-{rig.name}"
+    rig.create(own)
+    rig.limit(1000)
+    loop = rig.start(own_offsets=own)
+    loop.await_records(1000)
+    loop.stop()
+    assert rig.values(own) == ['{"at":1000}']
+    wait_until(lambda: rig.values(rig.offsets_topic) == ['{"at":1000}'], 20, "the copy")
+    rig.limit(1200)
+    again = rig.start(own_offsets=own)
+    again.await_records(200)
+    again.stop()
+    assert rig.values() == numbers(1200)
+
+
+def test_acks_and_transactional_id_cannot_be_overridden(rig: OnceRig) -> None:
+    with pytest.raises(ConnectError, match="exactly-once delivery needs all"):
+        rig.start(producer_override_acks="1")
+    rig.limit(10)
+    loop = rig.start(producer_override_transactional_id="mine")
+    loop.await_records(10)
+    loop.stop()
+    assert rig.values() == numbers(10)
+
+
+def test_a_start_can_be_given_up(rig: OnceRig) -> None:
+    guard = Guard()
+    guard.before_verify = lambda: guard.cancelled.wait(20) and None
+    loop = rig.start(guard)
+    wait_until(lambda: "fence" in guard.asked, 20)
+    loop.runner.cancel()
+    assert guard.cancelled.is_set()
+    assert isinstance(loop.await_error(), ConnectError)
