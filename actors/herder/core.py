@@ -142,6 +142,8 @@ def _on_timer(turn: Turn, event: TimerFired) -> None:
             rebalance.on_backed_off(turn)
         case ("rebalance", _):
             rebalance.on_scheduled_rebalance(turn)
+        case ("failed round", _):
+            rebalance.on_failed_round(turn)
         case ("claim", _):
             leading.claim_privileges(turn)
         case ("purge", _):

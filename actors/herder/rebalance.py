@@ -22,6 +22,7 @@ from actors.messages import (
 )
 
 DEAF = (Phase.OUT, Phase.HALTING, Phase.HALTED)  # the group was left; what the member says was said before it knew
+FAILED_ROUND_MS = 500
 UNSYNC_RETRIES = 5  # cooperative: so many short waits before the worker gives up what it runs
 
 
@@ -83,7 +84,7 @@ def resolve(turn: Turn) -> None:
         if state.is_leader or state.config.offset < assignment.config_offset:
             read_to_end(turn, then_rejoin=True)
         else:
-            rejoin(turn, "the round failed because the leader was behind on configs")
+            _await_leader(turn)
     elif state.config.offset < assignment.config_offset:
         if state.store.offset >= assignment.config_offset:
             turn.set(config=state.store)
@@ -114,7 +115,9 @@ def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -
         return
     turn.set(config=turn.state.store, backoff_attempts=0)
     membership = turn.state.membership
-    if then.then_rejoin:
+    if then.then_rejoin and not turn.state.is_leader:
+        _await_leader(turn)
+    elif then.then_rejoin:
         rejoin(turn, "the round failed because the leader was behind on configs")
     elif membership is not None and turn.state.config.offset < membership.assignment.config_offset:
         rejoin(turn, "the config topic ends before the assignment's offset")
@@ -185,6 +188,20 @@ def _start_work(turn: Turn) -> None:
         rejoin(turn, "work was given up; the next round hands it out")
     elif state.is_leader:
         leading.ensure_session_key(turn)
+
+
+def _await_leader(turn: Turn) -> None:
+    """The leader reads and has everybody join again; asking before would bring the same answer again and again."""
+    turn.set(phase=Phase.JOINING)
+    turn.stage("ensuring membership in the cluster")
+    turn.timer(("failed round", ""), turn.now + FAILED_ROUND_MS)
+
+
+def on_failed_round(turn: Turn) -> None:
+    """The leader has not begun another round yet."""
+    state = turn.state
+    if state.phase is Phase.JOINING and state.membership is not None and state.membership.assignment.failed:
+        rejoin(turn, "the round failed because the leader was behind on configs")
 
 
 def on_scheduled_rebalance(turn: Turn) -> None:

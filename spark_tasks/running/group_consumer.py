@@ -24,7 +24,7 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
-from kafka.structs import OffsetAndMetadata
+from kafka.structs import MemberState, OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, RetriableError
@@ -124,6 +124,12 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
     def reset_generation(self, *arguments: Any, **keywords: Any) -> None:
         super().reset_generation(*arguments, **keywords)
         self.wake()
+
+    async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
+        if self.state is MemberState.REBALANCING and self.coordinator_id is not None:
+            # A broker answers a connection's requests one by one, and the JoinGroup waits for the other members.
+            self._manager.close(self.coordinator_id)
+        await super().maybe_leave_group_async(reason, timeout_ms)
 
     def _handle_metadata_update(self, cluster: Any) -> None:
         super()._handle_metadata_update(cluster)
