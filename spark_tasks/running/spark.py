@@ -104,6 +104,8 @@ class SparkJobs:
             _forget()
             raise SparkStartError(f"Spark did not start: {error}") from error
         self._context.environment.update({**ENVIRONMENT, "PYTHONPATH": python_path(plugin_path)})
+        # It would print a traceback for the end of the connection, which is how a JVM stops.
+        self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
         self.slots: int = max(1, int(self._context.defaultParallelism))
         self._jvm = self._context._jvm  # noqa: SLF001 - Python commands have no public door
         self._environment = self._convert(self._context.environment)
@@ -163,15 +165,16 @@ class SparkJobs:
         return False
 
     def close(self) -> None:
-        """Stop the context and the JVM; at most STOP_TIMEOUT_S."""
-        stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
-        stopper.start()
-        stopper.join(STOP_TIMEOUT_S if self.alive() else 0.2)
+        """Stop Spark; at most two times STOP_TIMEOUT_S. A local JVM just ends: there are no executors to give back."""
+        if self.alive() and not self._context.master.startswith("local"):
+            stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
+            stopper.start()
+            stopper.join(STOP_TIMEOUT_S)
+        server = self._context._accumulatorServer  # noqa: SLF001
+        threading.Thread(target=server.shutdown, name="spark-accumulators-stop", daemon=True).start()
         if self._process.stdin is not None:
             self._process.stdin.close()  # the JVM ends when this pipe breaks
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        if self.alive(STOP_TIMEOUT_S):
             self._process.kill()
             self._process.wait()
         _forget()
