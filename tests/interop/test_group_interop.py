@@ -11,67 +11,19 @@ from kafka import KafkaAdminClient
 from actors.assignment.codec import encode_assignment, encode_metadata
 from actors.assignment.protocol import Allocation, Assignment, AssignmentError, MemberMetadata, Protocol
 from actors.messages import RequestRejoin
-from heeler.guard import GuardedProcess
 from heeler.jars import CONNECT, classpath, resolve
 from heeler.java import find_java
-from heeler.ports import free_port
-from heeler.rest_client import RestClient, RestError
 from storage.config_fold import fold
 from storage.config_state import ClusterConfigState
 from storage.ids import ConnectorTaskId
 from storage.topic_log import KafkaTopicLog
 from tests.integration.group_herder import FakeHerder
+from tests.interop.java_worker import JavaWorker
 from tests.support import wait_until
 
 pytestmark = pytest.mark.interop
 
 NAMES = ("a", "b", "c", "d")
-
-
-class JavaWorker:
-    """A distributed worker of Kafka Connect."""
-
-    def __init__(self, folder, properties):
-        self.folder = folder
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}/"
-        self.rest = RestClient("127.0.0.1", self.port)
-        self.file = folder / "java-worker.properties"
-        settings = {
-            **properties,
-            "listeners": self.url.rstrip("/"),
-            "scheduled.rebalance.max.delay.ms": "0",
-            "session.timeout.ms": "6000",
-            "heartbeat.interval.ms": "500",
-        }
-        self.file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        self.process = None
-
-    def start(self):
-        jars = classpath(resolve(CONNECT))
-        command = [find_java(), "-Xmx256m", "-cp", jars, "org.apache.kafka.connect.cli.ConnectDistributed"]
-        self.process = GuardedProcess([*command, str(self.file)], self.folder / "java-worker.log")
-        wait_until(self.rest.ready, 90, "the Java worker")
-
-    def stop(self):
-        if self.process is not None:
-            self.process.close(grace=15)
-
-    def running(self):
-        """What the Java worker says it runs, by its statuses."""
-        try:
-            listed = self.rest.call("GET", "/connectors?expand=status")
-        except RestError as error:
-            raise AssertionError("no answer in the middle of a rebalance") from error
-        items = set()
-        for name, status in ((name, value["status"]) for name, value in listed.items()):
-            parts = [(name, status["connector"])]
-            parts += [(ConnectorTaskId(name, task["id"]), task) for task in status["tasks"]]
-            items |= {
-                item for item, part in parts
-                if part["state"] == "RUNNING" and part["worker_id"] == f"127.0.0.1:{self.port}"
-            }
-        return items
 
 
 @pytest.fixture

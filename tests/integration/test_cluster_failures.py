@@ -1,0 +1,124 @@
+"""A cluster of three workers: one of them is killed, stopped, suspended; all are restarted; data flows all the time."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.integration.cluster import Cluster
+from tests.integration.workers import READY_S
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+IDLE = 4
+
+
+@pytest.fixture(scope="module")
+def running(kafka, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    with Cluster(kafka, folder, "cluster-failures") as cluster:
+        cluster.move_numbers()
+        for n in range(IDLE):
+            kafka.create(f"idle-{n}")
+            file = str(folder / f"idle-{n}.txt")
+            cluster.create(f"idle-{n}", {"connector.class": "FileStreamSink", "topics": f"idle-{n}", "file": file}, 2)
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running):
+    """All three workers run, and the work is spread evenly."""
+    running.wait_settled()
+    running.wait_flowing()
+    return running
+
+
+def back(worker):
+    worker.start()
+    worker.wait_ready(READY_S)
+
+
+def test_work_is_spread_evenly(cluster):
+    parts = cluster.settled()
+    assert len(parts) == 2 + IDLE + 6 + 2 * IDLE
+    assert len({address for _, address in parts.values()}) == 3
+
+
+@pytest.mark.parametrize("who", ["follower", "leader"])
+def test_kill_9(cluster, who):
+    victim = cluster.leader() if who == "leader" else cluster.follower()
+    victim.kill()
+    began = time.monotonic()
+    cluster.wait_settled(within=30)
+    print(f"kill -9 of the {who}: RUNNING elsewhere after {time.monotonic() - began:.1f} s")
+    cluster.wait_flowing()
+    back(victim)
+    cluster.wait_settled()
+
+
+def test_sigterm(cluster):
+    victim = cluster.follower()
+    victim.signal("TERM")
+    began = time.monotonic()
+    cluster.wait_settled(without=[victim], within=30)
+    print(f"SIGTERM: RUNNING elsewhere after {time.monotonic() - began:.1f} s")
+    assert victim.wait(30) == 0, victim.tail()
+    cluster.wait_flowing()
+    back(victim)
+    cluster.wait_settled()
+
+
+def generations(statuses):
+    """Statuses that a worker wrote after another one had spoken of the same item in a later generation."""
+    last, late = {}, []
+    for key, value in (s for s in statuses if not s[0].startswith("status-topic-")):
+        if value is None:
+            last.pop(key, None)
+            continue
+        before = last.get(key)
+        if before and before["worker_id"] != value["worker_id"] and before["generation"] > value["generation"]:
+            late.append((key, value, before))
+        if value["state"] != "UNASSIGNED":
+            last[key] = value
+    return late
+
+
+def positions(messages):
+    """Source offsets that went back, by stream."""
+    last, back_ = {}, []
+    for message in messages:
+        connector, partition = json.loads(message.key())
+        if connector == "numbers-in" and message.value():
+            stream, sequence = partition["stream"], json.loads(message.value())["sequence"]
+            if sequence < last.get(stream, 0):
+                back_.append((stream, last[stream], sequence))
+            last[stream] = sequence
+    return back_
+
+
+@pytest.mark.parametrize("who", ["follower", "leader"])
+def test_a_worker_that_was_suspended_past_its_session_does_not_speak_as_a_member(cluster, who):
+    victim = cluster.leader() if who == "leader" else cluster.follower()
+    victim.signal("STOP")
+    cluster.wait_settled(without=[victim], within=30)
+    cluster.wait_flowing(400)  # the others are well ahead
+    victim.signal("CONT")
+    wait_until(lambda: "this process did nothing for" in victim.log.read_text(), 20, "the worker to notice")
+    cluster.wait_settled()
+    cluster.wait_flowing()
+    late = [said for said in generations(cluster.statuses()) if said[1]["state"] != "UNASSIGNED"]
+    assert late == []
+    assert positions(cluster.kafka.messages(cluster.settings["offset.storage.topic"])) == []
+
+
+def test_rolling_restart_under_load(cluster):
+    for worker in list(cluster.workers):
+        worker.signal("TERM")
+        assert worker.wait(30) == 0, worker.tail()
+        back(worker)
+        cluster.wait_flowing(50)
+    cluster.wait_settled()
+    cluster.wait_flowing()

@@ -1,0 +1,159 @@
+"""Any worker of a cluster answers for all: requests are forwarded to the leader or the owner, and refused where clients
+know to repeat them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+
+import pytest
+
+from tests.integration.cluster import Cluster
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+CONFLICT = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+
+
+@pytest.fixture(scope="module")
+def running(kafka, tmp_path_factory):
+    with Cluster(kafka, tmp_path_factory.mktemp("requests"), "cluster-requests") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running):
+    yield running
+    for name in list(running.wanted):
+        running.delete(name)
+    running.wait_settled(even=False)
+
+
+@pytest.fixture
+def sink(cluster, topic_name):
+    """A sink with three tasks, one on each worker."""
+    cluster.kafka.create(topic_name, 3)
+    cluster.create(topic_name, sink_config(cluster, topic_name), 3)
+    cluster.wait_settled()
+    return topic_name
+
+
+def sink_config(cluster, name):
+    return {"connector.class": "FileStreamSink", "topics": name, "file": str(cluster.folder / f"{name}.txt")}
+
+
+def http_call(worker, method, path, body=b"", headers=None):
+    """Status and parsed answer, nothing repeated."""
+    connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=30)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
+        response = connection.getresponse()
+        text = response.read()
+        return response.status, json.loads(text) if text else None
+    finally:
+        connection.close()
+
+
+def settled_call(cluster, worker, method, path, body=b""):
+    """As http_call, once no rebalance is in the way."""
+    cluster.wait_settled()
+    return http_call(worker, method, path, body)
+
+
+def elsewhere(cluster, part):
+    """A worker on which the connector or task does not run."""
+    address = cluster.settled()[part][1]
+    return next(worker for worker in cluster.living() if f"127.0.0.1:{worker.port}" != address)
+
+
+def test_a_config_through_a_follower_reaches_all_tasks(cluster, sink):
+    config = {**sink_config(cluster, sink), "tasks.max": "1"}
+    status, answer = settled_call(cluster, cluster.follower(), "PUT", f"/connectors/{sink}/config", json.dumps(config))
+    assert (status, answer["config"]["tasks.max"]) == (200, "1")
+    cluster.wanted[sink] = 1
+    cluster.wait_settled()  # the statuses of the two tasks that are no more are gone
+
+
+def test_creating_pausing_resuming_and_deleting_through_a_follower(cluster, topic_name):
+    cluster.kafka.create(topic_name)
+    config = {**sink_config(cluster, topic_name), "name": topic_name}
+    body = json.dumps({"name": topic_name, "config": config})
+    status, answer = http_call(cluster.follower(), "POST", "/connectors", body)
+    assert (status, answer["name"]) == (201, topic_name)
+    assert http_call(cluster.follower(), "POST", "/connectors", body)[0] == 409
+    cluster.wanted[topic_name] = 1
+    cluster.wait_settled()
+    states = {}
+    for change, code, wanted in (("pause", 202, ["PAUSED"] * 2), ("resume", 202, ["RUNNING"] * 2),
+                                 ("stop", 204, ["STOPPED"]), ("resume", 202, ["RUNNING"] * 2)):
+        assert http_call(cluster.follower(), "PUT", f"/connectors/{topic_name}/{change}")[0] == code
+        for worker in cluster.living():
+            wait_until(lambda: worker.rest.states(topic_name) == wanted, 20, f"{change}: {states}")  # noqa: B023
+    cluster.wait_settled()
+    del cluster.wanted[topic_name]
+    assert http_call(cluster.follower(), "DELETE", f"/connectors/{topic_name}") == (204, None)
+    cluster.wait_settled()
+
+
+def test_a_request_that_was_forwarded_twice_is_refused(cluster, sink):
+    cluster.wait_settled()
+    follower = cluster.follower()
+    refused = 409, {"error_code": 409, "message": CONFLICT}
+    config = json.dumps(sink_config(cluster, sink))
+    for method, path, body in (("PUT", "config", config), ("DELETE", "", b""), ("PUT", "stop", b""),
+                               ("POST", "restart?includeTasks=true", b"")):
+        mark = "&" if "?" in path else "?"
+        assert http_call(follower, method, f"/connectors/{sink}/{path}".rstrip("/") + f"{mark}forward=false", body) \
+            == refused
+
+
+def test_tasks_and_connectors_restart_on_the_worker_that_has_them(cluster, sink):
+    for number in range(3):
+        other = elsewhere(cluster, f"{sink}-{number}")
+        assert http_call(other, "POST", f"/connectors/{sink}/tasks/{number}/restart") == (204, None)
+    assert http_call(elsewhere(cluster, sink), "POST", f"/connectors/{sink}/restart") == (204, None)
+    before = cluster.wait_settled()
+    for worker in cluster.living():
+        status, answer = settled_call(cluster, worker, "POST", f"/connectors/{sink}/restart?includeTasks=true")
+        assert status == 202
+        shown = [answer["connector"], *answer["tasks"]]
+        assert [part["state"] for part in shown] == ["RESTARTING"] * 4
+        assert cluster.wait_settled() == before  # restarted, and nothing moved
+    status, answer = settled_call(cluster, cluster.follower(), "POST", f"/connectors/{sink}/restart?onlyFailed=true")
+    assert (status, answer["connector"]["state"]) == (202, "RUNNING")
+    seen = [value["state"] for key, value in cluster.statuses() if key == f"status-task-{sink}-0" and value]
+    assert seen.count("RESTARTING") == 3
+
+
+def test_unknown_connectors_are_404_everywhere(cluster):
+    cluster.wait_settled()
+    for worker in cluster.living():
+        for method, path in (("GET", ""), ("DELETE", ""), ("PUT", "/pause"), ("PUT", "/stop"), ("POST", "/restart"),
+                             ("POST", "/restart?includeTasks=true"), ("POST", "/tasks/0/restart"), ("GET", "/status")):
+            assert http_call(worker, method, f"/connectors/nobody{path}")[0] == 404, (method, path)
+
+
+def test_internal_requests_are_signed(cluster, sink):
+    keys = [m for m in cluster.kafka.messages(cluster.settings["config.storage.topic"]) if m.key() == b"session-key"]
+    key = base64.b64decode(json.loads(keys[-1].value())["key"])
+    body = json.dumps([{**sink_config(cluster, sink), "task.class": "x"}] * 3).encode()
+
+    def signed(data):
+        return {"X-Connect-Authorization": base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode(),
+                "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
+
+    path = f"/connectors/{sink}/tasks"
+    cluster.wait_settled()
+    for worker in cluster.living():
+        assert http_call(worker, "POST", path, body)[0] == 400
+        assert http_call(worker, "POST", path, body, signed(b"other"))[0] == 403
+        assert http_call(worker, "POST", path, body, {**signed(body), "X-Connect-Request-Signature-Algorithm": "HmacMD5"}
+                         )[0] == 400
+    assert http_call(cluster.follower(), "POST", f"{path}?forward=false", body, signed(body))[0] == 409
+    assert http_call(cluster.leader(), "POST", path, body, signed(body)) == (204, None)
+    cluster.wait_settled()

@@ -1,0 +1,67 @@
+"""A distributed worker of Java Kafka Connect, beside which heeler is held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from heeler.guard import GuardedProcess
+from heeler.jars import CONNECT, classpath, resolve
+from heeler.java import find_java
+from heeler.ports import free_port
+from heeler.rest_client import RestClient, RestError
+from storage.ids import ConnectorName, ConnectorTaskId
+from tests.support import wait_until
+
+MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
+
+
+def java_command(file: Path | str) -> list[str]:
+    """What starts a worker with a properties file."""
+    return [find_java(), "-Xmx256m", "-cp", classpath(resolve(CONNECT)), MAIN, str(file)]
+
+
+class JavaWorker:
+    """One worker; may be started again after it was stopped or killed."""
+
+    def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.rest = RestClient("127.0.0.1", self.port)
+        self.file = folder / "java-worker.properties"
+        settings = {
+            **properties,
+            "listeners": self.url.rstrip("/"),
+            "scheduled.rebalance.max.delay.ms": "0",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "500",
+        }
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self.process: GuardedProcess | None = None
+
+    def start(self) -> None:
+        """Return when it answers."""
+        self.process = GuardedProcess(java_command(self.file), self.folder / "java-worker.log")
+        wait_until(self.rest.ready, 90, "the Java worker")
+
+    def stop(self, grace: float = 15) -> None:
+        """SIGTERM, and kill -9 after `grace` seconds (0: at once)."""
+        if self.process is not None:
+            self.process.close(grace=grace)
+
+    def running(self) -> set[ConnectorName | ConnectorTaskId]:
+        """What it says it runs, by the statuses."""
+        try:
+            listed = self.rest.call("GET", "/connectors?expand=status")
+        except RestError as error:
+            raise AssertionError("no answer in the middle of a rebalance") from error
+        items: set[ConnectorName | ConnectorTaskId] = set()
+        for name, status in ((name, value["status"]) for name, value in listed.items()):
+            parts = [(name, status["connector"])]
+            parts += [(ConnectorTaskId(name, task["id"]), task) for task in status["tasks"]]
+            items |= {
+                item for item, part in parts
+                if part["state"] == "RUNNING" and part["worker_id"] == f"127.0.0.1:{self.port}"
+            }
+        return items
