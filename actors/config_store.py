@@ -236,6 +236,11 @@ class ConfigStoreActor(pykka.ThreadingActor):
         if work is None:
             return
         self._ticker.cancel((self.actor_urn, number))
+        if isinstance(error, TimeoutError) and work.plan is not None and work.plan.privileged and self._writer:
+            # It may still reach the topic, after what the leader reads and decides from now on. So the privilege is
+            # given up: the next claim fences this very write.
+            self._writer.release()
+            error = PrivilegedWriteError(f"{work.plan.failure}: {error}")
         if error is not None and work.plan is not None and not isinstance(error, PrivilegedWriteError):
             error = _caused(ConnectError(f"{work.plan.failure}: {str(error) or type(error).__name__}"), error)
         elif error is not None:

@@ -33,11 +33,13 @@ class ActorInstances:
 
     def __init__(self, tell: Tell, connector: Callable[[Epoch, StartConnector], pykka.ActorRef[Any]],
                  task: Callable[[Epoch, StartTask], pykka.ActorRef[Any]],
-                 cancel: Callable[[pykka.ActorRef[Any]], None]) -> None:
+                 cancel: Callable[[pykka.ActorRef[Any]], None],
+                 stopping: Callable[[pykka.ActorRef[Any]], None] = lambda _: None) -> None:
         self._tell = tell
         self._connector = connector
         self._task = task
         self._cancel = cancel
+        self._stopping = stopping
         self._actors: dict[Epoch, tuple[ItemId, pykka.ActorRef[Any]]] = {}
         self._dead: set[Epoch] = set()
 
@@ -60,6 +62,8 @@ class ActorInstances:
         if not self._send(effect.item, effect.epoch, Stop()):
             self._forget(effect.epoch)
             self._tell(report(effect.item, effect.epoch, State.UNASSIGNED, gone=True))
+        elif isinstance(effect.item, ConnectorTaskId):
+            self._stopping(self._actors[effect.epoch][1])
 
     def abandon(self, effect: AbandonInstance) -> None:
         """Have it give up what it does; its thread ends when the plugin lets it."""

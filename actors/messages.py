@@ -118,10 +118,25 @@ class PutTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class FenceZombies:
-    """Internal, leader: a round of zombie fencing before a source task starts (KIP-618). Answer: None."""
+    """Internal, leader: a round of zombie fencing before a source task starts (KIP-618). Answer: None.
+
+    `local`: a task of the asked worker itself asks, so nothing is signed.
+    """
 
     connector: ConnectorName
     signature: Signature | None
+    local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyTaskStart:
+    """A source task of this worker has initialised its producer: is there no newer set of tasks (KIP-618)?
+
+    Answer: None after reading to the end of the config topic; TimeoutError where that was not possible in time.
+    """
+
+    task: ConnectorTaskId
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +169,7 @@ class AlterOffsets:
 Request = (
     GetConnector | GetTaskConfigs | PutConnector | PatchConnector | DeleteConnector | SetTargetState
     | StopConnectorRequest | RestartConnectorOnly | RestartConnectorAndTasks | RestartTask | PutTaskConfigs
-    | FenceZombies | HealthCheck | ValidateConfig | GetOffsets | AlterOffsets
+    | FenceZombies | VerifyTaskStart | HealthCheck | ValidateConfig | GetOffsets | AlterOffsets
 )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.messages import StartTask
+from actors.start_guard import HerderGuard, Herding
 from actors.worker_config import WorkerConfig
 from spark_tasks.plugins import Plugins
 from spark_tasks.task import TaskContext, TaskRunner
@@ -74,6 +75,7 @@ class TaskRunners:
     configs: ConfigView
     resolve: Callable[[Mapping[str, Any], ConnectorName], Mapping[str, str]]
     topic_used: Callable[[ConnectorTaskId, TopicName], None]
+    herding: Herding
 
     def make(self, command: StartTask, wake: Callable[[], None]) -> TaskRunner:
         """A runner, not started. Raises ConfigError, TooManyTasksError, PluginNotFoundError."""
@@ -82,6 +84,7 @@ class TaskRunners:
         check_tasks_max(task.connector, self.configs.config.task_count(task.connector), connector)
         runners = self.data_plane.runners()
         source = self.plugins.connector_type(connector) == "source"
+        guard = HerderGuard(self.herding, task, command.config_generation)
         own_topic = connector.get("offsets.storage.topic") if source and self.config.transactional_leader else None
         return runners.make(TaskContext(
             connector_name=task.connector, task=task.task, group_id=self.config.group_id,
@@ -89,4 +92,5 @@ class TaskRunners:
             config=self.resolve(command.task_config, task.connector), engine=runners.engine,
             offsets=self.offsets.of(task.connector, TopicName(own_topic) if own_topic else None) if source else None,
             wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
+            guard=guard if source and self.config.exactly_once else None,
         ))

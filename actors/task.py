@@ -19,6 +19,7 @@ import pykka
 
 from actors.messages import ChangeTargetState, Epoch, StartTask, Stop, TaskStateReported
 from actors.task_state import Action, Event, Phase, advance, reported, steps
+from spark_tasks.errors import StartCancelledError
 from spark_tasks.task import TaskRunner
 from storage.ids import ConnectorTaskId, TargetState
 
@@ -60,6 +61,7 @@ class Abandonment:
         self._lock = threading.Lock()
         self._runner: TaskRunner | None = None
         self._given_up = False
+        self._stopping = False
 
     @property
     def given_up(self) -> bool:
@@ -70,7 +72,17 @@ class Abandonment:
         """The runner that `cancel` is about from now on; False where it came too late."""
         with self._lock:
             self._runner = runner
+            if self._stopping:
+                runner.stop_starting()
             return not self._given_up
+
+    def stop_starting(self) -> None:
+        """See TaskRunner.stop_starting."""
+        with self._lock:
+            self._stopping = True
+            runner = self._runner
+        if runner is not None:
+            runner.stop_starting()
 
     def cancel(self) -> None:
         """See TaskRunner.cancel."""
@@ -176,7 +188,7 @@ class TaskActor(pykka.ThreadingActor):
             _logger.exception("the task could not be closed in order")
 
     def _fail(self, error: Exception) -> None:
-        if self._abandonment.given_up:
+        if self._abandonment.given_up or isinstance(error, StartCancelledError):
             _logger.info("the abandoned task ended with %s", error)
         else:
             _logger.error("the task failed and stays so until it is restarted", exc_info=error)
@@ -187,6 +199,8 @@ class TaskActor(pykka.ThreadingActor):
         if self._start is None:
             return
         failed = self._phase is Phase.FAILED
+        if failed and isinstance(self._error, StartCancelledError):
+            return  # it is being stopped, and will say so
         self._tell(TaskStateReported(
             self._start.task, self._epoch, reported(self._phase),
             trace=trace_of(self._error) if failed and self._error is not None else None,
@@ -245,6 +259,12 @@ class TaskActors:
         ref = TaskActor.start(epoch, *self._arguments, abandonment=abandonment)
         self._living[ref.actor_urn] = abandonment
         return ref
+
+    def stopping(self, ref: pykka.ActorRef[Any]) -> None:
+        """A Stop is in the inbox of this task: a start that still waits for others may end. Never blocks."""
+        abandonment = self._living.get(ref.actor_urn)
+        if abandonment is not None:
+            abandonment.stop_starting()
 
     def cancel(self, ref: pykka.ActorRef[Any]) -> None:
         """Give up the batch in flight of a task that does not stop in time. Never blocks; any thread."""

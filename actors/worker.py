@@ -42,8 +42,11 @@ from actors.messages import (
 )
 from actors.offset_requests import OffsetRequests
 from actors.offset_store import OffsetStoreActor
+from actors.producer_fencing import ProducerFencing
 from actors.runners import DataPlane, TaskRunners
 from actors.settings import group_settings, herder_settings, new_session_key
+from actors.start_guard import Herding
+from actors.starting import StoppedError, checked_plugins, in_background, wait_for
 from actors.status_store import StatusStoreActor
 from actors.supervisor import Supervisor
 from actors.task import TaskActors
@@ -56,7 +59,6 @@ from rest.server import RestServer
 from rest.settings import RestSettings
 from rest.view import WorkerView
 from spark_tasks.errors import ConfigError, ConnectError
-from spark_tasks.plugins import Plugins
 from storage.config_state import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
 from storage.offset_store import OffsetStores, OffsetTopic
@@ -78,6 +80,8 @@ def run_worker(config: WorkerConfig) -> int:
         worker.start()
         worker.halting.wait()
         worker.wait_halted()
+    except StoppedError:
+        return 0
     except ConnectError as error:
         if isinstance(error, ConfigError):
             raise
@@ -98,7 +102,7 @@ class Worker:
         self._halted = threading.Event()
         self._cleanup = ExitStack()
         self._ticker = Ticker()
-        self._plugins = Plugins(config["plugin.path"])
+        self._plugins = checked_plugins(config)
         self._configs, self._statuses = ConfigView(), StatusView()
         self.view = PublishedView(self._configs, self._statuses, self._plugins)
         self._herder: pykka.ActorRef[Any] | None = None
@@ -111,7 +115,7 @@ class Worker:
         self._ticker.start()
         self._cleanup.callback(self._ticker.stop)
         self.rest = self._start_rest()
-        parts = KafkaParts.connect(self.config)
+        parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)
         self._cleanup.callback(parts.close)
         self._start_stores(parts)
         data_plane = DataPlane(self.config, self._plugins)
@@ -166,7 +170,9 @@ class Worker:
         return server
 
     def _start_stores(self, parts: KafkaParts) -> None:
-        self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log)
+        # A task that died leaves a transaction open on the offsets topic for up to its time-out: readers wait for it.
+        patience = 100.0 if self.config.exactly_once else 30.0
+        self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log, timeout=patience)
         self._offsets_ready: Future[None] = Future()
         self._stores = {
             "config": ConfigStoreActor.start(parts.log("config"), self._tell_herder, self._configs, self._ticker,
@@ -182,26 +188,27 @@ class Worker:
                             ("offset", self._offsets_ready)):
             topic = self.config[f"{name}.storage.topic"]
             try:
-                ready.result(LOAD_TIMEOUT_S)
+                wait_for(ready, self.halting, LOAD_TIMEOUT_S)
             except TimeoutError:
                 raise ConnectError(f"The {name} topic {topic} could not be read in {LOAD_TIMEOUT_S:.0f} s") from None
 
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> pykka.ActorRef[Any]:
         config = self.config
+        leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"])
+        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
         make = TaskRunners(config, self._plugins, data_plane, self._offsets, self._configs, self.resolve,
-                           self._topic_used).make
+                           self._topic_used, Herding(self._tell_herder, leader, self._configs)).make
         tasks = TaskActors(self._tell_herder, make, self._ticker,
                            lambda task: log_context(task.connector, task.task))
         self._instances = ActorInstances(
             self._tell_herder,
             lambda epoch, _: ConnectorActor.start(epoch, self._tell_herder, self._plugins, self.resolve,
                                                   lambda name: self._offsets.of(name).read(), log_context),
-            tasks.start, tasks.cancel)
+            tasks.start, tasks.cancel, tasks.stopping)
         validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"])
-        self._cleanup.callback(offset_requests.close)
-        leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"])
-        self._cleanup.callback(leader.close)
+        for part in (offset_requests, leader, fencing):
+            self._cleanup.callback(part.close)
         member = self._start_member(parts)
         ports = Ports(
             config_store=self._stores["config"].tell,
@@ -211,6 +218,7 @@ class Worker:
             validate=lambda effect: self._validate(validation, effect),
             delegate=lambda effect, answer: self._delegate(effect, answer, validation, offset_requests),
             send_task_configs=leader.send,
+            fence_producers=fencing.start,
             make_session_key=self._make_session_key,
             forget_topics=lambda effect: self._stores["status"].tell(DeleteTopicStatuses(effect.connector)),
             set_logger_level=self._set_logger_level,

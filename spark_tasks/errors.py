@@ -11,6 +11,10 @@ class RetriableError(ConnectError):
     """Trying the same again may work: a broken connection, a busy server."""
 
 
+class StartCancelledError(ConnectError):
+    """A task is stopped before it has begun: no failure."""
+
+
 class DataError(ConnectError):
     """One record cannot be read, converted or written; `errors.tolerance` decides what becomes of it."""
 

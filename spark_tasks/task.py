@@ -104,8 +104,8 @@ class TaskContext:
 
 
 class TaskRunner(Protocol):
-    """Drives one Connect task. All methods but `cancel` are called by one thread, one at a time; any may raise, and
-    then the task is FAILED and `close` is called.
+    """Drives one Connect task. All methods but `cancel` and `stop_starting` are called by one thread, one at a time; any
+    may raise, and then the task is FAILED and `close` is called.
     """
 
     def start(self) -> None:
@@ -122,6 +122,9 @@ class TaskRunner(Protocol):
 
     def close(self) -> None:
         """Commit what is done, leave the group, free everything. Safe after a failure, and twice."""
+
+    def stop_starting(self) -> None:
+        """From any thread: a `start` that is going on is not wanted any more; it may end with StartCancelledError."""
 
     def cancel(self) -> None:
         """From any thread: abandon the batch in flight, without committing it, so that `run_once` returns soon."""

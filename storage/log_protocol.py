@@ -78,5 +78,8 @@ class PrivilegedWriter(Protocol):
         `claim`.
         """
 
+    def release(self) -> None:
+        """Give the privilege up: the next `claim` fences what is still under way."""
+
     def close(self) -> None:
         """Give the privilege up and free everything."""

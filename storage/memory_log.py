@@ -225,6 +225,10 @@ class MemoryPrivilegedWriter:
             done.set_result(self._topic.append(records))
         return done
 
+    def release(self) -> None:
+        """See PrivilegedWriter."""
+        self._epoch = None
+
     def close(self) -> None:
         """See PrivilegedWriter."""
         self._epoch = None

@@ -50,6 +50,10 @@ class KafkaPrivilegedWriter:
         """See PrivilegedWriter."""
         return self._pool.submit(self._write, records)
 
+    def release(self) -> None:
+        """See PrivilegedWriter."""
+        self._pool.submit(self._give_up)
+
     def close(self) -> None:
         """See PrivilegedWriter."""
         self._pool.submit(self._give_up)

@@ -22,6 +22,7 @@ from actors.herder.effects import (
     ChangeInstance,
     Delegate,
     Effect,
+    FenceProducers,
     ForgetTopics,
     Halted,
     Log,
@@ -94,6 +95,7 @@ class Ports:
     validate: Callable[[Validate], None]
     delegate: Callable[[Delegate, Callable[[Any, Exception | None], None]], None]
     send_task_configs: Callable[[SendTaskConfigs], None]
+    fence_producers: Callable[[FenceProducers], None]
     make_session_key: Callable[[MakeSessionKey], None]
     forget_topics: Callable[[ForgetTopics], None]
     set_logger_level: Callable[[SetLoggerLevel], None]
@@ -226,6 +228,8 @@ class HerderActor(pykka.ThreadingActor):
                 ports.validate(effect)
             case SendTaskConfigs():
                 ports.send_task_configs(effect)
+            case FenceProducers():
+                ports.fence_producers(effect)
             case MakeSessionKey():
                 ports.make_session_key(effect)
             case ForgetTopics():

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from actors.herder import config_changes, halting, leading, rebalance, requests, task_configs, work
+from actors.herder import config_changes, halting, leading, rebalance, requests, task_configs, work, zombie_fencing
 from actors.herder.effects import Effect
 from actors.herder.events import (
     Event,
     HaltRequested,
     Loaded,
+    ProducersFenced,
     RequestReceived,
     Suspended,
     TaskConfigsPublished,
     TimerFired,
     Validated,
 )
+from actors.herder.fencing_state import Fenced, FencingChecked, FencingRead, FencingRecorded, RestartRead, StartVerified
 from actors.herder.state import (
     AnswerWith,
     AnswerWithPlan,
@@ -110,27 +112,8 @@ def _on_op_done(turn: Turn, op: OpId, error: Exception | None) -> None:
     then = turn.take_op(op)
     if isinstance(error, PrivilegedWriteError) and not isinstance(then, PrivilegesClaimed):
         leading.on_fenced(turn)
-    match then:
-        case AnswerWith() | WriteNext() | AnswerWithPlan() as then:
-            requests.on_written(turn, then, error)
-        case ResolveAssignment() as then:
-            rebalance.on_caught_up(turn, then, error)
-        case JoinAgain():
-            rebalance.on_readable_again(turn, error)
-        case PublishedTasks() as then:
-            task_configs.on_published(turn, then, error)
-        case KeyWritten():
-            leading.on_key_written(turn, error)
-        case PrivilegesClaimed():
-            leading.on_claimed(turn, error)
-        case Released():
-            rebalance.on_released(turn)
-        case HaltFlushed():
-            halting.on_flushed(turn)
-        case RunAgain(queued):
-            turn.enqueue(queued.request_id, queued.request)
-        case GeneratedTasks() | None:
-            pass  # given up meanwhile
+    if then is not None:  # else it was given up meanwhile
+        _AFTER[type(then)](turn, then, error)
 
 
 def _on_timer(turn: Turn, event: TimerFired) -> None:
@@ -162,6 +145,7 @@ HANDLERS: Mapping[type, Callable[[Turn, Any], None]] = {
     ConfigChanged: config_changes.on_config_changed,
     ConfigOpDone: lambda turn, e: _on_op_done(turn, e.op, e.error),
     StatusesFlushed: lambda turn, e: _on_op_done(turn, e.op, None),
+    ProducersFenced: lambda turn, e: _on_op_done(turn, e.op, e.error),
     TaskConfigsPublished: lambda turn, e: _on_op_done(turn, e.op, e.error),
     TaskConfigsGenerated: task_configs.on_generated,
     TaskReconfigurationRequested: task_configs.on_requested,
@@ -173,4 +157,26 @@ HANDLERS: Mapping[type, Callable[[Turn, Any], None]] = {
     TaskStateReported: halting.or_report,
     TimerFired: _on_timer,
     HaltRequested: halting.on_requested,
+}
+
+# What the end of an op leads to.
+_AFTER: Mapping[type, Callable[[Turn, Any, Exception | None], None]] = {
+    AnswerWith: requests.on_written,
+    WriteNext: requests.on_written,
+    AnswerWithPlan: requests.on_written,
+    ResolveAssignment: rebalance.on_caught_up,
+    JoinAgain: lambda turn, _, error: rebalance.on_readable_again(turn, error),
+    PublishedTasks: task_configs.on_published,
+    KeyWritten: lambda turn, _, error: leading.on_key_written(turn, error),
+    PrivilegesClaimed: lambda turn, _, error: leading.on_claimed(turn, error),
+    FencingRead: zombie_fencing.on_read,
+    Fenced: zombie_fencing.on_fenced,
+    FencingChecked: zombie_fencing.on_checked,
+    FencingRecorded: zombie_fencing.on_recorded,
+    StartVerified: zombie_fencing.on_verified,
+    RestartRead: zombie_fencing.on_restart_read,
+    Released: lambda turn, _, __: rebalance.on_released(turn),
+    HaltFlushed: lambda turn, _, __: halting.on_flushed(turn),
+    RunAgain: lambda turn, then, _: turn.enqueue(then.queued.request_id, then.queued.request),
+    GeneratedTasks: lambda _, __, ___: None,
 }

@@ -85,6 +85,16 @@ class SendTaskConfigs:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceProducers:
+    """Fence the transactional ids of a connector's former tasks; ends in ProducersFenced."""
+
+    op: OpId
+    connector: ConnectorName
+    config: Config
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Validate:
     """Run the plugin's validation; ends in Validated."""
 
@@ -161,7 +171,7 @@ class Halted:
 
 Effect = (
     StartInstance | StopInstance | AbandonInstance | ChangeInstance | AskTaskConfigs | SendTaskConfigs | Validate
-    | Delegate | Reply | MakeSessionKey | ForgetTopics | SetLoggerLevel | SetTimer | CancelTimer | Log | Halted
-    | WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | JoinGroup | AllowJoin
-    | RequestRejoin | LeaveGroup
+    | FenceProducers | Delegate | Reply | MakeSessionKey | ForgetTopics | SetLoggerLevel | SetTimer | CancelTimer
+    | Log | Halted | WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | JoinGroup
+    | AllowJoin | RequestRejoin | LeaveGroup
 )

@@ -56,6 +56,14 @@ class TaskConfigsPublished:
 
 
 @dataclass(frozen=True, slots=True)
+class ProducersFenced:
+    """The producers of former tasks are fenced, or not (KIP-618)."""
+
+    op: OpId
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """A timer set by SetTimer is due."""
 
@@ -77,7 +85,8 @@ class HaltRequested:
 
 
 Payload = (
-    Loaded | RequestReceived | Validated | TaskConfigsPublished | TimerFired | Suspended | HaltRequested | ConfigChanged
+    Loaded | RequestReceived | Validated | TaskConfigsPublished | ProducersFenced
+    | TimerFired | Suspended | HaltRequested | ConfigChanged
     | ConfigOpDone | StatusesFlushed | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
     | TaskStateReported | TaskConfigsGenerated | TaskReconfigurationRequested
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.herder import work
+from actors.herder import work, zombie_fencing
 from actors.herder.effects import Halted
 from actors.herder.events import HaltRequested
 from actors.herder.state import HaltFlushed, Phase
@@ -23,6 +23,7 @@ def on_requested(turn: Turn, event: HaltRequested) -> None:
     turn.log("INFO", f"Stopping the connectors and tasks of this worker: {event.reason}")
     turn.set(phase=Phase.HALTING, halt_reason=event.reason, join_waiting=False, releasing=frozenset())
     work.answer_halting(turn)
+    zombie_fencing.answer_halting(turn, refusal())
     for item in tuple(turn.state.slots):
         work.stop(turn, item)
     flush_when_empty(turn)

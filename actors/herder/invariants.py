@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from actors.herder.fencing_state import FencingChecked, FencingRead, FencingRecorded, RestartRead
 from actors.herder.state import AnswerWith, AnswerWithPlan, HerderState, Phase, PublishedTasks, RunAgain, WriteNext
 
+_BUSY = (
+    AnswerWith, WriteNext, AnswerWithPlan, RunAgain, PublishedTasks, FencingRead, FencingChecked, FencingRecorded,
+    RestartRead,
+)
 _ENDING = (Phase.HALTING, Phase.HALTED)
 
 
@@ -55,13 +60,14 @@ def _requests(state: HerderState) -> list[str]:
     wrong = []
     if state.busy is not None:
         then = state.ops.get(state.busy)
-        if not isinstance(then, AnswerWith | WriteNext | AnswerWithPlan | RunAgain | PublishedTasks):
+        if not isinstance(then, _BUSY):
             wrong.append(f"busy with {then!r}")
     if any(later < earlier for earlier, later in pairwise(state.queue)):
         wrong.append("the queue is out of order")
     waiting = [q.request_id for q in state.queue if q.request_id is not None]
     waiting += [i for slot in state.slots.values() for i in slot.waiting]
     waiting += list(state.validating)
+    waiting += [i for fencing in state.fencings.values() for i in fencing.waiting]
     if len(waiting) != len(set(waiting)):
         wrong.append("a request waits in two places")
     return wrong

@@ -74,7 +74,7 @@ def claim_privileges(turn: Turn) -> None:
 
 def on_claimed(turn: Turn, error: Exception | None) -> None:
     """The right is ours, or that is tried again soon."""
-    turn.set(privileged=error is None and turn.state.is_leader)
+    turn.set(privileged=error is None and turn.state.is_leader, privilege=turn.state.privilege + 1)
     if error is not None and turn.state.is_leader:
         turn.log("WARNING", f"Unable to claim write privileges for the config topic, trying again: {error}")
         turn.timer(("claim", ""), turn.now + CLAIM_RETRY_MS)

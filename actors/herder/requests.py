@@ -17,8 +17,9 @@ from actors.errors import (
     NotLeaderError,
     RequestTargetError,
 )
-from actors.herder import restarts, signing, task_configs, work
+from actors.herder import restarts, signing, task_configs, work, zombie_fencing
 from actors.herder.effects import Delegate, Validate
+from actors.herder.fencing_state import RecordFencing
 from actors.herder.state import AnswerWith, AnswerWithPlan, ItemId, Publish, Queued, Reconfigure, RequestId, WriteNext
 from actors.herder.turn import Turn
 from actors.messages import (
@@ -48,6 +49,7 @@ from actors.messages import (
     StopConnectorRequest,
     TaskInfo,
     ValidateConfig,
+    VerifyTaskStart,
     WriteConfig,
 )
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
@@ -65,6 +67,8 @@ def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
             queued = Queued(turn.now, turn.next_number(), request_id, request)
             turn.set(validating={**turn.state.validating, request_id: queued})
             turn.emit(Validate(request_id, config))
+        case VerifyTaskStart():
+            zombie_fencing.verify(turn, request_id, request)
         case SetTargetState(connector, state):
             _set_target_state(turn, request_id, connector, state)
         case _:
@@ -90,6 +94,8 @@ def run(turn: Turn, queued: Queued) -> None:
         task_configs.reconfigure(turn, queued.request)
     elif isinstance(queued.request, Publish):
         task_configs.publish(turn, queued.request)
+    elif isinstance(queued.request, RecordFencing):
+        zombie_fencing.check(turn, queued.request)
     elif request_id is not None:
         _HANDLERS[type(queued.request)](turn, request_id, queued.request)
 
@@ -231,8 +237,10 @@ def _restart_task(turn: Turn, request_id: RequestId, request: RestartTask) -> No
         return
     if task not in turn.state.config.tasks(task.connector):
         turn.reply(request_id, error=NotFoundError(f"Unknown task: {task}"))
-        return
-    _restart_item(turn, request_id, task)
+    elif zombie_fencing.reads_first(turn.state, task):
+        zombie_fencing.restart(turn, request_id, request)
+    else:
+        _restart_item(turn, request_id, task)
 
 
 def _restart_all(turn: Turn, request_id: RequestId, request: RestartConnectorAndTasks) -> None:
@@ -255,17 +263,6 @@ def _put_tasks(turn: Turn, request_id: RequestId, request: PutTaskConfigs) -> No
     if not _refused(turn, request_id, refusal):
         _begin_write(turn, PutTaskConfigSet(name, request.configs), AnswerWith(request_id),
                      f"writing task configs for connector {name} to the config topic")
-
-
-def _fence(turn: Turn, request_id: RequestId, request: FenceZombies) -> None:
-    name = request.connector
-    refusal = signing.refusal(turn.state, request.signature) or _not_leader(
-        turn, "Only the leader may perform zombie fencing."
-    ) or _not_found(turn, name, "Connector {} not found")
-    if refusal is None and turn.state.settings.connector_type(turn.state.config.connector_configs[name]) != "source":
-        refusal = BadRequestError(f"Connector {name} is not a source connector")
-    if not _refused(turn, request_id, refusal):
-        turn.emit(Delegate(request_id, request))
 
 
 def _alter_offsets(turn: Turn, request_id: RequestId, request: AlterOffsets) -> None:
@@ -294,7 +291,7 @@ _HANDLERS: Mapping[type, Callable[[Turn, RequestId, Any], None]] = {
     RestartTask: _restart_task,
     RestartConnectorAndTasks: _restart_all,
     PutTaskConfigs: _put_tasks,
-    FenceZombies: _fence,
+    FenceZombies: zombie_fencing.run,
     AlterOffsets: _alter_offsets,
     HealthCheck: lambda turn, request_id, _: turn.reply(request_id),
 }

@@ -8,14 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NewType
+from typing import Any
 
 from actors.assignment.protocol import Allocation, Membership
+from actors.herder.fencing_state import (
+    Fenced,
+    Fencing,
+    FencingChecked,
+    FencingRead,
+    FencingRecorded,
+    RecordFencing,
+    RestartRead,
+    StartVerified,
+)
+from actors.herder.fencing_state import RequestId as RequestId  # noqa: PLC0414 - others take it from here
 from actors.messages import ConfigWrite, Epoch, OpId, Request, Stage
 from storage.config_state import ClusterConfigState, RestartRequest
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, WorkerId
 
-RequestId = NewType("RequestId", int)
 ItemId = ConnectorName | ConnectorTaskId  # what a worker can run: a Connector instance or a task
 
 
@@ -87,7 +97,7 @@ class Queued:
     at_ms: int
     seq: int
     request_id: RequestId | None = field(compare=False)
-    request: Request | Reconfigure | Publish = field(compare=False)
+    request: Request | OwnRequest = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,9 @@ class Publish:
 
     reconfigure: Reconfigure
     configs: tuple[Config, ...]
+
+
+OwnRequest = Reconfigure | Publish | RecordFencing
 
 
 # ---------------------------------------------------------------- what an op's end leads to
@@ -188,7 +201,8 @@ class PrivilegesClaimed:
 
 Continuation = (
     AnswerWith | WriteNext | AnswerWithPlan | RunAgain | PublishedTasks | GeneratedTasks | ResolveAssignment
-    | JoinAgain | Released | HaltFlushed | KeyWritten | PrivilegesClaimed
+    | JoinAgain | Released | HaltFlushed | KeyWritten | PrivilegesClaimed | FencingRead | Fenced | FencingChecked
+    | FencingRecorded | StartVerified | RestartRead
 )
 
 
@@ -199,7 +213,8 @@ class HerderState:
     `store` is the newest snapshot of the config topic; `config` the one that decisions are made on, taken over at
     defined moments only. `needs_rebalance` is the config offset that the next round has to cover. `allocation` is
     what this worker shall run, `slots` what it does run; `releasing` are the slots whose end the group waits for.
-    `announced` is what the leader was told of it. `busy` is the op that the request queue waits for.
+    `announced` is what the leader was told of it. `busy` is the op that the request queue waits for. `privilege`
+    numbers the times that the right to write the config topic was claimed.
     """
 
     settings: HerderSettings
@@ -225,6 +240,8 @@ class HerderState:
     ops: Mapping[OpId, Continuation] = field(default_factory=dict)
     busy: OpId | None = None
     privileged: bool = False
+    privilege: int = 0
+    fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)
     key_writing: bool = False
     counter: int = 0
     stage: Stage | None = None
@@ -245,7 +262,7 @@ class HerderState:
         """The group generation that statuses are written under."""
         return self.membership.generation if self.membership else -1
 
-    def own_requests(self) -> list[Request | Reconfigure | Publish]:
+    def own_requests(self) -> list[Request | OwnRequest]:
         """What the herder wants of itself."""
         return [queued.request for queued in self.queue if queued.request_id is None]
 

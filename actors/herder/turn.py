@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from actors.herder.effects import Effect, Log, Reply, SetTimer, TimerKey
-from actors.herder.state import Continuation, HerderState, ItemId, Publish, Queued, Reconfigure, RequestId, Slot
+from actors.herder.state import Continuation, HerderState, ItemId, OwnRequest, Queued, RequestId, Slot
 from actors.messages import OpId, PutStatus, Request, Stage
 from storage.ids import State
 from storage.status import Status, StatusState
@@ -62,8 +62,7 @@ class Turn:
         if request_id is not None:
             self.effects.append(Reply(request_id, value, error))
 
-    def enqueue(self, request_id: RequestId | None, request: Request | Reconfigure | Publish,
-                delay_ms: int = 0) -> None:
+    def enqueue(self, request_id: RequestId | None, request: Request | OwnRequest, delay_ms: int = 0) -> None:
         """Put a request into its place in the queue."""
         queue = list(self.state.queue)
         insort(queue, Queued(self.now + delay_ms, self.next_number(), request_id, request))

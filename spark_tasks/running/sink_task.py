@@ -247,6 +247,9 @@ class SinkTask:
                 self._watcher.forget(self)
                 consumer.close()
 
+    def stop_starting(self) -> None:
+        """See TaskRunner. A sink's start is short."""
+
     def cancel(self) -> None:
         """See TaskRunner."""
         self._cancelled = True

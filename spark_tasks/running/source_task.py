@@ -260,6 +260,10 @@ class SourceTask:
             if stream is not None:
                 stream.stop()
 
+    def stop_starting(self) -> None:
+        """See TaskRunner."""
+        self._delivery.cancel()
+
     def cancel(self) -> None:
         """See TaskRunner."""
         self._cancelled = True

@@ -1,0 +1,78 @@
+"""What the herder remembers of zombie fencing and of tasks that start exactly-once (KIP-618); see zombie_fencing.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NewType
+
+from storage.ids import ConnectorName, ConnectorTaskId
+
+RequestId = NewType("RequestId", int)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFencing:
+    """The leader's own request: former producers are fenced, so write the task count record (KIP-618)."""
+
+    connector: ConnectorName
+
+
+@dataclass(frozen=True, slots=True)
+class Fencing:
+    """A round of zombie fencing under way, for one generation of task configs and one write privilege."""
+
+    generation: int
+    count: int
+    privilege: int
+    waiting: tuple[RequestId, ...]
+
+    def joined_by(self, request_id: RequestId) -> Fencing:
+        """One more request waits for it."""
+        return replace(self, waiting=(*self.waiting, request_id))
+
+
+@dataclass(frozen=True, slots=True)
+class FencingRead:
+    """The config topic was read before a round of zombie fencing."""
+
+    request_id: RequestId
+    connector: ConnectorName
+    privilege: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The producers of former tasks are fenced."""
+
+    connector: ConnectorName
+
+
+@dataclass(frozen=True, slots=True)
+class FencingChecked:
+    """The config topic was read after a round of zombie fencing."""
+
+    connector: ConnectorName
+
+
+@dataclass(frozen=True, slots=True)
+class FencingRecorded:
+    """A task count record is written."""
+
+    waiting: tuple[RequestId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartVerified:
+    """The config topic was read for a task that has its producer."""
+
+    request_id: RequestId
+    task: ConnectorTaskId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRead:
+    """The config topic was read before a restart."""
+
+    request_id: RequestId
+    task: ConnectorTaskId

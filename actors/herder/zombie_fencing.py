@@ -1,0 +1,237 @@
+"""Exactly-once sources (KIP-618): before a task starts, the producers of all former tasks of its connector are fenced
+and a task count record says so; after the task has its own producer, it is made sure that nothing newer exists.
+
+A task count record must never follow task configs that it is not about. So it is written only by a leader that has
+read the config topic to its end, with nothing else of its own under way (`busy`), under the same write privilege as
+before that reading: whoever was leader in between has fenced this privilege.
+"""
+
+from __future__ import annotations
+
+from actors.errors import BadRequestError, ConflictError, NotFoundError, NotLeaderError, RebalanceNeededError
+from actors.herder import signing, work
+from actors.herder.effects import FenceProducers
+from actors.herder.fencing_state import (
+    Fenced,
+    Fencing,
+    FencingChecked,
+    FencingRead,
+    FencingRecorded,
+    RecordFencing,
+    RestartRead,
+    StartVerified,
+)
+from actors.herder.state import HerderState, RequestId
+from actors.herder.turn import Turn
+from actors.messages import FenceZombies, PutTaskCountRecord, ReadConfigToEnd, RestartTask, VerifyTaskStart, WriteConfig
+from spark_tasks.errors import ConnectError
+from storage.ids import ConnectorName, ConnectorTaskId
+
+CHECK_TIMEOUT_MS = 60_000
+NOT_LEADER = "Only the leader may perform zombie fencing."
+
+
+def transactional_id(group_id: str, connector: ConnectorName, task: int) -> str:
+    """The id of a source task's producer, the same in Kafka Connect."""
+    return f"{group_id}-{connector}-{task}"
+
+
+def run(turn: Turn, request_id: RequestId, request: FenceZombies) -> None:
+    """A task of this worker or of another one is about to start."""
+    name, state = request.connector, turn.state
+    refusal = (None if request.local else signing.refusal(state, request.signature)) or _refusal(state, name)
+    if refusal is not None:
+        turn.reply(request_id, error=refusal)
+    elif name in state.fencings:
+        fencing = state.fencings[name]
+        turn.set(fencings={**state.fencings, name: fencing.joined_by(request_id)})
+    else:
+        op = turn.op(FencingRead(request_id, name, state.privilege))
+        turn.set(busy=op)
+        turn.stage("reading to the end of the config topic")
+        turn.emit(ReadConfigToEnd(op, state.settings.sync_timeout_ms))
+
+
+def _refusal(state: HerderState, name: ConnectorName) -> Exception | None:
+    if not state.is_leader:
+        return NotLeaderError(NOT_LEADER, state.leader_url)
+    config = state.config.connector_configs.get(name)
+    if config is None:
+        return NotFoundError(f"Connector {name} not found")
+    if state.settings.connector_type(config) != "source":
+        return BadRequestError(f"Connector {name} is not a source connector")
+    if not state.privileged:
+        return ConflictError("The leader does not hold the right to write the config topic yet")
+    return None
+
+
+def on_read(turn: Turn, then: FencingRead, error: Exception | None) -> None:
+    """The config topic is read: find out what there is to do."""
+    turn.stage_done()
+    name, store = then.connector, turn.state.store
+    if error is not None:
+        why = ConnectError("Failed to read to end of config topic before performing zombie fencing")
+        turn.reply(then.request_id, error=why)
+        return
+    refusal = _lost(turn.state, then.privilege) or _refusal(turn.state, name)
+    if refusal is not None or name not in store.pending_fencing:
+        turn.reply(then.request_id, error=refusal)
+        return
+    count, former = store.task_count(name), store.task_count_records.get(name)
+    fencing = Fencing(store.task_config_generations.get(name, -1), count, then.privilege, (then.request_id,))
+    if former is None or (former == 1 and count == 1):
+        _record(turn, name, fencing)  # no producer to fence, or only the one that the starting task fences itself
+        return
+    turn.log("INFO", f"{name}: fencing the producers of {former} former tasks")
+    turn.set(fencings={**turn.state.fencings, name: fencing})
+    ids = tuple(transactional_id(turn.state.settings.group_id, name, n) for n in range(former))
+    turn.emit(FenceProducers(turn.op(Fenced(name)), name, turn.state.config.connector_configs[name], ids))
+
+
+def on_fenced(turn: Turn, then: Fenced, error: Exception | None) -> None:
+    """The former producers are fenced, or that failed. The record is written in its turn, when nothing else is."""
+    if error is None:
+        turn.enqueue(None, RecordFencing(then.connector))
+        return
+    fencing = _take(turn, then.connector)
+    why = ConnectError(f"Failed to fence the producers of former tasks of connector {then.connector}: {error}")
+    _reply(turn, fencing, why)
+
+
+def check(turn: Turn, request: RecordFencing) -> None:
+    """See whether the round is still about the newest task configs."""
+    fencing = turn.state.fencings.get(request.connector)
+    if fencing is None:
+        return
+    refusal = _lost(turn.state, fencing.privilege) or _refusal(turn.state, request.connector)
+    if refusal is not None:
+        _take(turn, request.connector)
+        _reply(turn, fencing, refusal)
+        return
+    op = turn.op(FencingChecked(request.connector))
+    turn.set(busy=op)
+    turn.stage("reading to the end of the config topic")
+    turn.emit(ReadConfigToEnd(op, CHECK_TIMEOUT_MS))
+
+
+def on_checked(turn: Turn, then: FencingChecked, error: Exception | None) -> None:
+    """The config topic is read once more: write the record, unless it would be about something older."""
+    turn.stage_done()
+    name, store = then.connector, turn.state.store
+    fencing = _take(turn, name)
+    if fencing is None:
+        return
+    same = fencing.generation == store.task_config_generations.get(name, -1) and fencing.count == store.task_count(name)
+    refusal = error or _lost(turn.state, fencing.privilege)
+    if refusal is None and not (store.contains(name) and same):
+        refusal = ConflictError(f"Fencing failed because new task configurations were generated for connector {name}")
+    if refusal is not None or name not in store.pending_fencing:
+        _reply(turn, fencing, refusal)
+    else:
+        _record(turn, name, fencing)
+
+
+def _lost(state: HerderState, privilege: int) -> Exception | None:
+    if state.is_leader and state.privileged and state.privilege == privilege:
+        return None
+    if not state.is_leader:
+        return NotLeaderError(NOT_LEADER, state.leader_url)
+    return ConflictError("The leader has lost the right to write the config topic meanwhile")
+
+
+def _record(turn: Turn, name: ConnectorName, fencing: Fencing) -> None:
+    op = turn.op(FencingRecorded(fencing.waiting))
+    turn.set(busy=op)
+    turn.stage(f"writing a task count record for connector {name} to the config topic")
+    turn.emit(WriteConfig(op, PutTaskCountRecord(name, fencing.count)))
+
+
+def on_recorded(turn: Turn, then: FencingRecorded, error: Exception | None) -> None:
+    """The record is read back: tasks may start."""
+    turn.stage_done()
+    for request_id in then.waiting:
+        turn.reply(request_id, error=error)
+
+
+def _take(turn: Turn, name: ConnectorName) -> Fencing | None:
+    fencing = turn.state.fencings.get(name)
+    turn.set(fencings={k: v for k, v in turn.state.fencings.items() if k != name})
+    return fencing
+
+
+def _reply(turn: Turn, fencing: Fencing | None, error: Exception | None) -> None:
+    for request_id in fencing.waiting if fencing is not None else ():
+        turn.reply(request_id, error=error)
+
+
+# ---------------------------------------------------------------- the task's own check, and restarts
+def verify(turn: Turn, request_id: RequestId, request: VerifyTaskStart) -> None:
+    """A task of this worker has its producer. At once, in any phase: the next round may be waiting for this task."""
+    then = StartVerified(request_id, request.task, request.generation)
+    turn.emit(ReadConfigToEnd(turn.op(then), turn.state.settings.sync_timeout_ms))
+
+
+def on_verified(turn: Turn, then: StartVerified, error: Exception | None) -> None:
+    """The config topic is read."""
+    state, name = turn.state, then.task.connector
+    slot = state.slots.get(then.task)
+    if error is None and state.store.task_config_generations.get(name, 0) != then.generation:
+        error = ConnectError(f"Cannot start source task {then.task} with exactly-once support as the connector has "
+                             "already generated a new set of task configs")
+    elif error is None and (slot is None or slot.stopping or then.task not in state.allocation.tasks):
+        error = ConnectError(f"Cannot start source task {then.task} as it has already been revoked from this worker")
+    elif error is None and name in state.store.pending_fencing:
+        error = ConnectError(f"Cannot start source task {then.task} with exactly-once support as there is no task "
+                             f"count record after the latest task configs of connector {name}")
+    turn.reply(then.request_id, error=error)
+
+
+def reads_first(state: HerderState, task: ConnectorTaskId) -> bool:
+    """Whether the restart of a task that is here begins with reading the config topic."""
+    config = state.config.connector_configs.get(task.connector, {})
+    here = task in state.allocation.tasks
+    return state.settings.exactly_once and here and state.settings.connector_type(config) == "source"
+
+
+def restart(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
+    """The restart of a source task begins with reading the config topic to its end."""
+    op = turn.op(RestartRead(request_id, request.task))
+    turn.set(busy=op)
+    turn.stage("reading to the end of the config topic")
+    turn.emit(ReadConfigToEnd(op, turn.state.settings.sync_timeout_ms))
+
+
+def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> None:
+    """Restart it, unless what was read is about it: 404 where it is gone, 409 where a round is coming."""
+    turn.stage_done()
+    task, state = then.task, turn.state
+    if error is not None:
+        error = ConnectError(f"Request timed out. The worker could not read to the end of the config topic: {error}")
+    elif task not in state.store.tasks(task.connector):
+        error = NotFoundError(f"Unknown task: {task}")
+    elif state.needs_rebalance is not None:
+        error = RebalanceNeededError("Request cannot be completed because a rebalance is expected")
+    elif task not in state.allocation.tasks:
+        error = ConflictError(f"Cannot restart task {task} since it is not assigned to this member any more")
+    if error is not None:
+        turn.reply(then.request_id, error=error)
+    else:
+        work.stop(turn, task, (then.request_id,), again=True)
+
+
+def answer_halting(turn: Turn, error: Exception) -> None:
+    """The worker ends: nobody waits for an answer that will not come."""
+    for fencing in turn.state.fencings.values():
+        _reply(turn, fencing, error)
+    ops = dict(turn.state.ops)
+    for op, then in turn.state.ops.items():
+        match then:
+            case FencingRead(request_id) | StartVerified(request_id) | RestartRead(request_id):
+                turn.reply(request_id, error=error)
+            case FencingRecorded(waiting):
+                for request_id in waiting:
+                    turn.reply(request_id, error=error)
+            case _:
+                continue
+        del ops[op]
+    turn.set(fencings={}, ops=ops)
