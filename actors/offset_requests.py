@@ -148,7 +148,7 @@ class OffsetRequests:
 
     @staticmethod
     def _delete_group(admin: KafkaAdminClient, group: str) -> None:
-        [(_, outcome)] = _asked(lambda: admin.delete_groups([group]))
+        outcome = _asked(lambda: admin.delete_groups([group]))[group]
         if outcome not in ("OK", GroupIdNotFoundError.__name__):
             raise ConnectError(f"Failed to reset the consumer group {group}: {outcome}. {_ZOMBIES}")
 

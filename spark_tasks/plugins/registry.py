@@ -87,6 +87,13 @@ class Plugins:
         name = name.strip()
         return self._by_name(kind, name) or self._by_declared_alias(kind, name) or _by_import(kind, name)
 
+    def exists(self, kind: Kind, name: str) -> bool:
+        """Whether something has that name. Imports nothing where an entry point says so."""
+        try:
+            return bool(self._matching(kind, name.strip())) or self.get(kind, name) is not None
+        except PluginNotFoundError:
+            return False
+
     def search(self, name: str) -> Plugin | None:
         """The plugin of any kind of that name, or None. Imports others only where no name fits."""
         name = name.strip()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.workers import Kafka, Rig, running_worker
+from spark_tasks.connectors.verify import read_summary
+from tests.integration.workers import JSON, Kafka, Rig, running_worker
+from tests.support import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -12,16 +14,26 @@ def kafka(broker):
     return Kafka(broker.bootstrap_servers)
 
 
+COMPILED_S = 170.0  # on a machine that has never run heeler, numba compiles before the first record
+
+
 @pytest.fixture(scope="session")
-def shared_worker(kafka, tmp_path_factory):
+def warm_worker(kafka, tmp_path_factory):
+    """A worker through which records have gone."""
     with running_worker(kafka, tmp_path_factory.mktemp("worker"), "shared-worker") as rig:
+        sums = rig.folder / "sums"
+        own = {"value.converter": JSON}
+        rig.create("warm-in", {"connector.class": "datagen", "topic": "warm", "records": "10", **own})
+        rig.create("warm-out", {"connector.class": "verify", "topics": "warm", "path": str(sums), **own})
+        wait_until(lambda: read_summary(sums).to_json()["records"] == 10, COMPILED_S, "the first records")
+        rig.tidy()
         yield rig
 
 
 @pytest.fixture
-def rig(shared_worker, tmp_path):
+def rig(warm_worker, tmp_path):
     """The shared worker with a folder of this test's own; its connectors go afterwards."""
-    assert shared_worker.process.exit_code() is None, shared_worker.process.tail()
-    own = Rig(shared_worker.process, shared_worker.kafka, tmp_path)
+    assert warm_worker.process.exit_code() is None, warm_worker.process.tail()
+    own = Rig(warm_worker.process, warm_worker.kafka, tmp_path)
     yield own
     own.tidy()

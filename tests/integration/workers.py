@@ -228,9 +228,15 @@ def processes_of(worker: WorkerProcess) -> list[psutil.Process]:
 
 
 def wait_gone(processes: Sequence[psutil.Process], within: float = 15.0) -> None:
-    """Until none of these processes lives."""
-    _, alive = psutil.wait_procs(processes, within)
-    assert not alive, [(p.pid, p.cmdline()) for p in alive]
+    """Until none of these processes lives. (A zombie has ended; taking it away is its parent's, or init's.)"""
+
+    def lives(process: psutil.Process) -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    wait_until(lambda: not any(map(lives, processes)), within, f"the end of {processes}")
 
 
 def pause_between(earlier: float, seconds: float) -> None:

@@ -1,0 +1,63 @@
+"""What a worker checks before it starts, and how it waits for Kafka in a way that can be stopped."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TypeVar
+
+from actors.worker_config import WorkerConfig
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins import Kind, Plugins
+
+T = TypeVar("T")
+_LOOK_S = 0.05
+
+
+class StoppedError(ConnectError):
+    """The worker is asked to stop before it has started."""
+
+
+def checked_plugins(config: WorkerConfig) -> Plugins:
+    """The worker's plugins. ConfigError where one of its converters is not there, as Kafka Connect says it."""
+    plugins = Plugins(config["plugin.path"])
+    for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),
+                      ("header.converter", Kind.HEADER_CONVERTER)):
+        name = str(config[key])
+        if not plugins.exists(kind, name):
+            raise ConfigError(f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
+                              f"There are: {', '.join(plugins.names(kind))}")
+    return plugins
+
+
+def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.inf) -> T:
+    """The future's result. Raises StoppedError as soon as `stop` is set, TimeoutError after the time."""
+    left = timeout_s
+    while True:
+        try:
+            return future.result(min(_LOOK_S, left))
+        except FutureTimeoutError:
+            if future.done():
+                raise  # the function's own
+            if stop.is_set():
+                raise StoppedError("The worker is stopped before it has started") from None
+            left -= _LOOK_S
+            if left <= 0:
+                raise
+
+
+def in_background(function: Callable[[], T]) -> Future[T]:
+    """Begin to run it in a daemon thread: one that hangs keeps nobody from leaving."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the future's
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="starting", daemon=True).start()
+    return future

@@ -1,0 +1,161 @@
+"""The worker as a process: how it starts, what it refuses to start with, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from heeler.ports import free_port
+from heeler.rest_client import RestError
+from heeler.worker_process import WorkerProcess
+from spark_tasks.connectors.verify import read_summary
+from tests.integration.workers import JSON, READY_S, Rig, processes_of, wait_gone, worker_settings
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+RUNNING, PAUSED, UNASSIGNED = "RUNNING", "PAUSED", "UNASSIGNED"
+REFUSED_S = 20.0  # far below what clients wait for by themselves; mostly the start of Python on a busy machine
+
+
+@pytest.fixture
+def own_worker(kafka, tmp_path, topic_name, monkeypatch):
+    """A worker of this test's own, not started, whose temporary files are in a folder of their own."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(temporary))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.io.tmpdir={temporary}")
+    # Long enough that only leaving explains a group without members.
+    settings = {**worker_settings(kafka.servers, topic_name), "session.timeout.ms": "60000",
+                "consumer.session.timeout.ms": "60000"}
+    worker = WorkerProcess(tmp_path, settings)
+    yield Rig(worker, kafka, tmp_path)
+    worker.kill()
+
+
+def last_statuses(rig, topic):
+    """The newest value of each status in the topic."""
+    return {m.key().decode(): json.loads(m.value()) for m in rig.kafka.messages(topic) if m.value() is not None}
+
+
+def leftovers(folder: Path):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.name.startswith("hsperfdata"))
+
+
+def test_stopped_in_the_middle_of_work(own_worker, topic_name):
+    """SIGTERM, then Ctrl-C: exit code 0, everything written and gone; the next worker goes on, nothing twice."""
+    rig, name = own_worker, topic_name
+    own = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+    sums = rig.folder / "sums"
+    for turn, signal in enumerate(("TERM", "INT")):
+        rig.process.start()
+        rig.process.wait_ready(READY_S)
+        if turn == 0:
+            rig.create("in", {"connector.class": "datagen", "topic": name, "rate": "20000", **own})
+            other = {"connector.class": "datagen", "topic": f"{name}-other", "records": "1", **own}
+            rig.create("paused", other, [RUNNING, RUNNING])
+            rig.call("PUT", "/connectors/paused/pause")
+            rig.create("out", {"connector.class": "verify", "topics": name, "path": str(sums), **own})
+        rig.wait_states("paused", [PAUSED, PAUSED])
+        seen = read_summary(sums).to_json()["records"]
+        wait_until(lambda: read_summary(sums).to_json()["records"] > seen, 60, "records")  # noqa: B023
+        family = processes_of(rig.process)
+        assert len(family) >= 4, [p.cmdline() for p in family]  # the shell, the worker, Spark, Python workers
+        begun = time.monotonic()
+        rig.process.signal(signal)
+        assert rig.process.wait(30) == 0, rig.process.tail()
+        assert time.monotonic() - begun < 10
+        assert rig.kafka.group_state(name) in ("EMPTY", "DEAD")  # Kafka forgets groups without members and offsets
+        assert rig.kafka.group_state("connect-out") == "EMPTY"
+        wait_gone(family, 1)
+        statuses = last_statuses(rig, f"{name}-statuses")
+        assert {key: s["state"] for key, s in statuses.items() if not key.startswith("status-topic")} == {
+            f"status-{what}": UNASSIGNED for what in (
+                "connector-in", "task-in-0", "connector-out", "task-out-0", "connector-paused", "task-paused-0")}
+        assert leftovers(rig.folder / "temporary") == []
+        rig.process.kill()
+    found = read_summary(sums).to_json()
+    assert (found["duplicates"], found["missing"], found["disorder"]) == (0, 0, 0)
+    assert rig.kafka.end(name) >= found["records"]
+
+
+def test_while_it_starts(tmp_path):
+    """Kafka takes the connection and says nothing: REST is there, says so, and the worker can be stopped."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        worker = WorkerProcess(tmp_path, worker_settings(servers, "starting"))
+        worker.start()
+        try:
+            def health():
+                try:
+                    worker.rest.call("GET", "/health")
+                except RestError as error:
+                    return error
+                except OSError:
+                    return None
+                raise AssertionError("healthy")
+
+            error = wait_until(health, 30, "REST")
+            assert error.status == 503
+            assert "Worker is still starting up." in str(error)
+            assert not worker.rest.ready()
+            for method, path in (("GET", "/"), ("GET", "/connectors"), ("PUT", "/connectors/x/config")):
+                with pytest.raises(RestError) as refused:
+                    worker.rest.call(method, path, {} if method == "PUT" else None)
+                assert refused.value.status == 404  # as with Kafka Connect, nothing is served yet
+            begun = time.monotonic()
+            worker.signal("TERM")
+            assert worker.wait(15) == 0, worker.tail()
+            assert time.monotonic() - begun < 10
+        finally:
+            worker.kill()
+
+
+def test_refusals(kafka, tmp_path, topic_name):
+    """Each ends at once with one clear message and no stack trace."""
+    two, deleted = kafka.create(f"{topic_name}-two", 2, cleanup_policy="compact"), kafka.create(f"{topic_name}-deleted")
+    good = worker_settings(kafka.servers, topic_name)
+    nobody = f"127.0.0.1:{free_port()}"
+    cases = {
+        "two partitions": ({"config.storage.topic": two}, 2, "is required to have a single partition"),
+        "not compacted": ({"status.storage.topic": deleted}, 2, "cleanup.policy=compact"),
+        "replication": ({"offset.storage.replication.factor": "3", "offset.storage.topic": f"{topic_name}-three"}, 1,
+                        "offset.storage.replication.factor"),
+        "no broker": ({"bootstrap.servers": nobody, "default.api.timeout.ms": "3000"}, 1,
+                      f"Failed to connect to and describe Kafka cluster at {nobody}"),
+        "bad value": ({"session.timeout.ms": "soon"}, 2, "Invalid value soon for configuration session.timeout.ms"),
+        "no group": ({"group.id": None}, 2, 'Missing required configuration "group.id"'),
+        "no converter": ({"value.converter": "no.Such"}, 2, "no.Such"),
+    }
+    workers = {}
+    try:
+        for case, (changed, _, _) in cases.items():
+            settings = {k: v for k, v in {**good, **changed}.items() if v is not None}
+            workers[case] = WorkerProcess(tmp_path, settings, case.replace(" ", "-")).start()
+        begun = time.monotonic()
+        for case, (_, code, text) in cases.items():
+            assert workers[case].wait(max(1, begun + REFUSED_S - time.monotonic())) == code, workers[case].tail()
+            said = workers[case].tail(10_000)
+            assert text in said, said
+            assert "Traceback" not in said, said
+    finally:
+        for worker in workers.values():
+            worker.kill()
+
+
+def test_port_in_use(kafka, tmp_path, topic_name):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listener = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        worker = WorkerProcess(tmp_path, {**worker_settings(kafka.servers, topic_name), "listeners": listener})
+        worker.start()
+        try:
+            assert worker.wait(REFUSED_S) in (1, 2), worker.tail()
+            assert listener.rpartition(":")[2] in worker.tail()
+            assert "Traceback" not in worker.tail(10_000)
+        finally:
+            worker.kill()
