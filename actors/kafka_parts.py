@@ -11,7 +11,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from actors.worker_config import WorkerConfig
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from storage.ids import TopicName
 from storage.internal_topics import ensure_topics, internal_topics
@@ -20,6 +20,8 @@ from storage.privileged_writer import KafkaPrivilegedWriter
 from storage.topic_log import KafkaTopicLog
 
 log = logging.getLogger(__name__)
+
+PATIENCE_MS = 30_000  # with brokers that start at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,10 @@ class KafkaParts:
         settings = client_settings(properties)
         client_id = config["client.id"] or f"connect-{config.group_id}"
         try:
-            admin = KafkaAdminClient(**{"reconnect_backoff_max_ms": 1000, **settings, "client_id": f"{client_id}-admin"})
+            admin = KafkaAdminClient(**{
+                "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": _patience_ms(properties), **settings,
+                "client_id": f"{client_id}-admin",
+            })
         except KafkaError as error:
             raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
                                f"the worker's bootstrap.servers and security settings: {error!r}") from error
@@ -88,3 +93,12 @@ class KafkaParts:
     def close(self) -> None:
         """Close the admin client."""
         self.admin.close()
+
+
+def _patience_ms(properties: Mapping[str, str]) -> int:
+    """How long a worker that starts looks for a broker: Kafka's default.api.timeout.ms."""
+    text = properties.get("default.api.timeout.ms", str(PATIENCE_MS))
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"Invalid value {text} for configuration default.api.timeout.ms: it is no number") from None
