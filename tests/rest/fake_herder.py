@@ -19,6 +19,7 @@ from actors.errors import (
     NotFoundError,
     RequestRefusedError,
 )
+from actors.loggers import LoggerLevel
 from actors.messages import (
     AlterOffsets,
     ConnectorInfo,
@@ -47,10 +48,9 @@ from actors.messages import (
     TaskInfo,
     ValidateConfig,
 )
-from actors.loggers import LoggerLevel
 from rest.view import ConnectorType
-from spark_tasks.plugins import PluginInfo
 from spark_tasks.errors import ConnectError
+from spark_tasks.plugins import PluginInfo
 from storage.config_state import ClusterConfigState, SessionKey
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState, TopicName, WorkerId
 from storage.status import Status, StatusState, TopicStatus

@@ -37,7 +37,8 @@ def worker() -> FakeWorker:
     """A worker whose plugins say what Java's said."""
     answers = {answer["name"]: answer["answer"] for answer in recorded("plugins")}
     worker = FakeWorker()
-    worker.installed = tuple(PluginInfo(p["class"], p["type"], p.get("version"), "classpath") for p in answers["all plugins"])
+    listed = answers["all plugins"]
+    worker.installed = tuple(PluginInfo(p["class"], p["type"], p.get("version"), "classpath") for p in listed)
     worker.key_definitions = {
         FILE + "FileStreamSourceConnector": answers["config of a source"],
         FILE + "FileStreamSinkConnector": answers["config by alias"],
