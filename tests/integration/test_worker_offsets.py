@@ -164,18 +164,6 @@ def test_a_group_of_its_own(rig, topic_name):
     assert rig.kafka.committed(f"connect-{topic_name}") == {}
 
 
-def test_initial_offsets(rig, topic_name):
-    """KIP-995: a new connector begins where it is told."""
-    file = rig.folder / "in.txt"
-    file.write_text("line\nmore\n")
-    rig.created.append(topic_name)
-    rig.call("POST", "/connectors", {
-        "name": topic_name, "config": {"connector.class": "FileStreamSource", "file": str(file), "topic": topic_name},
-        "initial_offsets": [{"partition": {"filename": str(file)}, "offset": {"position": 5}}]})
-    rig.wait_records(topic_name, 1)
-    assert rig.kafka.values(topic_name) == ["more"]
-
-
 def test_topics_of_a_connector(rig, reader):
     name, _ = reader
     wait_until(lambda: rig.call("GET", f"/connectors/{name}/topics") == {name: {"topics": [name]}}, 15, "its topic")

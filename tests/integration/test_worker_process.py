@@ -73,7 +73,7 @@ def test_stopped_in_the_middle_of_work(own_worker, topic_name):
         assert rig.kafka.group_state(name) in ("EMPTY", "DEAD")  # Kafka forgets groups without members and offsets
         assert rig.kafka.group_state("connect-out") == "EMPTY"
         wait_gone(family, 1)
-        statuses = last_statuses(rig, f"{name}-statuses")
+        statuses = last_statuses(rig, rig.process.properties["status.storage.topic"])
         assert {key: s["state"] for key, s in statuses.items() if not key.startswith("status-topic")} == {
             f"status-{what}": UNASSIGNED for what in (
                 "connector-in", "task-in-0", "connector-out", "task-out-0", "connector-paused", "task-paused-0")}

@@ -1,0 +1,123 @@
+"""What README.md and docs/ show works: their connectors, properties, commands and links."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heeler.cli import main
+from heeler.guard import GuardedProcess
+from heeler.ports import free_port
+from heeler.rest_client import RestClient
+from tests.integration.workers import Kafka
+from tests.support import wait_until
+
+ROOT = Path(__file__).parents[1]
+README, GUIDE = ROOT / "README.md", ROOT / "docs" / "writing-a-connector.md"
+PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_MARKED = re.compile(r"<!-- test: (\w+) ?(\S*) -->\n```\w+\n(.*?)```", re.DOTALL)
+COMPILED_S = 170.0  # on a machine that has never run heeler, numba compiles before the first record
+
+
+def marked(page: Path) -> dict[str, str]:
+    """Blocks that are marked for this test, by their kind."""
+    return {kind: text for kind, _, text in _MARKED.findall(page.read_text())}
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def worker(broker, tmp_path_factory):
+    """A worker of README's properties file, started by README's command; only its addresses are others."""
+    folder = tmp_path_factory.mktemp("docs")
+    plugins = folder / "connectors"
+    plugins.mkdir()
+    (plugins / "ticks.py").write_text(marked(README)["connector"])
+    (plugins / "clock.py").write_text(blocks(GUIDE, "python")[0])
+    file = folder / "worker.properties"
+    file.write_text(marked(README)["properties"])
+    assert blocks(GUIDE, "properties") == [] or "plugin.path=" in blocks(GUIDE, "properties")[0]
+    port = free_port()
+    overrides = {"bootstrap.servers": broker.bootstrap_servers, "listeners": f"http://127.0.0.1:{port}",
+                 "plugin.path": str(plugins)}
+    command = [sys.executable, "-m", "heeler", "worker", str(file)]
+    for key, value in overrides.items():
+        command += ["--override", f"{key}={value}"]
+    rest, log = RestClient("127.0.0.1", port), folder / "worker.log"
+    process = GuardedProcess(command, log)
+    try:
+        wait_until(lambda: process.exit_code() is not None or rest.ready(), 60, "the worker")
+        assert process.exit_code() is None, log.read_text()
+        yield rest
+    finally:
+        process.close(15)
+
+
+def run_curl(rest: RestClient, commands: str) -> None:
+    """Each command of a block; one that comes before there is an answer (the status of what is new) is repeated."""
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl here")
+    for command in re.findall(r"^curl (?:.*\\\n)*.*$", commands, re.MULTILINE):
+        assert "http://localhost:8083/" in command
+        here = command.replace("http://localhost:8083", rest.url).replace("curl ", "curl --fail-with-body -sS ", 1)
+
+        def answered(script: str = here) -> bool:
+            done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, script + done.stdout + done.stderr
+            return True
+
+        wait_until(answered, 15, command)
+
+
+def check_seconds(rest: RestClient, kafka: Kafka, name: str, topic: str, count: int) -> list[dict[str, object]]:
+    def there() -> bool:
+        assert rest.states(name) == ["RUNNING", "RUNNING"], rest.failure(name)
+        assert kafka.end(topic) >= count
+        return True
+
+    wait_until(there, COMPILED_S, f"{count} records of {name}")
+    rows = [json.loads(value)["payload"] for value in kafka.values(topic) if value is not None]
+    seconds = [row["second"] for row in rows]
+    assert seconds == list(range(seconds[0], seconds[0] + len(seconds)))
+    rest.call("DELETE", f"/connectors/{name}")
+    return rows
+
+
+@pytest.mark.integration
+def test_readme_first_connector(worker, broker):
+    """Ten lines, and they are all there is."""
+    code = marked(README)["connector"]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    run_curl(worker, marked(README)["curl"])
+    rows = check_seconds(worker, Kafka(broker.bootstrap_servers), "ticks", "ticks", 3)
+    assert all(row["text"] == f"tick {row['second']}" for row in rows)
+
+
+@pytest.mark.integration
+def test_guide_first_connector(worker, broker):
+    [create] = [block for block in blocks(GUIDE, "sh") if "POST" in block]
+    run_curl(worker, create)
+    check_seconds(worker, Kafka(broker.bootstrap_servers), "clock", "seconds", 3)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist(page):
+    text = page.read_text()
+    said = "\n".join([*re.findall(r"```sh\n(.*?)```", text, re.DOTALL), *re.findall(r"`([^`\n]+)`", text)])
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z][\w-]*)", said, re.MULTILINE)) <= targets
+    assert set(re.findall(r"^heeler ([a-z][\w-]*)", said, re.MULTILINE)) <= set(main.commands)
