@@ -64,8 +64,11 @@ class KafkaParts:
         """The log of the config, offset or status topic."""
         names = {"config": "configs", "offset": "offsets", "status": "statuses"}
         committed = kind != "status" and self.config.exactly_once
-        # The status store decides itself what is repeated: a newer status may have superseded it.
-        retries = {"retries": 0} if kind == "status" else {}
+        # The status store decides itself what is repeated: a newer status may have superseded it. And what a suspended
+        # process has not sent in time is not sent when it goes on: others may have its work by then.
+        session = self.config["session.timeout.ms"]
+        retries = {} if kind != "status" else {
+            "retries": 0, "delivery_timeout_ms": session, "request_timeout_ms": session}
         return self._log(self.config[f"{kind}.storage.topic"], names[kind], read_committed=committed, producer=retries)
 
     def connector_offsets_log(self, topic: TopicName) -> KafkaTopicLog:

@@ -169,8 +169,13 @@ class Ticket:
 
 
 def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, Ticket | None]:
-    """Begin to write a status; no ticket where a safe write would overwrite a newer worker's word."""
+    """Begin to write a status; no ticket where a safe write would overwrite a newer worker's word, or say UNASSIGNED of
+    what has no status.
+    """
     sequence, lives = book.sequences.get(status.id, (0, 0))
+    if safe and status.state is State.UNASSIGNED and not sequence and _current(state, status) is None:
+        # Nobody says that it runs: the item was deleted, and this would bring its status back.
+        return replace(book, generation=status.generation), None
     if safe and not _may_overwrite(state, status):
         return replace(book, generation=status.generation), None
     sequences = {**book.sequences, status.id: (sequence + 1, lives)}
@@ -199,10 +204,13 @@ def forget(book: WriteBook, removed: Iterable[Item]) -> WriteBook:
     return replace(book, sequences={**book.sequences, **again})
 
 
-def _may_overwrite(state: StatusState, status: Status) -> bool:
+def _current(state: StatusState, status: Status) -> Status | None:
     item = status.id
     if isinstance(item, ConnectorTaskId):
-        current = state.tasks.get(item.connector, {}).get(item.task)
-    else:
-        current = state.connectors.get(item)
+        return state.tasks.get(item.connector, {}).get(item.task)
+    return state.connectors.get(item)
+
+
+def _may_overwrite(state: StatusState, status: Status) -> bool:
+    current = _current(state, status)
     return current is None or current.worker_id == status.worker_id or current.generation <= status.generation

@@ -49,7 +49,10 @@ def on_joined(turn: Turn, event: Joined) -> None:
         allocation = turn.state.allocation.minus(assignment.revoked).plus(assignment.assigned)
     # Work that was given up after the leader had been told of it (a lost coordinator) would be missed by nobody.
     outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
-    turn.set(membership=membership, allocation=allocation, rejoin_after_start=bool(assignment.revoked) or outdated)
+    if turn.state.membership is None and turn.state.slots:
+        turn.set(speak_again=True)
+    turn.set(membership=membership, allocation=allocation, mute=False,
+             rejoin_after_start=bool(assignment.revoked) or outdated)
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
                      f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
@@ -179,6 +182,9 @@ def _start_work(turn: Turn) -> None:
     if state.needs_rebalance is not None and state.needs_rebalance <= state.config.offset and not state.task_updates:
         # This very round was made from configs that hold the change, and nobody ran the tasks it is about before.
         turn.set(needs_rebalance=None)
+    if state.speak_again:
+        turn.set(speak_again=False)
+        work.speak_again(turn)
     work.start_missing(turn)
     delay = state.membership.assignment.delay_ms
     if delay > 0:
@@ -225,6 +231,7 @@ def on_suspended(turn: Turn, event: Suspended) -> None:
 
     This is heard before anything that came meanwhile, so that nothing is written as if the worker were a member.
     """
+    turn.set(mute=True)
     if turn.state.membership is not None:
         on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
         turn.emit(RequestRejoin("this process was suspended"))

@@ -83,6 +83,8 @@ class Slot:
 
     epoch: Epoch
     state: State | None = None
+    trace: str | None = None
+    version: str | None = None
     stopping: bool = False
     start_again: bool = False
     restarting: bool = False
@@ -240,6 +242,8 @@ class HerderState:
     ops: Mapping[OpId, Continuation] = field(default_factory=dict)
     busy: OpId | None = None
     privileged: bool = False
+    speak_again: bool = False  # others may have spoken of what this worker ran on with while it was out of the group
+    mute: bool = False  # suspended and not a member since: what it knows of statuses is old, so it writes none
     privilege: int = 0
     fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)
     key_writing: bool = False

@@ -106,6 +106,8 @@ class Turn:
 
     def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None) -> None:
         """Publish a status as the reference does: UNASSIGNED and FAILED only where that is safe."""
+        if self.state.mute:
+            return
         safe = state in (State.UNASSIGNED, State.FAILED)
         status = Status(item, state, self.state.settings.worker_id, self.state.generation, trace, version)
         self.effects.append(PutStatus(status, safe))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance
 from actors.herder.state import (
@@ -92,6 +93,13 @@ def start_missing(turn: Turn) -> None:
             start(turn, item)
 
 
+def speak_again(turn: Turn) -> None:
+    """Write the statuses of all that runs here once more."""
+    for item, slot in turn.state.slots.items():
+        if slot.state is not None and not slot.stopping:
+            turn.status(item, slot.state, slot.trace, slot.version)
+
+
 def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetState) -> None:
     """Tell local instances the new target state."""
     for item in items:
@@ -113,7 +121,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if slot.stopping and report.state is not State.FAILED:
         return
     first = slot.state is None
-    turn.slot(item, state=report.state, waiting=())
+    turn.slot(item, state=report.state, trace=report.trace, version=report.version, waiting=())
     turn.status(item, report.state, report.trace, report.version)
     for request_id in slot.waiting:
         kind = "task" if is_task(item) else "connector"
@@ -202,4 +210,4 @@ def answer_halting(turn: Turn) -> None:
 
 
 def _without_waiting(slot: Slot) -> Slot:
-    return Slot(slot.epoch, slot.state, slot.stopping)
+    return replace(slot, waiting=(), start_again=False, restarting=False)

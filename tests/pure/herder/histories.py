@@ -68,7 +68,7 @@ def happen(world: World, chance: random.Random) -> None:
     elif roll < 0.95:
         chance.choice(TROUBLES)(world, chance)
     else:
-        world.now += chance.choice((100, 1000, 5000, 60_000))
+        world.wait(chance.choice((100, 1000, 5000, 60_000)))
 
 
 def request(world: World, chance: random.Random) -> None:

@@ -196,6 +196,10 @@ class StatusStore:
         """See FlushStatuses."""
         self._out.append(op)
 
+    def expire(self) -> None:
+        """What was not sent is too old now (the producer's delivery time-out)."""
+        self._out = deque(entry for entry in self._out if not isinstance(entry, Status))
+
     def sendable(self) -> bool:
         return bool(self._out)
 

@@ -134,6 +134,16 @@ class World:
         self.now = max(self.now, min(due))
         return True
 
+    def wait(self, ms: int) -> None:
+        """Time passes, in which what is under way in the status topic arrives."""
+        for node in self.nodes.values():
+            while node.alive and not node.hung and node.statuses.sendable():
+                node.statuses.send()
+        for node in self.nodes.values():
+            if node.alive and not node.hung:
+                node.statuses.advance(len(self.status_log))
+        self.now += ms
+
     def settle(self, limit: int = 50_000) -> None:
         """Until nothing can happen any more."""
         for _ in range(limit):
@@ -183,6 +193,7 @@ class World:
         """SIGCONT, after the session has passed: the first that the herder notices."""
         node = self.nodes[name]
         node.hung = False
+        node.statuses.expire()
         node.deliver(events.Suspended(60_000))
 
     # ------------------------------------------------------------ looking

@@ -113,7 +113,8 @@ def ticket_for(book: WriteBook, state: StatusState, status: Status, *, safe: boo
 @pytest.mark.parametrize(
     ("current", "mine", "allowed"),
     [
-        (None, task(State.UNASSIGNED), True),
+        (None, task(State.UNASSIGNED), False),  # the item is gone: nothing to take back
+        (None, task(State.FAILED), True),
         (task(worker=ME, generation=9), task(State.UNASSIGNED, ME, 1), True),
         (task(worker=OTHER, generation=1), task(State.UNASSIGNED, ME, 1), True),
         (task(worker=OTHER, generation=2), task(State.UNASSIGNED, ME, 1), False),
@@ -151,9 +152,10 @@ def test_a_write_after_a_tombstone_is_another_one() -> None:
 
 
 def test_a_safe_write_is_not_repeated_once_somebody_newer_has_spoken() -> None:
-    book, safe = ticket_for(WriteBook(), read(), task(State.UNASSIGNED), safe=True)
+    before = read(task(State.RUNNING))
+    book, safe = ticket_for(WriteBook(), before, task(State.UNASSIGNED), safe=True)
     taken_over = read(task(State.RUNNING, OTHER, 2))
-    assert may_repeat(book, read(), safe)
+    assert may_repeat(book, before, safe)
     assert not may_repeat(book, taken_over, safe)
     book, plain = ticket_for(WriteBook(), read(), task(State.RUNNING), safe=False)
     assert may_repeat(book, taken_over, plain)
