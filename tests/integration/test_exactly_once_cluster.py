@@ -1,0 +1,187 @@
+"""Exactly-once sources in a cluster of three workers, through everything that can happen to one of them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from heeler.rest_client import RestError
+from tests.integration.cluster import SETTLE_S, Cluster
+from tests.integration.exactly_once import Reader, config_records, numbers
+from tests.integration.workers import READY_S, pause_between
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+STREAMS = 4
+SESSION_S = 3.0
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exactly-once")
+    with Cluster(kafka, folder, "exactly-once", exactly_once_source_support="enabled") as running:
+        kafka.create("once", STREAMS)
+        numbers(running, "once", 3)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def reader(cluster, kafka):
+    made = Reader(kafka, "once")
+    yield made
+    made.close()
+
+
+def settled(cluster, within=SETTLE_S):
+    cluster.wait_settled(even=False, within=within)
+
+
+def back(worker):
+    worker.start()
+    worker.wait_ready(READY_S)
+
+
+def test_records_flow_and_a_task_count_record_is_written(cluster, reader):
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+    assert config_records(cluster, "tasks-fencing-") == [("tasks-fencing-once", {"task-count": 3})]
+    keys = [key for key, _ in config_records(cluster, "")]
+    assert keys.index("tasks-fencing-once") > keys.index("commit-once")
+
+
+@pytest.mark.parametrize("who", ["follower", "leader"])
+def test_kill_9(cluster, reader, who):
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+    victim = cluster.leader() if who == "leader" else cluster.follower()
+    victim.kill()
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+    back(victim)
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+
+
+@pytest.mark.parametrize("who", ["follower", "leader"])
+def test_suspended_past_its_session_and_woken(cluster, reader, who):
+    """What it still does when it wakes up is done by others by then."""
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+    victim = cluster.leader() if who == "leader" else cluster.follower()
+    others = [worker for worker in cluster.workers if worker is not victim]
+    victim.signal("STOP")
+    began = time.monotonic()
+    try:
+        address = f"127.0.0.1:{victim.port}"
+
+        def moved():
+            found = cluster.parts(others[0])
+            assert all(state == "RUNNING" and where != address for state, where in found.values()), found
+            return True
+
+        wait_until(moved, SETTLE_S, "its tasks to run elsewhere")
+        reader.wait_flowing(STREAMS)
+        pause_between(began, 2 * SESSION_S)
+    finally:
+        victim.signal("CONT")
+    reader.wait_flowing(STREAMS)
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+
+
+def test_sigterm(cluster, reader):
+    settled(cluster)
+    victim = cluster.follower()
+    victim.signal("TERM")
+    assert victim.wait(30) == 0, victim.tail()
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+    back(victim)
+    settled(cluster)
+
+
+@pytest.mark.parametrize("tasks", [1, 4, 2, 3])
+def test_reconfigured_to_another_number_of_tasks(cluster, reader, tasks):
+    """Streams move from task to task: each of the former producers is fenced before one of the new ones starts."""
+    settled(cluster)
+    numbers(cluster, "once", tasks)
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+    assert config_records(cluster, "tasks-fencing-once")[-1][1] == {"task-count": tasks}
+
+
+def test_a_producer_fenced_by_somebody_fails_its_task_until_it_is_restarted(cluster, reader, kafka):
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+    stranger = Producer({"bootstrap.servers": kafka.servers, "transactional.id": "exactly-once-once-0"})
+    stranger.init_transactions(30)
+    rest = cluster.living()[0].rest
+
+    def failed():
+        status = rest.call("GET", "/connectors/once/tasks/0/status")
+        assert status["state"] == "FAILED", status
+        return status
+
+    trace = wait_until(failed, 30, "the fenced task to fail")["trace"]
+    assert "The producer with transactional id exactly-once-once-0 was fenced" in trace
+    reader.check()
+    rest.call("POST", "/connectors/once/tasks/0/restart")
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+
+
+def test_stopped_offsets_altered_and_resumed(cluster, kafka):
+    kafka.create("altered", 1)
+    numbers(cluster, "altered", 1, streams=1, records="500", rate="0")
+    settled(cluster)
+    reader = Reader(kafka, "altered")
+    wait_until(lambda: reader.check() == {0: 500}, 30, "500 records")
+    rest = cluster.living()[0].rest
+    rest.call("PUT", "/connectors/altered/stop")
+    wait_until(lambda: rest.states("altered") == ["STOPPED"], 30, "the stop")
+    offsets = [{"partition": {"stream": 0}, "offset": {"sequence": 400}}]
+    answer = wait_until(lambda: _altered(rest, offsets), 30, "the offsets to be altered")
+    assert "altered successfully" in answer["message"]
+    assert rest.call("GET", "/connectors/altered/offsets") == {"offsets": offsets}
+    rest.call("PUT", "/connectors/altered/resume")
+    wait_until(lambda: len(kafka.values("altered")) == 600, 30, "the last hundred once more")
+    reader.close()
+    cluster.delete("altered")
+
+
+def _altered(rest, offsets):
+    try:
+        return rest.call("PATCH", "/connectors/altered/offsets", {"offsets": offsets})
+    except RestError as error:
+        raise AssertionError(str(error)) from error
+
+
+def test_refused_before_it_is_created(cluster):
+    rest = cluster.living()[0].rest
+    config = {"connector.class": "datagen", "topic": "x", "exactly.once.support": "required"}
+    found = rest.call("PUT", "/connector-plugins/datagen/config/validate", {**config, "name": "y"})
+    assert found["error_count"] == 0
+    found = rest.call("PUT", "/connector-plugins/datagen/config/validate",
+                      {**config, "name": "y", "transaction.boundary": "connector"})
+    assert found["error_count"] == 1
+    with pytest.raises(RestError, match="does not support connector-defined transaction boundaries"):
+        rest.put_config("y", {**config, "transaction.boundary": "connector"})
+
+
+def test_offsets_in_a_topic_of_the_connectors_own(cluster, kafka):
+    kafka.create("own", 1)
+    kafka.create("own-offsets", 1, cleanup_policy="compact")
+    numbers(cluster, "own", 1, streams=1, offsets_storage_topic="own-offsets")
+    settled(cluster)
+    reader = Reader(kafka, "own")
+    reader.wait_flowing(1)
+    settled(cluster)
+    assert kafka.messages("own-offsets")
+    numbers(cluster, "own", 1, streams=1, rate=200, offsets_storage_topic="own-offsets")
+    settled(cluster)
+    reader.wait_flowing(1)
+    reader.close()
+    cluster.delete("own")
