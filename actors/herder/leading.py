@@ -21,11 +21,15 @@ def on_joined(turn: Turn, *, was_leader: bool) -> None:
     if not turn.state.is_leader:
         turn.set(privileged=False)
         return
-    purge_statuses(turn)
-    turn.timer(("purge", ""), turn.now + PURGE_AGAIN_MS)
     if not was_leader:
         turn.set(privileged=False)
     claim_privileges(turn)
+
+
+def on_settled(turn: Turn) -> None:
+    """The leader has read the configs that the round was made from: only now does it know what is no more."""
+    purge_statuses(turn)
+    turn.timer(("purge", ""), turn.now + PURGE_AGAIN_MS)
 
 
 def on_purge_due(turn: Turn) -> None:

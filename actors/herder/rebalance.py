@@ -182,6 +182,8 @@ def _start_work(turn: Turn) -> None:
     if state.needs_rebalance is not None and state.needs_rebalance <= state.config.offset and not state.task_updates:
         # This very round was made from configs that hold the change, and nobody ran the tasks it is about before.
         turn.set(needs_rebalance=None)
+    if state.is_leader:
+        leading.on_settled(turn)
     if state.speak_again:
         turn.set(speak_again=False)
         work.speak_again(turn)

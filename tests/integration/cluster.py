@@ -115,7 +115,8 @@ class Cluster:
     def wait_settled(self, *, without: Iterable[WorkerProcess] = (), even: bool = True,
                      within: float = SETTLE_S) -> Parts:
         """Until `settled`."""
-        return wait_until(lambda: self.settled(without=without, even=even), within, "the cluster to settle")
+        parts = wait_until(lambda: [self.settled(without=without, even=even)], within, "the cluster to settle")
+        return parts[0]
 
     # ------------------------------------------------------------ data
     def move_numbers(self, rate: int = 200, tasks: int = 3) -> None:
