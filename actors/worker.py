@@ -20,7 +20,7 @@ from actors.config_store import ConfigStoreActor
 from actors.connector import ConnectorActor
 from actors.group_member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
-from actors.herder.effects import Delegate, MakeSessionKey, SetLoggerLevel, Validate
+from actors.herder.effects import Delegate, MakeSessionKey, Validate
 from actors.herder.events import HaltRequested, Loaded, Validated
 from actors.herder.state import HerderState, Phase
 from actors.instances import ActorInstances
@@ -57,7 +57,6 @@ from actors.worker_config import WorkerConfig
 from rest.app import create_admin_app, create_app
 from rest.server import RestServer
 from rest.settings import RestSettings
-from rest.view import WorkerView
 from spark_tasks.errors import ConfigError, ConnectError
 from storage.config_state import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
@@ -163,8 +162,8 @@ class Worker:
     # ------------------------------------------------------------ the parts
     def _start_rest(self) -> RestServer:
         settings = RestSettings.from_properties(self.config.originals)
-        view: WorkerView = self.view
-        server = RestServer(settings, create_app(self.ask, view, settings), create_admin_app(self.ask, view, settings))
+        server = RestServer(settings, create_app(self.ask, self.view, settings),
+                            create_admin_app(self.ask, self.view, settings))
         server.start()
         self._cleanup.callback(server.stop)
         return server
@@ -221,7 +220,7 @@ class Worker:
             fence_producers=fencing.start,
             make_session_key=self._make_session_key,
             forget_topics=lambda effect: self._stores["status"].tell(DeleteTopicStatuses(effect.connector)),
-            set_logger_level=self._set_logger_level,
+            set_logger_level=lambda effect: self.view.loggers.set_level(effect.namespace, effect.level),
             statuses=lambda: self._statuses.statuses,
             publish=self._publish,
             halted=self._halted.set,
@@ -297,6 +296,3 @@ class Worker:
         if self.config["topic.tracking.enable"]:
             used = TopicStatus(topic, task.connector, task.task, self._ticker.now_ms())
             self._stores["status"].tell(PutTopicStatus(used))
-
-    def _set_logger_level(self, effect: SetLoggerLevel) -> None:
-        self.view.loggers.set_level(effect.namespace, effect.level)

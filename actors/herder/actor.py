@@ -98,7 +98,7 @@ class Ports:
     fence_producers: Callable[[FenceProducers], None]
     make_session_key: Callable[[MakeSessionKey], None]
     forget_topics: Callable[[ForgetTopics], None]
-    set_logger_level: Callable[[SetLoggerLevel], None]
+    set_logger_level: Callable[[SetLoggerLevel], object]
     statuses: Callable[[], StatusState]
     publish: Callable[[HerderState], None]
     halted: Callable[[], None]

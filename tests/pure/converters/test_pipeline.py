@@ -130,3 +130,22 @@ def test_headers_through_json_converter():
     converter.configure({"schemas.enable": "false"})
     assert converter.to_connect_header("t", "h", b'[1, "x"]') == (None, [1, "x"])
     assert converter.from_connect_header("t", "h", None, {"b": [1, "x"]}) == b'{"b":[1,"x"]}'
+
+
+def test_headers_in_bytes_go_as_they_are():
+    """Whatever the plugin's schema says of nulls: bytes are what is on the wire."""
+    kind = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    headers = [[("a", b"1"), ("a", b"\xff"), ("b", None)], None]
+    batch = pa.RecordBatch.from_pydict({"value": ["x", "y"], "headers": pa.array(headers, kind)})
+    [(_, _, raw)] = SourcePipeline(worker(), {"topic": "t"}).to_raw(batch)
+    assert raw.column("headers").type == HEADERS_TYPE
+    assert [row and [tuple(h.values()) for h in row] for row in raw.column("headers").to_pylist()] == headers
+    nameless = pa.RecordBatch.from_pydict({"value": ["x"], "headers": pa.array([[(None, b"1")]], kind)})
+    with pytest.raises(DataError, match="no key"):
+        list(SourcePipeline(worker(), {"topic": "t"}).to_raw(nameless))
+
+
+def test_records_need_a_value():
+    """A source of rows that does not say so would write nulls."""
+    with pytest.raises(DataError, match=r"no column value, only id, name"):
+        list(SourcePipeline(worker(), {"topic": "t"}).to_raw(pa.RecordBatch.from_pydict({"id": [1], "name": ["x"]})))

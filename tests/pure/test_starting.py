@@ -1,0 +1,56 @@
+"""Starting: what is checked before, and waiting that can be stopped."""
+
+import threading
+import time
+from concurrent.futures import Future
+
+import pytest
+
+from actors.starting import StoppedError, checked_plugins, in_background, wait_for
+from spark_tasks.errors import ConfigError
+
+CONVERTERS = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "Json",
+    "header.converter": "SimpleHeaderConverter",
+    "plugin.path": [],
+}
+
+
+def test_converters_are_found_by_any_of_their_names():
+    plugins = checked_plugins(CONVERTERS)
+    assert plugins.connector_type({"connector.class": "FileStreamSink"}) == "sink"
+
+
+@pytest.mark.parametrize("key", ["key.converter", "value.converter", "header.converter"])
+def test_a_converter_that_is_not_there(key):
+    with pytest.raises(ConfigError, match=rf"Invalid value no\.Such for configuration {key}: Class no\.Such could not"):
+        checked_plugins({**CONVERTERS, key: "no.Such"})
+
+
+def test_waiting_answers_what_the_function_does():
+    assert wait_for(in_background(lambda: 5), threading.Event()) == 5
+    with pytest.raises(ZeroDivisionError):
+        wait_for(in_background(lambda: 1 // 0), threading.Event())
+
+
+def test_an_error_of_the_function_may_be_a_time_out():
+    def late():
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        wait_for(in_background(late), threading.Event())
+
+
+def test_waiting_ends_when_it_is_asked_to():
+    stop, never = threading.Event(), Future()
+    threading.Timer(0.02, stop.set).start()
+    begun = time.monotonic()
+    with pytest.raises(StoppedError):
+        wait_for(never, stop)
+    assert time.monotonic() - begun < 2
+
+
+def test_waiting_has_an_end():
+    with pytest.raises(TimeoutError):
+        wait_for(Future(), threading.Event(), 0.1)
