@@ -104,8 +104,9 @@ class TaskContext:
 
 
 class TaskRunner(Protocol):
-    """Drives one Connect task. All methods but `cancel` and `stop_starting` are called by one thread, one at a time; any
-    may raise, and then the task is FAILED and `close` is called.
+    """Drives one Connect task. All methods but `cancel` and `stop_starting` are called by one thread, one at a time.
+
+    Any may raise, and then the task is FAILED and `close` is called.
     """
 
     def start(self) -> None:
