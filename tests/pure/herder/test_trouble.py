@@ -1,0 +1,190 @@
+"""What random histories have found, each as one short story."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from actors.assignment.protocol import Assignment, AssignmentError, Membership, Protocol
+from actors.config_writes import plan
+from actors.herder import core, events
+from actors.herder.effects import Reply
+from actors.herder.state import HerderState, Phase
+from actors.messages import (
+    ClaimWritePrivileges,
+    ConfigOpDone,
+    Joined,
+    JoinGroup,
+    JoinPreparing,
+    OpId,
+    PutConnector,
+    PutStatus,
+    PutTargetState,
+    PutTaskConfigSet,
+    RequestRejoin,
+    StopConnectorRequest,
+    TaskReconfigurationRequested,
+)
+from storage.errors import PrivilegedWriteError
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from storage.status import StatusState
+from tests.pure.herder.world import World
+
+C = ConnectorName("c")
+T = ConnectorTaskId(C, 0)
+
+
+def running(workers: int = 1, tasks: int = 1, **settings: object) -> World:
+    """A cluster with one connector."""
+    world = World(workers, tasks=tasks, settings=settings)
+    world.settle()
+    world.ask(world.leader, PutConnector(C, {"v": "1"}, replace=False))
+    world.settle()
+    world.check_at_rest()
+    return world
+
+
+def step(state: HerderState, payload: object, now: int = 0) -> tuple[HerderState, list[object]]:
+    """One step of a core alone."""
+    state, effects = core.step(state, events.Event(payload, now, StatusState(), "test"))  # type: ignore[arg-type]
+    return state, [e for e in effects if type(e).__name__ != "Log"]
+
+
+def membership(generation: int, *, leader: bool, failed: bool = False, offset: int = -1) -> Membership:
+    error = AssignmentError.CONFIG_MISMATCH if failed else AssignmentError.NONE
+    return Membership(generation, "me", Protocol.SESSIONED,
+                      Assignment("me" if leader else "other", "http://other/", offset, error=error))
+
+
+def test_a_member_that_left_does_not_hear_what_was_said_before() -> None:
+    world = running(unsync_backoff_ms=5000)
+    node = world.nodes["w0"]
+    node.configs.held = True
+    world.log.append(plan(PutTargetState(C, TargetState.PAUSED)).stages[0])
+    node.member.rejoin()
+    node.state, _ = step(node.state, JoinPreparing(eager=False))
+    node.state, _ = step(node.state, Joined(membership(9, leader=False, offset=len(world.log))))
+    assert node.state.phase is Phase.SYNCING
+    [op] = node.state.ops
+    node.state, _ = step(node.state, ConfigOpDone(op, TimeoutError()))
+    assert node.state.phase is Phase.OUT
+    for late in (JoinPreparing(eager=False), Joined(membership(10, leader=False))):
+        node.state, effects = step(node.state, late)
+        assert (node.state.phase, effects) == (Phase.OUT, [])
+    node.state, _ = step(node.state, events.TimerFired(("join", "")))
+    [op] = node.state.ops
+    node.state, effects = step(node.state, ConfigOpDone(op))
+    assert (node.state.phase, effects) == (Phase.JOINING, [JoinGroup()])
+
+
+def test_task_configs_do_not_slip_between_the_two_writes_of_a_stop() -> None:
+    world = running()
+    node = world.nodes["w0"]
+    world.ask("w0", StopConnectorRequest(C))
+    while node.state.busy is None:
+        world.step()
+    world.tasks = 2  # so that there are new task configs
+    node.tell("test", TaskReconfigurationRequested(C, node.state.slots[C].epoch))
+    world.settle()
+    world.check_at_rest()
+    assert world.config.target_state(C) is TargetState.STOPPED
+
+
+def test_a_leader_that_was_fenced_claims_its_right_again() -> None:
+    world = running(transactional_leader=True)
+    world.log.owner = "a zombie"
+    refused = world.ask("w0", PutConnector(C, {"v": "2"}, replace=True))
+    world.settle()
+    assert isinstance(world.replies[refused].error, PrivilegedWriteError)
+    accepted = world.ask("w0", PutConnector(C, {"v": "2"}, replace=True))
+    world.settle()
+    assert world.replies[accepted].error is None
+    world.check_at_rest()
+
+
+def test_a_claim_that_failed_is_tried_again() -> None:
+    state = running(transactional_leader=True).nodes["w0"].state
+    state, _ = step(state, Joined(membership(9, leader=False)))
+    state, effects = step(state, Joined(membership(10, leader=True)))
+    [claim] = [e for e in effects if isinstance(e, ClaimWritePrivileges)]
+    state, _ = step(state, ConfigOpDone(claim.op, OSError("no coordinator")), now=1000)
+    state, effects = step(state, events.TimerFired(("claim", "")), now=1250)
+    assert [type(e) for e in effects] == [ClaimWritePrivileges]
+
+
+def test_a_suspended_worker_stops_its_work_and_says_nothing_before_it_is_a_member_again() -> None:
+    world = running(2)
+    [name] = world.where()[C]
+    node = world.nodes[name]
+    world.suspend(name)
+    world.broker.remove(node.member.id)
+    world.settle()
+    assert world.where()[C] == [name, next(n for n in world.nodes if n != name)]
+    before = len(world.status_log)
+    node.hung = False
+    node.state, effects = step(node.state, events.Suspended(60_000))
+    assert not [e for e in effects if isinstance(e, PutStatus)]
+    assert any(isinstance(e, RequestRejoin) for e in effects)
+    assert all(slot.stopping for slot in node.state.slots.values())
+    for effect in effects:
+        node.carry_out(effect)
+    world.settle()
+    world.check_at_rest()
+    said = [world.status_log.view(n) for n in range(before, len(world.status_log) + 1)]
+    assert all(view.connectors[C].state is State.RUNNING for view in said)
+
+
+def test_late_task_configs_are_put_right_by_the_connectors_owner() -> None:
+    world = running()
+    world.nodes["w0"].configs.write(OpId(-1), PutTaskConfigSet(C, ({"n": "0", "v": "from long ago"},)), world.now)
+    world.settle()
+    world.check_at_rest()
+    assert world.config.task_configs[T]["v"] == "1"
+
+
+def test_a_stop_of_which_half_is_lost_is_undone() -> None:
+    world = running()
+    world.nodes["w0"].configs.write(OpId(-1), PutTaskConfigSet(C, ()), world.now)
+    world.settle()
+    world.check_at_rest()
+    assert set(world.where()) == {C, T}
+
+
+def test_tasks_that_reach_a_stopped_connector_are_taken_away() -> None:
+    world = running()
+    world.ask("w0", StopConnectorRequest(C))
+    world.settle()
+    world.nodes["w0"].configs.write(OpId(-1), PutTaskConfigSet(C, ({"n": "0", "v": "1"},)), world.now)
+    world.settle()
+    world.check_at_rest()
+    assert world.config.task_count(C) == 0
+
+
+def test_a_follower_of_a_failed_round_waits_for_the_leader() -> None:
+    world = running(2)
+    node = next(n for n in world.nodes.values() if n.name != world.leader)
+    state, effects = step(node.state, Joined(membership(9, leader=False, failed=True)), now=1000)
+    assert state.phase is Phase.JOINING
+    assert not [e for e in effects if isinstance(e, RequestRejoin)]
+    state, effects = step(state, events.TimerFired(("failed round", "")), now=1500)
+    assert [type(e) for e in effects] == [RequestRejoin]
+
+
+def test_a_worker_that_ran_on_outside_the_group_says_again_what_it_runs() -> None:
+    state = running().nodes["w0"].state
+    out = replace(state, phase=Phase.JOINING, membership=None)
+    _, effects = step(out, Joined(membership(9, leader=False, offset=out.config.offset)))
+    said = {(e.status.id, e.status.state) for e in effects if isinstance(e, PutStatus)}
+    assert said == {(C, State.RUNNING), (T, State.RUNNING)}
+
+
+def test_an_answer_is_given_once_when_the_worker_ends_in_the_middle_of_a_write() -> None:
+    world = running()
+    node = world.nodes["w0"]
+    stop = world.ask("w0", StopConnectorRequest(C))
+    while node.state.busy is None:
+        world.step()
+    busy = node.state.busy
+    node.state, effects = step(node.state, events.HaltRequested("test"))
+    assert [e.request_id for e in effects if isinstance(e, Reply)] == [stop]
+    node.state, effects = step(node.state, ConfigOpDone(busy))
+    assert effects == []
