@@ -44,7 +44,6 @@ class PutConnector:
     config: Config
     replace: bool
     initial_state: TargetState | None = None
-    initial_offsets: tuple[tuple[Mapping[str, Any], Mapping[str, Any] | None], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,12 +102,8 @@ def _creation() -> tuple[PutConnector, dict[str, Any]]:
     name = ConnectorName((body["name"] or "").strip(" \t\n\r\x0b\x0c"))
     config = _named(name, _present(body["config"]))
     state: TargetState | None = body["initial_state"]
-    offsets: list[dict[str, Any] | None] | None = body["initial_offsets"]
     forwarded = {"name": name, "config": config, "initial_state": None if state is None else STATE_NAMES[state]}
-    if offsets is None:
-        return PutConnector(name, config, replace=False, initial_state=state), forwarded
-    asked = PutConnector(name, config, replace=False, initial_state=state, initial_offsets=pairs(offsets))
-    return asked, {**forwarded, "initial_offsets": offsets}
+    return PutConnector(name, config, replace=False, initial_state=state), forwarded
 
 
 def pairs(offsets: list[dict[str, Any] | None]) -> tuple[tuple[Any, Any], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -151,31 +150,12 @@ def test_a_path_that_is_none_is_400(path: str) -> None:
 
 
 # ---------------------------------------------------------------- create
-def test_initial_state_and_offsets_reach_the_herder() -> None:
+def test_initial_state_reaches_the_herder() -> None:
     worker = FakeWorker()
-    body = {"name": " c ", "config": SOURCE, "initial_state": "stopped",
-            "initial_offsets": [{"partition": {"f": 1}, "offset": {"p": 2.5}}, {"partition": {"f": 2}, "offset": None}]}
+    body = {"name": " c ", "config": SOURCE, "initial_state": "stopped"}
     assert client_of(worker).post("/connectors", json=body).status_code == 201
-    asked = worker.asked[-1]
-    assert asked == PutConnector(
-        "c", {**SOURCE, "name": "c"}, replace=False, initial_state=TargetState.STOPPED,
-        initial_offsets=(({"f": 1}, {"p": 2.5}), ({"f": 2}, None)))
-    assert isinstance(asked, PutConnector)
-    assert asked.initial_offsets is not None
-    assert [type(asked.initial_offsets[0][0]["f"])] == [int]
-
-
-@pytest.mark.parametrize(("offsets", "words"), [
-    ({}, "Cannot deserialize value of type `java.util.ArrayList<"), ([None], "An item of the list"),
-    ([{"x": 1}], 'Unrecognized field "x"'), ([1], "Cannot construct instance of"),
-])
-def test_bad_initial_offsets_create_nothing(offsets: Any, words: str) -> None:
-    worker = FakeWorker()
-    answer = client_of(worker).post("/connectors", json={"name": "c", "config": SOURCE, "initial_offsets": offsets})
-    assert answer.status_code == 500
-    assert answer.json is not None
-    assert answer.json["message"].startswith(words)
-    assert worker.asked == []
+    config = {**SOURCE, "name": "c"}
+    assert worker.asked[-1] == PutConnector("c", config, replace=False, initial_state=TargetState.STOPPED)
 
 
 def test_offsets_keep_large_numbers() -> None:

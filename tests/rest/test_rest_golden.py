@@ -19,7 +19,6 @@ from tests.rest.fake_herder import KEY, FakeWorker
 from tests.rest.fake_plugins import FILE, validation_key
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "rest"
-DEVIATING = {"initial_offsets"}  # Java 4.3.1 does not know KIP-995 yet: test_rest_connectors has our answers
 
 # Texts of Java's parser that we do not imitate to the last word: what comes before these marks is the same.
 CUT = re.compile(r"\n at \[Source|, not marked as ignorable|, available connectors are:")
@@ -94,7 +93,7 @@ def without_times(answer: Any) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS.keys() - DEVIATING))
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_answers_as_java_connect(scenario: str, worker: FakeWorker) -> None:
     client = Client(create_app(worker.ask, worker, RestSettings()))
     steps, answers = SCENARIOS[scenario], recorded(scenario)
