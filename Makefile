@@ -5,13 +5,14 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.heeler-ready
 SHELL  := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pure lint types bench clean
+.PHONY: help demo test test-pure lint types histories bench clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
 	@echo "make test       lint, types and all tests (fetches Kafka once)"
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
+	@echo "make histories  10,000 random histories of simulated clusters (some ten minutes)"
 	@echo "make bench      microbenchmarks of the data plane"
 	@echo "make clean      remove the environment and what tools left"
 
@@ -47,6 +48,10 @@ test: test-pure
 	@$(BIN)/python -m pytest --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
 	@$(BIN)/python -m pytest -q --ignore=tests/benchmarks $(addprefix --ignore=,$(wildcard $(PURE))) tests \
 		-m 'not integration and not interop' || { code=$$?; test $$code -eq 5; }
+
+histories: $(READY)
+	@echo "== 10,000 random histories of simulated clusters"
+	@HEELER_HISTORIES=10000 $(BIN)/python -m pytest -q tests/pure/herder/test_histories.py
 
 bench: $(READY)
 	@echo "== Microbenchmarks"
