@@ -8,7 +8,7 @@ import pytest
 
 from tests.pure.herder.histories import run
 
-HISTORIES = int(os.environ.get("HEELER_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "200"))
 CHUNK = 50
 
 
