@@ -16,7 +16,9 @@ from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from actors.errors import BadRequestError, NotFoundError
+from actors.herder.zombie_fencing import transactional_id
 from actors.messages import AlterOffsets, GetOffsets, ReadSourceOffsets, WriteSourceOffsets
+from actors.producer_fencing import ProducerFencing
 from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
@@ -42,12 +44,13 @@ class OffsetRequests:
 
     def __init__(self, config: WorkerConfig, plugins: Plugins, configs: ConfigView,
                  resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
-                 offset_store: pykka.ActorRef[Any]) -> None:
+                 offset_store: pykka.ActorRef[Any], fencing: ProducerFencing) -> None:
         self._config = config
         self._plugins = plugins
         self._configs = configs
         self._resolve = resolve
         self._store = offset_store
+        self._fencing = fencing
         self._pool = ThreadPoolExecutor(2, "offset-requests")
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
@@ -123,10 +126,19 @@ class OffsetRequests:
         if offsets is None:
             known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, topic))
             offsets = [(partition, None) for partition, _ in known]
+        producer = self._fence_former_tasks(request.connector) if self._config.exactly_once else None
         elsewhere = plugin.alter_offsets(config, offsets)
         wanted = tuple(offsets) if request.offsets is not None else None
-        self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, topic))
+        self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, topic, producer))
         return elsewhere
+
+    def _fence_former_tasks(self, name: ConnectorName) -> str:
+        """Have no former task commit offsets over the altered ones; the transactional id to alter them with."""
+        configs = self._configs.config
+        ids = [transactional_id(self._config.group_id, name, n) for n in range(configs.task_count_records.get(name, 0))]
+        if ids:
+            self._fencing.fence(name, configs.connector_configs[name], ids)
+        return transactional_id(self._config.group_id, name, 0)
 
     def _alter_sink(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SinkConnector]) -> bool:
         group = self._group(request.connector, config)

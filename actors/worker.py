@@ -205,7 +205,8 @@ class Worker:
                                                   lambda name: self._offsets.of(name).read(), log_context),
             tasks.start, tasks.cancel, tasks.stopping)
         validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
-        offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"])
+        offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
+                                         fencing)
         for part in (offset_requests, leader, fencing):
             self._cleanup.callback(part.close)
         member = self._start_member(parts)

@@ -55,6 +55,11 @@ class Settings:
             raise ConfigError(
                 f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery needs all"
             )
+        if properties.get("bootstrap.servers") != context.worker.get("bootstrap.servers"):
+            raise ConfigError(
+                f"Invalid value {properties.get('bootstrap.servers')} for configuration bootstrap.servers of the "
+                "producer: an exactly-once source writes to the cluster that holds the worker's offsets"
+            )
         mine = f"{context.group_id}-{context.connector_name}-{context.task}"
         if properties.get("transactional.id", mine) != mine:
             _logger.warning("%s: transactional.id is ignored, exactly-once delivery needs %s", context.id, mine)
