@@ -16,7 +16,7 @@ from spark_tasks.connectors.verify import read_summary
 from tests.integration.workers import JSON, READY_S, Rig, processes_of, wait_gone, worker_settings
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 RUNNING, PAUSED, UNASSIGNED = "RUNNING", "PAUSED", "UNASSIGNED"
 REFUSED_S = 20.0  # far below what clients wait for by themselves; mostly the start of Python on a busy machine
