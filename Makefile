@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.heeler-ready
 SHELL  := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pure lint types histories bench clean
+.PHONY: help demo test test-pure lint types histories chaos bench clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
 	@echo "make histories  10,000 random histories of simulated clusters (some ten minutes)"
+	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make bench      microbenchmarks of the data plane"
 	@echo "make clean      remove the environment and what tools left"
 
@@ -54,6 +55,10 @@ test: test-pure
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters"
 	@HEELER_HISTORIES=10000 $(BIN)/python -m pytest -q tests/pure/herder/test_histories.py
+
+chaos: $(READY)
+	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"
+	@$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
 bench: $(READY)
 	@echo "== Microbenchmarks"

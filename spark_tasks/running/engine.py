@@ -28,6 +28,7 @@ from spark_tasks.task import Split
 _logger = logging.getLogger(__name__)
 
 RESTART_AFTER_S = 60.0  # a JVM that lived shorter than this after a restart is not restarted again
+RETRY_AFTER_S = 5.0  # a task that is restarted so long after Spark could not be started has it tried again
 WARM_SECONDS = 0.2
 DYING_S = 2.0  # how long a JVM may take to end after its connection broke
 
@@ -38,7 +39,7 @@ class EngineState(Enum):
     NEW = "new"  # not asked to start yet; submissions wait
     STARTING = "starting"
     RUNNING = "running"
-    FAILED = "failed"  # Spark cannot be started; submissions fail at once
+    FAILED = "failed"  # Spark could not be started; submissions fail at once, after a while they have it tried again
     CLOSED = "closed"
 
 
@@ -89,6 +90,7 @@ class SparkEngine:
         self._spark: SparkJobs | None = None
         self._started_at = 0.0
         self._restarted = False
+        self._failed_at = 0.0
         self._waiting: dict[int, _Submission] = {}
         self._running: dict[str, list[_Submission]] = {}
         self._alone: set[str] = set()  # tasks in a job that was lost: they do not share until one of theirs succeeds
@@ -138,7 +140,7 @@ class SparkEngine:
         with self._changed:
             if self._state is EngineState.CLOSED:
                 return
-            self._state, self._error = EngineState.FAILED, error
+            self._state, self._error, self._failed_at = EngineState.FAILED, error, time.monotonic()
             lost = list(self._waiting.values())
             self._waiting.clear()
             self._changed.notify_all()
@@ -155,6 +157,9 @@ class SparkEngine:
             submission.future.set_result([])
             return submission.future
         with self._changed:
+            if self._state is EngineState.FAILED and time.monotonic() - self._failed_at > RETRY_AFTER_S:
+                self._state = EngineState.STARTING
+                threading.Thread(target=self._start, name="engine-start", daemon=True).start()
             refusal = self._error if self._state is EngineState.FAILED else None
             if self._state is EngineState.CLOSED:
                 refusal = ConnectError("the engine is closed")
@@ -255,7 +260,7 @@ class SparkEngine:
             self._restarted = True
         dead.close()
         if again:
-            self._fail(ConnectError("Spark's JVM died again soon after it was restarted; restart the worker"))
+            self._fail(ConnectError("Spark's JVM died again soon after it was restarted; restart the tasks to try again"))
             return
         self._report("Spark's JVM died; it is started again, and the batches in flight are repeated")
         _logger.error("Spark's JVM died; starting it again")

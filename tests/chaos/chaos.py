@@ -1,0 +1,267 @@
+"""Chaos: three workers, an exactly-once source, a parquet and a verify sink; then anything is killed, at random.
+
+    python -m tests.chaos.chaos --minutes 5 --seed 7
+
+In the end a read_committed reader must have seen every number of every stream once and in order, and so must the
+Parquet files. Whoever operates a cluster restarts tasks that failed; so does this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+
+from heeler.broker import EmbeddedBroker
+from heeler.rest_client import RestError
+from heeler.worker_process import WorkerProcess
+from spark_tasks.connectors.verify import read_summary
+from tests.integration.cluster import SCHEMALESS, Cluster
+from tests.integration.exactly_once import Reader, numbers
+from tests.integration.workers import Kafka
+from tests.support import wait_until
+
+STREAMS = 4
+SETTLE_S = 180.0
+PAUSE_S = (1.0, 6.0)  # between two events
+LOOK_S = 2.0  # how often somebody looks for failed tasks
+SUSPEND_S = (0.5, 9.0)  # the session is 3 s
+
+
+class Chaos:
+    """One run. `say` tells what happens."""
+
+    def __init__(self, folder: Path, seed: int, say: Callable[[str], None], rate: int = 400) -> None:
+        self.random = random.Random(seed)
+        self.folder = folder
+        self.say = say
+        self.rate = rate
+        self.happened: Counter[str] = Counter()
+        self.restarted = 0
+        self._look_at = 0.0
+        self._suspended: dict[int, float] = {}  # worker's number -> when it wakes
+
+    def run(self, seconds: float) -> dict[str, Any]:
+        """Cause trouble for so long, then check; the figures. AssertionError where a record is lost, doubled, moved."""
+        settings = {"group.min.session.timeout.ms": "500"}
+        with EmbeddedBroker(data_dir=self.folder / "kafka", quick=True, settings=settings) as self.broker:
+            self.kafka = Kafka(self.broker.bootstrap_servers)
+            self.kafka.create("numbers", STREAMS)
+            with Cluster(self.kafka, self.folder, "chaos", exactly_once_source_support="enabled") as self.cluster:
+                numbers(self.cluster, "numbers", 3, streams=STREAMS, rate=self.rate)
+                self._sinks()
+                self.reader = Reader(self.kafka, "numbers")
+                self.reader.wait_flowing(STREAMS, within=SETTLE_S, also=self._operate)
+                self.say("data flows; trouble begins")
+                until = time.monotonic() + seconds
+                while time.monotonic() < until:
+                    self._something()
+                    self._quiet(self.random.uniform(*PAUSE_S))
+                return self._end()
+
+    def _sinks(self) -> None:
+        sink = {"topics": "numbers", "consumer.override.isolation.level": "read_committed", **SCHEMALESS}
+        self.cluster.create("files", {"connector.class": "parquet", "path": str(self.folder / "rows"), **sink}, 2)
+        self.cluster.create("sums", {"connector.class": "verify", "path": str(self.folder / "sums"), **sink}, 2)
+
+    # ------------------------------------------------------------ trouble
+    def _something(self) -> None:
+        events = [self._kill, self._kill, self._suspend, self._suspend, self._suspend, self._term, self._kill_jvm,
+                  self._kill_python, self._kill_python, self._restart_broker, self._reconfigure]
+        event = self.random.choice(events)
+        detail = event()
+        if detail is not None:
+            name = event.__name__.strip("_").replace("_", " ")
+            self.happened[name] += 1
+            self.say(f"{name}: {detail}")
+
+    def _victim(self) -> tuple[int, WorkerProcess] | None:
+        """One that may be hurt: somebody else runs, so that there is a cluster."""
+        up = [(n, w) for n, w in enumerate(self.cluster.workers) if n not in self._suspended and w.exit_code() is None]
+        up = [(n, w) for n, w in up if w.pid is not None]
+        return self.random.choice(up) if len(up) > 1 else None
+
+    def _kill(self) -> str | None:
+        found = self._victim()
+        if found is None:
+            return None
+        found[1].kill()
+        return f"worker {found[0]}"
+
+    def _term(self) -> str | None:
+        found = self._victim()
+        if found is None:
+            return None
+        found[1].signal("TERM")
+        return f"worker {found[0]}"
+
+    def _suspend(self) -> str | None:
+        found = self._victim()
+        if found is None:
+            return None
+        seconds = self.random.uniform(*SUSPEND_S)
+        found[1].signal("STOP")
+        self._suspended[found[0]] = time.monotonic() + seconds
+        return f"worker {found[0]} for {seconds:.1f} s"
+
+    def _kill_jvm(self) -> str | None:
+        return self._kill_below(lambda name: name == "java")
+
+    def _kill_python(self) -> str | None:
+        return self._kill_below(lambda name: name.startswith("python"), below_java=True)
+
+    def _kill_below(self, wanted: Callable[[str], bool], *, below_java: bool = False) -> str | None:
+        found = self._victim()
+        if found is None:
+            return None
+        with suppress(psutil.Error):
+            everyone = psutil.Process(found[1].pid).children(recursive=True)
+            javas = [p for p in everyone if p.name() == "java"]
+            if below_java:
+                everyone = [child for java in javas for child in java.children(recursive=True)]
+            chosen = [p for p in everyone if wanted(p.name())]
+            if chosen:
+                victim = self.random.choice(chosen)
+                victim.kill()
+                return f"process {victim.pid} of worker {found[0]}"
+        return None
+
+    def _restart_broker(self) -> str:
+        self.broker.stop(graceful=True)
+        time.sleep(self.random.uniform(0, 4))
+        self.broker.start()
+        return "down and up"
+
+    def _reconfigure(self) -> str | None:
+        tasks = self.random.randint(1, STREAMS)
+        with suppress(RestError, OSError):
+            numbers(self.cluster, "numbers", tasks, streams=STREAMS, rate=self.rate)
+            return f"{tasks} tasks"
+        return None
+
+    # ------------------------------------------------------------ between the events
+    def _quiet(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._operate()
+            self.reader.check()
+
+    def _operate(self) -> None:
+        """What somebody who watches the cluster does: start what ended, restart what failed."""
+        now = time.monotonic()
+        for number, wakes in list(self._suspended.items()):
+            if now >= wakes:
+                del self._suspended[number]
+                self.cluster.workers[number].signal("CONT")
+        for worker in self.cluster.workers:
+            if worker.pid is None or worker.exit_code() is not None:
+                worker.kill()
+                worker.start()
+        for number, worker in enumerate(self.cluster.workers):
+            if number not in self._suspended and now >= self._look_at:
+                self._look_at = now + LOOK_S
+                self._restart_failed(worker)
+                return
+
+    def _restart_failed(self, worker: WorkerProcess) -> None:
+        patient = worker.rest.patience
+        object.__setattr__(worker.rest, "patience", 0.0)
+        try:
+            for name, about in worker.rest.call("GET", "/connectors?expand=status").items():
+                parts = [about["status"]["connector"], *about["status"]["tasks"]]
+                failed = [part for part in parts if part["state"] == "FAILED"]
+                if failed:
+                    self.restarted += 1
+                    self.say(f"restarting {name}: {str(failed[0].get('trace'))[:240]}")
+                    worker.rest.call("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
+        except (RestError, OSError):
+            pass  # a moment later
+        finally:
+            object.__setattr__(worker.rest, "patience", patient)
+
+    # ------------------------------------------------------------ the end
+    def _end(self) -> dict[str, Any]:
+        self.say("calm: everything is to get well")
+        for number in list(self._suspended):
+            self._suspended[number] = 0.0
+        self._operate()
+        self.reader.wait_flowing(STREAMS, 400, SETTLE_S, self._operate)
+        wait_until(self._pause, SETTLE_S, "the source to pause")
+        self._quiet(3.0)
+        seen = self.reader.check()
+        self.say(f"the source is paused; {sum(seen.values())} records")
+        wait_until(lambda: self._operate() or self._rows() == seen, SETTLE_S, "all rows in the Parquet files")
+        wait_until(lambda: self._operate() or self._sums() == seen, SETTLE_S, "all records in the verify sink")
+        assert not self.reader.problems, self.reader.problems
+        return {"records": sum(seen.values()), "lost": 0, "doubled": 0, "out of order": 0,
+                "tasks restarted": self.restarted, "events": dict(self.happened)}
+
+    def _pause(self) -> bool:
+        self._operate()
+        self.reader.check()
+        worker = self.cluster.living()[0]
+        try:
+            worker.rest.call("PUT", "/connectors/numbers/pause")
+            return set(worker.rest.states("numbers")) == {"PAUSED"}
+        except (RestError, OSError):
+            return False
+
+    def _rows(self) -> dict[int, int]:
+        """The next number of each stream by the Parquet files, if every number before is there exactly once."""
+        found: dict[int, list[int]] = {}
+        for file in (self.folder / "rows").glob("[!.]*.parquet"):
+            table = pq.read_table(file, columns=["stream", "sequence"])
+            for stream, sequence in zip(table["stream"].to_pylist(), table["sequence"].to_pylist(), strict=True):
+                found.setdefault(stream, []).append(sequence)
+        for stream, sequences in found.items():
+            twice = [number for number, count in Counter(sequences).items() if count > 1]
+            if twice:
+                names = sorted(f.name for f in (self.folder / "rows").glob("[!.]*.parquet"))
+                raise RuntimeError(f"rows of stream {stream} twice in the Parquet files: {sorted(twice)[:5]}; {names}")
+        return {stream: len(sequences) for stream, sequences in found.items()}
+
+    def _sums(self) -> dict[int, int]:
+        streams = read_summary(self.folder / "sums").streams
+        return {int(stream): seen.highest + 1 for stream, seen in streams.items() if not seen.missing}
+
+
+def main() -> int:
+    """The command line; exit code 1 where something is lost, doubled or out of order."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--rate", type=int, default=400, help="records a second of each source task")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
+    options = parser.parse_args()
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        sys.stdout.write(f"{time.monotonic() - begun:7.1f}  {text}\n")
+        sys.stdout.flush()
+
+    folder = Path(tempfile.mkdtemp(prefix="heeler-chaos-"))
+    say(f"seed {options.seed}, {options.minutes:g} minutes, {folder}")
+    try:
+        figures = Chaos(folder, options.seed, say, options.rate).run(options.minutes * 60)
+    except AssertionError as error:
+        say(f"FAILED: {error}; everything is in {folder}")
+        return 1
+    say(", ".join(f"{name}: {value}" for name, value in figures.items()))
+    if not options.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
