@@ -260,7 +260,7 @@ class SparkEngine:
             self._restarted = True
         dead.close()
         if again:
-            self._fail(ConnectError("Spark's JVM died again soon after it was restarted; restart the tasks to try again"))
+            self._fail(ConnectError("Spark's JVM died again soon after it was started; restart the tasks to try again"))
             return
         self._report("Spark's JVM died; it is started again, and the batches in flight are repeated")
         _logger.error("Spark's JVM died; starting it again")

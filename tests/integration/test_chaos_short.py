@@ -17,7 +17,6 @@ def test_a_minute_of_chaos():
     folder = Path(tempfile.mkdtemp(prefix="heeler-chaos-"))
     told: list[str] = []
     figures = Chaos(folder, 7, told.append).run(60)
-    print(figures)
     assert figures["records"] > 0
     assert sum(figures["events"].values()) >= 5, told
     shutil.rmtree(folder)
