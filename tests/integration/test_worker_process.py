@@ -63,7 +63,7 @@ def test_stopped_in_the_middle_of_work(own_worker, topic_name):
             rig.create("out", {"connector.class": "verify", "topics": name, "path": str(sums), **own})
         rig.wait_states("paused", [PAUSED, PAUSED])
         seen = read_summary(sums).to_json()["records"]
-        wait_until(lambda: read_summary(sums).to_json()["records"] > seen, 120, "records")  # noqa: B023
+        wait_until(lambda: read_summary(sums).to_json()["records"] > seen, 170, "records")  # noqa: B023
         family = processes_of(rig.process)
         assert len(family) >= 4, [p.cmdline() for p in family]  # the shell, the worker, Spark, Python workers
         begun = time.monotonic()
