@@ -28,6 +28,7 @@ def on_joined(turn: Turn, *, was_leader: bool) -> None:
 
 def on_settled(turn: Turn) -> None:
     """The leader has read the configs that the round was made from: only now does it know what is no more."""
+    empty_stopped(turn)
     purge_statuses(turn)
     turn.timer(("purge", ""), turn.now + PURGE_AGAIN_MS)
 

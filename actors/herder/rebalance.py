@@ -105,13 +105,14 @@ def read_to_end(turn: Turn, *, then_rejoin: bool) -> None:
     """Catch up with the config topic within worker.sync.timeout.ms."""
     turn.set(phase=Phase.SYNCING)
     turn.stage("reading to the end of the config topic")
-    turn.emit(ReadConfigToEnd(turn.op(ResolveAssignment(then_rejoin)), turn.state.settings.sync_timeout_ms))
+    op = turn.op(ResolveAssignment(then_rejoin, turn.state.generation))
+    turn.emit(ReadConfigToEnd(op, turn.state.settings.sync_timeout_ms))
 
 
 def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -> None:
     """The config topic was read, or that took too long."""
     turn.stage_done()
-    if turn.state.phase is not Phase.SYNCING:
+    if turn.state.phase is not Phase.SYNCING or then.generation != turn.state.generation:
         return
     if error is not None:
         _leave_and_back_off(turn, error)

@@ -171,9 +171,10 @@ class GeneratedTasks:
 
 @dataclass(frozen=True, slots=True)
 class ResolveAssignment:
-    """The config topic was read for the assignment at hand; `then_rejoin`: the round itself had failed."""
+    """The config topic was read for the assignment of a generation; `then_rejoin`: the round itself had failed."""
 
     then_rejoin: bool
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)

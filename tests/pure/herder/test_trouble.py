@@ -188,3 +188,16 @@ def test_an_answer_is_given_once_when_the_worker_ends_in_the_middle_of_a_write()
     assert [e.request_id for e in effects if isinstance(e, Reply)] == [stop]
     node.state, effects = step(node.state, ConfigOpDone(busy))
     assert effects == []
+
+
+def test_the_end_of_a_former_rounds_read_is_not_taken_for_this_rounds() -> None:
+    state = running().nodes["w0"].state
+    before = set(state.ops)
+    state, _ = step(state, Joined(membership(9, leader=False, failed=True, offset=99)))
+    [old] = set(state.ops) - before
+    state, _ = step(state, Joined(membership(10, leader=False, offset=99)))
+    [new] = set(state.ops) - before - {old}
+    state, effects = step(state, ConfigOpDone(old))
+    assert (state.phase, effects) == (Phase.SYNCING, [])
+    state, _ = step(state, ConfigOpDone(new))
+    assert state.phase is not Phase.SYNCING

@@ -177,9 +177,12 @@ class World:
     def lose_coordinator(self, name: str, *, expelled: bool = False) -> None:
         """The worker cannot reach the coordinator for a while; expelled: so long that its session expires.
 
-        Sessions are longer than any message waits, so the herder hears of it before others run its work.
+        Sessions are longer than anything takes, so what it has said is said, and the herder hears of the loss before
+        others run its work.
         """
         node = self.nodes[name]
+        while expelled and not node.hung and node.statuses.sendable():
+            node.statuses.send()
         if expelled:
             self.broker.remove(node.member.id)
         node.member.lose("test", forget=False)
