@@ -30,7 +30,7 @@ def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
     """The member waits for our word. Eager: first stop everything; cooperative: only what is being released."""
     if turn.state.phase in DEAF:
         return
-    turn.set(phase=Phase.JOINING, join_waiting=True)
+    turn.set(phase=Phase.JOINING, join_waiting=True, stale_round=False)
     if event.eager:
         turn.set(allocation=Allocation())
         work.release(turn, tuple(turn.state.slots))
@@ -40,6 +40,9 @@ def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
 def on_joined(turn: Turn, event: Joined) -> None:
     """A round is over. The herder acts as leader at once: requests that came meanwhile need one."""
     if turn.state.phase in DEAF:
+        return
+    if turn.state.stale_round:
+        turn.emit(RequestRejoin("this round may be one of before the suspension"))
         return
     membership = event.membership
     assignment = membership.assignment
@@ -234,7 +237,10 @@ def on_suspended(turn: Turn, event: Suspended) -> None:
 
     This is heard before anything that came meanwhile, so that nothing is written as if the worker were a member.
     """
+    if turn.state.phase in (Phase.LOADING, Phase.HALTED):
+        return
     turn.set(mute=True)
-    if turn.state.membership is not None:
+    if turn.state.phase not in DEAF:
         on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
+        turn.set(stale_round=True)
         turn.emit(RequestRejoin("this process was suspended"))

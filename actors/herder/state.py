@@ -244,6 +244,7 @@ class HerderState:
     busy: OpId | None = None
     privileged: bool = False
     speak_again: bool = False  # others may have spoken of what this worker ran on with while it was out of the group
+    stale_round: bool = False  # suspended since the last JoinPreparing: a round that ends now is one of long ago
     mute: bool = False  # suspended and not a member since: what it knows of statuses is old, so it writes none
     privilege: int = 0
     fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)

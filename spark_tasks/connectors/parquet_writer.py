@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_tasks.columns import is_json, metadata_of
+from spark_tasks.connectors.parquet_claims import RANGE_KEY, claim, finish
 from spark_tasks.connectors.parquet_files import OffsetRange, ParquetSettings, present
 from spark_tasks.converters.json_columns import parse_columns
 from spark_tasks.converters.json_write import JsonWriter
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 
 _STALE_S = 24 * 3600  # hidden files of that age belong to nobody any more
 
@@ -69,6 +70,11 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
             self._refuse_overlap([r for r, _ in files if (r.topic, r.partition) == held])
         folder = Path(self._settings.folder)
         for held_range, path in files:
+            if not claim(folder, path, held_range):
+                raise OverlapError(
+                    f"{folder} already has a file from offset {held_range.first} of {held_range.topic}-"
+                    f"{held_range.partition} on: another task has written it"
+                )
             os.replace(path, folder / held_range.name)  # noqa: PTH105
         if files:
             _sync_folder(folder)
@@ -90,6 +96,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
     def resume_from(self, topic: str, partition: int) -> int | None:
         """See ResumableWriter. Also removes hidden files that were left behind long ago."""
         self._remove_stale()
+        finish(Path(self._settings.folder), topic, partition)
         there = present(self._settings.folder, topic, partition)
         return there[-1].last + 1 if there else None
 
@@ -99,6 +106,10 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _STALE_S:
                     path.unlink()
+
+
+class OverlapError(RetriableError):
+    """Another task has written the same offsets just now; the next batch starts behind them."""
 
 
 class _OpenFile:
@@ -132,13 +143,15 @@ class _OpenFile:
 
     def close(self) -> tuple[str, OffsetRange]:
         """The data is on the disk then, before the name is."""
+        held = OffsetRange(self._topic, self._partition, self._first, self._last)
+        self._writer.add_key_value_metadata({RANGE_KEY: held.name})
         self._writer.close()
         fd = os.open(self._path, os.O_RDONLY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
-        return self._path, OffsetRange(self._topic, self._partition, self._first, self._last)
+        return self._path, held
 
     def discard(self) -> None:
         self._writer.close()

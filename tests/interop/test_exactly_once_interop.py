@@ -65,8 +65,9 @@ class Mixed:
         self.lines += more
 
     def committed(self) -> list[str]:
-        consumer = Consumer({"bootstrap.servers": self.kafka.servers, "group.id": "interop", "enable.partition.eof": True,
-                             "enable.auto.commit": False, "isolation.level": "read_committed"})
+        consumer = Consumer({"bootstrap.servers": self.kafka.servers, "group.id": "interop",
+                             "enable.partition.eof": True, "enable.auto.commit": False,
+                             "isolation.level": "read_committed"})
         consumer.assign([TopicPartition(self.topic, 0, 0)])
         found: list[str] = []
         while True:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.connectors.parquet import ParquetSinkConnector
 from spark_tasks.connectors.parquet_files import OffsetRange, parse, present
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline import SinkPipeline
 from tests.pure.converters.samples import JSON, raw_batch, worker
 
@@ -72,7 +72,37 @@ def test_another_cut_of_the_same_offsets_is_refused(tmp_path):
         writer.commit([late])
     writer.abort([late])
     assert ids(tmp_path) == [0, 1, 2, 3]
-    assert list(tmp_path.glob(".*")) == []
+    assert list(tmp_path.glob(".*.tmp")) == []
+
+
+def test_a_task_that_slept_between_its_look_and_its_commit(tmp_path, monkeypatch):
+    """Its successor has written the same offsets and more; what it adds would be there twice."""
+    zombie = writer_of(tmp_path)
+    late = write(zombie, records(0, 4))
+    successor = writer_of(tmp_path)
+
+    def sleep(self, _new):
+        monkeypatch.undo()
+        assert successor.resume_from("t-x", 2) is None
+        successor.commit([write(successor, records(0, 9))])
+
+    monkeypatch.setattr(type(zombie), "_refuse_overlap", sleep)
+    with pytest.raises(RetriableError, match="another task has written"):
+        zombie.commit([late])
+    zombie.abort([late])
+    assert ids(tmp_path) == list(range(9))
+
+
+def test_a_file_whose_task_died_before_it_had_its_name(tmp_path, monkeypatch):
+    writer = writer_of(tmp_path)
+    message = write(writer, records(0, 4))
+    monkeypatch.setattr("spark_tasks.connectors.parquet_writer.os.replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        writer.commit([message])
+    monkeypatch.undo()
+    assert visible(tmp_path) == []
+    assert writer_of(tmp_path).resume_from("t-x", 2) == 4
+    assert ids(tmp_path) == [0, 1, 2, 3]
 
 
 def test_rotation_by_records(tmp_path):
