@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ import pytest
 
 if TYPE_CHECKING:
     from heeler.broker import EmbeddedBroker
+
+# A shell that runs this in the background has it ignore Ctrl-C, and all that it starts inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.running.executor import Outcome, SplitRunner
 
 _logger = logging.getLogger(__name__)
+
+_SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 5.0
@@ -65,13 +68,20 @@ def spark_settings(worker: Mapping[str, str]) -> dict[str, str]:
         "spark.locality.wait": "0",
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
-        "spark.python.unix.domain.socket.enabled": "true",
+        **unix_sockets(worker.get("spark.python.unix.domain.socket.dir", tempfile.gettempdir())),
         "spark.python.daemon.module": "spark_tasks.daemon",
     }
     if worker.get("spark.master", "local").startswith("local"):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     forced = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
     return {**defaults, **{k: v for k, v in worker.items() if k.startswith("spark.")}, **forced}
+
+
+def unix_sockets(folder: str) -> dict[str, str]:
+    """Settings for the sockets between the JVM and the Python workers: Unix ones where their names are short enough."""
+    fits = len(os.fsencode(folder)) <= _SUN_PATH - len(f"/.{uuid.uuid4()}.sock")
+    enabled = {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
+    return {**enabled, "spark.python.unix.domain.socket.dir": folder} if fits else enabled
 
 
 def python_path(extra: Sequence[str]) -> str:

@@ -120,7 +120,7 @@ def test_files_to_parquet(rig, topic_name):
     positions = {o["partition"]["filename"].rpartition("/")[2]: o["offset"]["position"] for o in offsets}
     assert positions["a.csv"] == (folder / "a.csv").stat().st_size
     assert positions["b.jsonl"] == lines.stat().st_size
-    assert not list(out.glob(".*"))
+    assert not list(out.glob(".*.tmp"))
 
 
 def test_any_data_source_of_pyspark(rig, topic_name):

@@ -7,6 +7,7 @@ import pytest
 from spark_tasks.errors import ConfigError
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.clients import client_properties, consumer_settings, isolation, reset_policy
+from spark_tasks.running.spark import spark_settings
 from spark_tasks.running.topic_creation import TopicSettings, topic_creation
 
 WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
@@ -91,3 +92,9 @@ def test_topics_are_created_by_the_first_group_that_matches() -> None:
 def test_topics_are_left_to_the_brokers() -> None:
     assert topic_creation({"topic.creation.enable": "false"}, CREATION, {}) is None
     assert topic_creation({}, {"topic": "t"}, {}) is None
+
+
+@pytest.mark.parametrize(("folder", "enabled"), [("/t", "true"), ("/" + "x" * 59, "true"), ("/" + "x" * 60, "false")])
+def test_unix_sockets_only_where_their_names_fit(folder: str, enabled: str) -> None:
+    found = spark_settings({"spark.python.unix.domain.socket.dir": folder})
+    assert found["spark.python.unix.domain.socket.enabled"] == enabled

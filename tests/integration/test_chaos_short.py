@@ -1,0 +1,22 @@
+"""A minute of `make chaos`: nothing lost, nothing twice, nothing out of order, whatever is killed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.chaos import Chaos
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+def test_a_minute_of_chaos():
+    folder = Path(tempfile.mkdtemp(prefix="heeler-chaos-"))
+    told: list[str] = []
+    figures = Chaos(folder, 7, told.append).run(60)
+    assert figures["records"] > 0
+    assert sum(figures["events"].values()) >= 5, told
+    shutil.rmtree(folder)
