@@ -23,7 +23,12 @@ _logger = logging.getLogger(__name__)
 
 RANGE_KEY = "heeler.offsets"  # in the file's metadata: its proper name
 _CLAIM = re.compile(r"\.(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})\.claim")
-_KEPT_S = 24 * 3600
+KEPT_S = 3600  # a claim keeps a file's data on the disk, even if somebody takes the file away
+
+
+def name_of_claim(folder: Path, held: OffsetRange) -> Path:
+    """The second name of the file that holds these offsets."""
+    return folder / f".{held.topic}-{held.partition}-{held.first:020d}.claim"
 
 
 def claim(folder: Path, path: str, held: OffsetRange) -> bool:
@@ -31,7 +36,7 @@ def claim(folder: Path, path: str, held: OffsetRange) -> bool:
 
     On file systems without hard links everybody may.
     """
-    name = folder / f".{held.topic}-{held.partition}-{held.first:020d}.claim"
+    name = name_of_claim(folder, held)
     try:
         os.link(path, name)
     except FileExistsError:
@@ -44,16 +49,20 @@ def claim(folder: Path, path: str, held: OffsetRange) -> bool:
 
 
 def finish(folder: Path, topic: str, partition: int) -> None:
-    """Give their names to claimed files that do not have them yet, and forget claims of long ago."""
+    """Give their names to claimed files that do not have them yet, and forget claims of long ago.
+
+    A file that somebody took away after it had its name is not brought back.
+    """
     for name in folder.glob(f".{_escaped(topic)}-{partition}-*.claim") if folder.is_dir() else ():
         found = _CLAIM.fullmatch(name.name)
         held = _range_of(name) if found and found["topic"] == topic else None
         if held is None:
             continue
         with suppress(FileExistsError, FileNotFoundError):
-            os.link(name, folder / held.name)
+            if name.stat().st_nlink > 1:  # its hidden name, or the proper one
+                os.link(name, folder / held.name)
         with suppress(FileNotFoundError):
-            if time.time() - name.stat().st_mtime > _KEPT_S:
+            if name.stat().st_nlink == 1 or time.time() - name.stat().st_mtime > KEPT_S:
                 name.unlink()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_tasks.columns import is_json, metadata_of
-from spark_tasks.connectors.parquet_claims import RANGE_KEY, claim, finish
+from spark_tasks.connectors.parquet_claims import KEPT_S, RANGE_KEY, claim, finish, name_of_claim
 from spark_tasks.connectors.parquet_files import OffsetRange, ParquetSettings, present
 from spark_tasks.converters.json_columns import parse_columns
 from spark_tasks.converters.json_write import JsonWriter
@@ -39,6 +40,11 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
 
     def __init__(self, settings: ParquetSettings) -> None:
         self._settings = settings
+        self._claims = deque[tuple[float, Path]]()  # of its own commits, and when they were made
+
+    def __reduce__(self) -> tuple[type[ParquetWriter], tuple[ParquetSettings]]:
+        """The claims stay with the one who commits."""
+        return ParquetWriter, (self._settings,)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Files:
         """See DataSourceArrowWriter."""
@@ -76,8 +82,11 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
                     f"{held_range.partition} on: another task has written it"
                 )
             os.replace(path, folder / held_range.name)  # noqa: PTH105
+            self._claims.append((time.monotonic(), name_of_claim(folder, held_range)))
         if files:
             _sync_folder(folder)
+        while self._claims and time.monotonic() - self._claims[0][0] > KEPT_S:
+            self._claims.popleft()[1].unlink(missing_ok=True)
 
     def _refuse_overlap(self, new: Sequence[OffsetRange]) -> None:
         """Files that hold some of the offsets under other names were written by somebody else in the meantime."""

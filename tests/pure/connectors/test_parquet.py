@@ -105,6 +105,23 @@ def test_a_file_whose_task_died_before_it_had_its_name(tmp_path, monkeypatch):
     assert ids(tmp_path) == [0, 1, 2, 3]
 
 
+def test_files_that_somebody_took_away_do_not_come_back(tmp_path):
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, records(0, 4))])
+    for path in tmp_path.glob("[!.]*"):
+        path.unlink()
+    assert writer_of(tmp_path).resume_from("t-x", 2) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_claims_of_long_ago_are_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr("spark_tasks.connectors.parquet_writer.KEPT_S", -1)
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, records(0, 4))])
+    assert ids(tmp_path) == [0, 1, 2, 3]
+    assert list(tmp_path.glob(".*")) == []
+
+
 def test_rotation_by_records(tmp_path):
     writer = writer_of(tmp_path, rotate_records="4")
     writer.commit([write(writer, records(0, 10), records(10, 3))])
