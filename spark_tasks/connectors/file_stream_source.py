@@ -26,7 +26,9 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.schema import STRING, to_text
 
 _LOG = logging.getLogger(__name__)
+_FIRST_CHUNK = 1024 * 1024  # small: the broker has work while the next one is read
 _CHUNK = 8 * 1024 * 1024
+_HELD_BYTES = 64 * 1024 * 1024  # of the standard input: the worker's memory has them
 _MAX_LONG = 2**63 - 1
 
 
@@ -180,7 +182,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The lines of the range, some megabytes a batch."""
         assert isinstance(partition, FileRange)  # noqa: S101
-        at, end, room = partition.start, partition.end, _CHUNK
+        at, end, room = partition.start, partition.end, _FIRST_CHUNK
         with open(partition.file, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered
             while at < end:
                 data = np.empty(min(room, end - at), np.uint8)
@@ -194,6 +196,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                     continue
                 yield line_batch(partition.topic, lines)
                 at += used
+                room = max(room, min(2 * room, _CHUNK))
 
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
         """See PartitionedOffsets."""
@@ -244,7 +247,7 @@ class StandardInputReader(DataSourceStreamReader):  # type: ignore[misc]  # PySp
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
         """See DataSourceStreamReader."""
-        return {"at": standard_input().line_end(int(start["at"]), max_bytes(limit) or DEFAULT_BYTES)}
+        return {"at": standard_input().line_end(int(start["at"]), max_bytes(limit) or _HELD_BYTES)}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """See DataSourceStreamReader."""

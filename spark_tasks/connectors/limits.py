@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 
-DEFAULT_BYTES = 64 * 1024 * 1024
+DEFAULT_BYTES = 256 * 1024 * 1024  # of files: they pass through, nobody holds them
 
 
 def max_bytes(limit: ReadLimit | None, *, row_bytes: int = 100) -> int | None:

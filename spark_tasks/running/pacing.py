@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-FIRST_RECORDS = 100_000  # of a split, before anything is known of the records
+FIRST_RECORDS = 200_000  # of a split, before anything is known of the records
 LEAST_RECORDS = 1_000
 MOST_RECORDS = 4_000_000
 MOST_BYTES = 256 * 1024 * 1024  # of a split; records pass through, so this bounds what a failure repeats
 TARGET_SECONDS = 0.8  # of a split: the fixed cost of a batch (30 ms) shall not matter, nor a stop take long
-MOST_GROWTH = 4.0
+MOST_GROWTH = 10.0
 
 
 @dataclass(frozen=True, slots=True)
