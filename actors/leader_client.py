@@ -18,6 +18,7 @@ from actors.errors import RequestRefusedError
 from actors.herder.effects import SendTaskConfigs
 from actors.herder.events import TaskConfigsPublished
 from actors.herder.signing import sign
+from spark_tasks.errors import ConnectError
 from storage.config_state import SessionKey
 from storage.ids import ConnectorName
 
@@ -26,11 +27,14 @@ TIMEOUT_S = 90
 
 @dataclass(slots=True)
 class LeaderClient:
-    """One thread for task configs, as one connector after the other is what the leader's herder does anyway."""
+    """One thread for task configs, as one connector after the other is what the leader's herder does anyway.
+
+    `tls` makes the context for leaders with https listeners.
+    """
 
     tell: Callable[[Any], None]
     algorithm: str
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext]
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "leader-client"))
     _fencing: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "leader-fencing"))
 
@@ -39,7 +43,7 @@ class LeaderClient:
         self._pool.submit(self._send, effect)
 
     def fence(self, leader_url: str, connector: ConnectorName, key: SessionKey | None) -> Future[None]:
-        """PUT /connectors/{c}/fence. The future fails with OSError, HTTPException or RequestRefusedError."""
+        """PUT /connectors/{c}/fence. The future fails with OSError, HTTPException or ConnectError."""
         path = f"/connectors/{quote(connector, safe='')}/fence"
         return self._fencing.submit(self._request, "PUT", leader_url, path, b"", key)
 
@@ -52,7 +56,7 @@ class LeaderClient:
         error: Exception | None = None
         try:
             self._post(effect)
-        except (OSError, http.client.HTTPException, RequestRefusedError) as caught:
+        except (OSError, http.client.HTTPException, ConnectError) as caught:
             error = caught
         self.tell(TaskConfigsPublished(effect.op, error))
 
@@ -64,7 +68,7 @@ class LeaderClient:
     def _request(self, method: str, leader_url: str, path: str, body: bytes, key: SessionKey | None) -> None:
         url = urlsplit(leader_url)
         host, port = url.hostname or "", url.port
-        connection = (http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self.tls)
+        connection = (http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self.tls())
                       if url.scheme == "https" else http.client.HTTPConnection(host, port, timeout=TIMEOUT_S))
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "kafka-connect"}
         if key is not None:

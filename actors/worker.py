@@ -193,7 +193,7 @@ class Worker:
 
     def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> pykka.ActorRef[Any]:
         config = self.config
-        leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"])
+        leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
         fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
         make = TaskRunners(config, self._plugins, data_plane, self._offsets, self._configs, self.resolve,
                            self._topic_used, Herding(self._tell_herder, leader, self._configs)).make

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -24,16 +25,19 @@ class RestError(ConnectError):
 
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """Talks to one worker. Conflicts that pass (409: a rebalance is going on) are repeated for `patience` seconds."""
+    """Talks to one worker, with `tls` over https. Conflicts that pass (409: a rebalance is going on) are repeated for
+    `patience` seconds.
+    """
 
     host: str
     port: int
     patience: float = 30.0
+    tls: ssl.SSLContext | None = None
 
     @property
     def url(self) -> str:
         """The worker's REST address."""
-        return f"http://{self.host}:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """The parsed answer (None where it is empty); raises RestError from 400 on, OSError where nobody answers."""
@@ -82,7 +86,11 @@ class RestClient:
         return next((p.get("trace") or "(no trace)" for p in parts if p["state"] == "FAILED"), None)
 
     def _once(self, method: str, path: str, body: Any) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=95)
+        if self.tls is not None:
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                self.host, self.port, timeout=95, context=self.tls)
+        else:
+            connection = http.client.HTTPConnection(self.host, self.port, timeout=95)
         try:
             data = None if body is None else json.dumps(body)
             connection.request(method, path, data, {"Content-Type": "application/json", "Accept": "application/json"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +15,7 @@ from rest.errors import error_body
 from rest.http_server import HttpServer, TlsAdapter
 from rest.paths import StartResponse, WsgiApp
 from rest.settings import Listener, RestSettings
-from rest.tls import server_context
+from rest.tls import client_context, server_context
 from spark_tasks.errors import ConnectError
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,10 @@ class RestServer:
             thread.start()
             self._threads.append(thread)
             log.info("REST listens on %s", _shown(server.bind_addr))
+
+    def client_tls(self) -> ssl.SSLContext:
+        """For requests to other workers with https listeners. Raises ConfigError."""
+        return client_context(self._settings.tls)
 
     def refuse(self) -> None:
         """Answer 503 from now on, and close connections with it; requests that are under way are finished."""
