@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from heeler.rest_client import RestError
 from tests.integration.cluster import Cluster
 from tests.integration.workers import READY_S
 from tests.support import wait_until
@@ -104,6 +105,29 @@ def test_a_worker_that_was_suspended_past_its_session_does_not_speak_as_a_member
     late = [said for said in generations(cluster.statuses()) if said[1]["state"] != "UNASSIGNED"]
     assert late == []
     assert positions(cluster.kafka.messages(cluster.settings["offset.storage.topic"])) == []
+
+
+def test_the_config_topic_refuses_writes_for_a_while(cluster):
+    """Nobody can change anything, and is told so; what runs goes on. Later the same request works."""
+    topic = cluster.settings["config.storage.topic"]
+    config = {"connector.class": "FileStreamSink", "topics": "late", "file": str(cluster.folder / "late.txt")}
+    cluster.kafka.create("late")
+    before = cluster.settled()
+    cluster.kafka.configure(topic, "max.message.bytes", "1")
+    try:
+        with pytest.raises(RestError, match=r"config") as refused:
+            cluster.create("late", config, 1)
+        assert refused.value.status == 500
+        del cluster.wanted["late"]
+        cluster.wait_flowing()
+        assert cluster.settled() == before
+    finally:
+        cluster.kafka.configure(topic, "max.message.bytes", "1048588")
+    cluster.create("late", config, 1)
+    cluster.wait_settled()
+    cluster.wait_flowing()
+    cluster.delete("late")
+    cluster.wait_settled()
 
 
 def test_rolling_restart_under_load(cluster):

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import psutil
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from heeler.rest_client import RestClient, RestError
 from heeler.worker_process import WorkerProcess
@@ -37,6 +37,12 @@ class Kafka:
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
         return topic
+
+    def configure(self, topic: str, key: str, value: str) -> None:
+        """Change one of a topic's settings."""
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
 
     def send(self, topic: str, values: Sequence[str | None], keys: Sequence[str | None] | None = None,
              headers: Any = None, partition: int = -1) -> None:
