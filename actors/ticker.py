@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
+
+_LOG = logging.getLogger(__name__)
 
 Alarm = Callable[[], None]
 
@@ -67,7 +70,10 @@ class Ticker:
 
     def _run(self) -> None:
         while (alarm := self._next()) is not None:
-            alarm()
+            try:
+                alarm()
+            except Exception:  # noqa: BLE001 - whatever it is, time must go on for all others
+                _LOG.exception("An alarm failed; the others go on")
 
     def _next(self) -> Alarm | None:
         with self._condition:

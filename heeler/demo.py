@@ -21,7 +21,7 @@ from rich.table import Table
 
 from heeler.broker import EmbeddedBroker
 from heeler.errors import SetupError
-from heeler.rest_client import RestClient
+from heeler.rest_client import RestError
 from heeler.worker_process import WorkerProcess
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
@@ -137,8 +137,9 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
     with bars:
         into = bars.add_task("records into Kafka", total=rows, note="")
         out = bars.add_task("records into Parquet", total=rows, note="")
+        committed = 0
         while True:
-            records, committed = _topic_records(cluster, scene.topic), _committed(worker.rest, scene)
+            records, committed = _topic_records(cluster, scene.topic), _committed(worker, scene, committed)
             if not records:
                 first = time.monotonic()
             bars.update(into, completed=records)
@@ -164,8 +165,13 @@ def _topic_records(cluster: KafkaCluster, topic: str) -> int:
     return sum(cluster.offsets(partitions, "latest").values()) if partitions else 0
 
 
-def _committed(rest: RestClient, scene: Scene) -> int:
-    found = rest.call("GET", f"/connectors/{scene.sink}/offsets")["offsets"]
+def _committed(worker: WorkerProcess, scene: Scene, before: int) -> int:
+    try:
+        found = worker.rest.call("GET", f"/connectors/{scene.sink}/offsets")["offsets"]
+    except (RestError, OSError) as error:
+        if worker.exit_code() is None:
+            return before
+        raise SetupError(f"The worker ended. Its log ends with:\n{worker.tail()}") from error
     return sum(int(o["offset"]["kafka_offset"]) for o in found)
 
 

@@ -192,6 +192,9 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                     raise ConnectError(f"file {partition.file} ends at {at}, but had {end} bytes: was it truncated?")
                 lines, used = split_lines(data[:got], final=at + got == end)
                 if not used:
+                    if got < len(data) or at + got == end:  # there was a line end when this was planned
+                        raise ConnectError(f"file {partition.file} has no complete line at {at} any more: was it "
+                                           "truncated or replaced?")
                     room *= 2  # a line longer than the chunk
                     continue
                 yield line_batch(partition.topic, lines)

@@ -46,6 +46,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         self._count = count
         self._columns: formats.Columns | None = settings.columns
         self._complaints: dict[str, str] = {}
+        self._served: set[str] = set()  # what the last batch took to the end: files that always grow starve no other
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
         """See DataSourceStreamReader."""
@@ -59,15 +60,19 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         """`start`, with the next pieces of some files: as much as the limit allows in all, evenly shared."""
         before: Mapping[str, int] = start["files"]
         grown = [path for path in self._files() if self._has_more(path, before.get(str(path), 0))]
-        chosen = grown[: max_files(limit) or self._settings.parallel]
+        grown.sort(key=lambda path: str(path) in self._served)  # by name, those with an old backlog first
+        most = max_files(limit) or self._settings.parallel
         allowed = max_bytes(limit)
-        share = None if allowed is None else max(1, allowed // max(1, len(chosen)))
+        share = None if allowed is None else max(1, allowed // max(1, min(most, len(grown))))
         after = dict(before)
-        for path in chosen:
+        chosen: dict[str, int] = {}
+        for path in grown:
             position = before.get(str(path), 0)
-            end = self._end(path, position, share)
+            end = self._end(path, position, share) if len(chosen) < most else position
             if end > position:
                 after[str(path)] = end
+                chosen[str(path)] = end - position
+        self._served = {path for path, size in chosen.items() if share is None or size < share // 2}
         return {"files": after}
 
     def _files(self) -> list[Path]:
@@ -110,9 +115,12 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
     def _end(self, path: Path, position: int, share: int | None) -> int:
         if self._settings.format_of(path) is FileFormat.PARQUET:
             return formats.row_groups_within(path, position, share)
-        status = path.stat()
         quote = self._settings.quote if self._settings.multiline else None
-        end = formats.complete_until(path, position, share, status.st_size, quote)
+        try:
+            status = path.stat()
+            end = formats.complete_until(path, position, share, status.st_size, quote)
+        except FileNotFoundError:
+            return position  # gone since the folder was listed
         if end == position and self._is_abandoned(status):
             return status.st_size
         return end

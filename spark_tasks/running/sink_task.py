@@ -74,7 +74,6 @@ class SinkTask:
         self._paused = False
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
-        self._topics_used: set[str] = set()
         self._uncommitted: dict[TopicPartition, int] = {}
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
@@ -194,9 +193,8 @@ class SinkTask:
             self._size = self._size.after(result.records, result.size, result.seconds)
             records += result.records
             size += result.size
-            if result.records and result.topic not in self._topics_used:
-                self._topics_used.add(result.topic)
-                self._context.topic_used(result.topic)
+        for topic in sorted({result.topic for result in done if result.records}):
+            self._context.topic_used(topic)
         return Progress(records, size)
 
     def _failed(self, error: Exception, results: Sequence[SinkResult]) -> Progress:

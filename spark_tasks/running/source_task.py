@@ -76,7 +76,6 @@ class SourceTask:
         self._paused = False
         self._cancelled = False
         self._batch: _Batch | None = None
-        self._topics_used: set[str] = set()
         self._stream: StreamReader | None = None
         self._position: StreamOffset | None = None  # where the next batch starts; None: at the last offsets
 
@@ -202,10 +201,8 @@ class SourceTask:
     def _learn(self, results: list[SourceResult]) -> None:
         for result in results:
             self._size = self._size.after(result.records, result.size, result.seconds)
-            for topic in result.topics:
-                if topic not in self._topics_used:
-                    self._topics_used.add(topic)
-                    self._context.topic_used(topic)
+        for topic in sorted({topic for result in results for topic in result.topics}):
+            self._context.topic_used(topic)
 
     def _failed(self, error: Exception) -> Progress:
         """A retriable error has everything after the last offsets repeated; another one fails the task."""

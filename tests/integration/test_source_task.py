@@ -116,7 +116,7 @@ def test_reads_all_in_order_writes_offsets_and_resumes(rig: SourceRig) -> None:
     assert rig.records() == {0: numbers(2500)}
     assert rig.offsets.written == [({"stream": "0"}, {"at": at}) for at in (1000, 2000, 2500)]
     assert rig.notes.heard("commits") == [[{"0": at}] for at in (1000, 2000, 2500)]
-    assert rig.used == [rig.topic]
+    assert set(rig.used) == {rig.topic}
     rig.limit(2600)
     rig.start().await_records(100)
     assert rig.records() == {0: numbers(2600)}

@@ -169,6 +169,9 @@ def test_topics_of_a_connector(rig, reader):
     wait_until(lambda: rig.call("GET", f"/connectors/{name}/topics") == {name: {"topics": [name]}}, 15, "its topic")
     rig.call("PUT", f"/connectors/{name}/topics/reset")
     wait_until(lambda: rig.call("GET", f"/connectors/{name}/topics") == {name: {"topics": []}}, 15, "no topic")
+    with (rig.folder / "in.txt").open("a") as file:
+        file.write("new!\n")
+    wait_until(lambda: rig.call("GET", f"/connectors/{name}/topics") == {name: {"topics": [name]}}, 15, "it again")
     assert rig.call("GET", "/connectors/nobody/topics") == {"nobody": {"topics": []}}
 
 

@@ -78,9 +78,10 @@ def test_a_file_that_shrinks_between_planning_and_reading(tmp_path):
     file.write_text("abc\n")
     reader = reader_of(file)
     (part,) = reader.partitions(reader.initialOffset(), reader.latestOffset(reader.initialOffset()))
-    file.write_text("")
-    with pytest.raises(ConnectError, match="truncated"):
-        list(reader.read(part))
+    for left in ("", "123", "123456789"):  # nothing, half a line, and another file without a line end
+        file.write_text(left)
+        with pytest.raises(ConnectError, match="truncated"):
+            list(reader.read(part))
 
 
 def test_bytes_that_are_not_utf8(tmp_path):

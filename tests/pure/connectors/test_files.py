@@ -46,6 +46,39 @@ def test_typed_csv(tmp_path):
     ]  # fmt: skip
 
 
+def test_files_without_a_complete_row_block_no_others(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text('{"id": 0')
+    (tmp_path / "c.jsonl").write_text('{"id": 1}\n')
+    assert all_rows(reader_of(tmp_path, files_parallel="2")) == [{"id": 1}]
+
+
+def test_files_that_always_grow_starve_no_others(tmp_path):
+    reader = reader_of(tmp_path, files_parallel="2")
+    end, found = reader.initialOffset(), []
+    for turn in range(4):
+        for name in "abc":
+            with (tmp_path / f"{name}.jsonl").open("a") as file:
+                file.write(json.dumps({name: turn}) + "\n")
+        start, end = end, reader.latestOffset(end)
+        found += rows_of(reader, start, end)
+    assert {key for row in found for key in row} == {"a", "b", "c"}
+
+
+def test_a_file_that_vanishes_while_it_is_looked_at(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    reader = reader_of(tmp_path)
+    seen = type(reader)._has_more
+
+    def vanish(self, path, position):
+        found = seen(self, path, position)
+        path.unlink()
+        return found
+
+    monkeypatch.setattr(type(reader), "_has_more", vanish)
+    assert reader.latestOffset(reader.initialOffset()) == reader.initialOffset()
+
+
 def test_growing_and_new_files(tmp_path):
     first = tmp_path / "a.csv"
     first.write_text("id,n\n1,x\n2,part")

@@ -1,0 +1,46 @@
+"""The only owner of time."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+
+import pytest
+
+from actors.ticker import Ticker
+
+WITHIN_S = 10
+
+
+@pytest.fixture
+def ticker() -> Iterator[Ticker]:
+    ticker = Ticker()
+    ticker.start()
+    yield ticker
+    ticker.stop()
+
+
+def test_alarms_in_the_order_of_their_times(ticker: Ticker) -> None:
+    heard: queue.Queue[str] = queue.Queue()
+    now = ticker.now_ms()
+    for key, after in (("late", 30), ("early", 10), ("cancelled", 15), ("moved", 1)):
+        ticker.set(key, now + after, lambda key=key: heard.put(key))  # type: ignore[misc]
+    ticker.set("moved", now + 40, lambda: heard.put("moved later"))
+    ticker.cancel("cancelled")
+    assert [heard.get(timeout=WITHIN_S) for _ in range(3)] == ["early", "late", "moved later"]
+
+
+def test_again_and_again(ticker: Ticker) -> None:
+    heard: queue.Queue[int] = queue.Queue()
+    ticker.every("pulse", 1, lambda: heard.put(1))
+    assert [heard.get(timeout=WITHIN_S) for _ in range(3)] == [1, 1, 1]
+
+
+def test_an_alarm_that_fails_keeps_no_other_from_being_called(
+    ticker: Ticker, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: queue.Queue[int] = queue.Queue()
+    ticker.set("bad", 0, lambda: {}.pop("nothing"))
+    ticker.set("good", ticker.now_ms() + 5, lambda: heard.put(1))
+    assert heard.get(timeout=WITHIN_S) == 1
+    assert "An alarm failed" in caplog.text
