@@ -12,6 +12,7 @@ from typing import Any
 
 from actors.herder.effects import FenceProducers
 from actors.herder.events import ProducersFenced
+from spark_tasks.errors import ConnectError
 from storage.ids import Config, ConnectorName
 
 log = logging.getLogger(__name__)
@@ -49,9 +50,14 @@ class ProducerFencing:
     def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str]) -> None:
         """Waits. Raises ConnectError where one of them could not be fenced."""
         from spark_tasks.kafka.cluster import KafkaCluster  # noqa: PLC0415 - late, as it imports the data plane
-        from spark_tasks.running.clients import client_properties, connection_settings  # noqa: PLC0415
+        from spark_tasks.running.clients import client_properties, connection_settings, same_brokers  # noqa: PLC0415
 
         properties = client_properties(self._worker, self._resolve(config, connector), "admin")
+        if not same_brokers(properties, self._worker):
+            raise ConnectError(
+                f"the admin client's bootstrap.servers {properties.get('bootstrap.servers')} are not those of the "
+                "worker's Kafka cluster, in which exactly-once sources write: their producers cannot be fenced there"
+            )
         cluster = KafkaCluster(connection_settings(properties))
         try:
             with ThreadPoolExecutor(_AT_ONCE, "fence-producer") as pool:

@@ -6,10 +6,13 @@ The order of a round (cooperative): JoinPreparing -> [what is being released is 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 from actors.assignment.protocol import Allocation, Protocol
 from actors.herder import leading, work
 from actors.herder.events import Suspended
-from actors.herder.state import JoinAgain, Phase, ResolveAssignment
+from actors.herder.state import ItemId, JoinAgain, Phase, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages import (
     CoordinatorLost,
@@ -54,6 +57,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
     if turn.state.membership is None and turn.state.slots:
         turn.set(speak_again=True)
+        _disown(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))  # others may run that by now
     turn.set(membership=membership, allocation=allocation, mute=False,
              rejoin_after_start=bool(assignment.revoked) or outdated)
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
@@ -142,6 +146,7 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
         delay = min(settings.scheduled_delay_max_ms // 10 // UNSYNC_RETRIES, settings.unsync_backoff_ms)
         if attempts > UNSYNC_RETRIES:
             turn.set(allocation=Allocation())
+            _disown(turn, tuple(turn.state.slots))
             work.release(turn, tuple(turn.state.slots))
             attempts = 1
     turn.log("WARNING", f"taking too long to read the log of the config topic ({error}); leaving the group and trying "
@@ -229,7 +234,13 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
     turn.log("WARNING", f"Lost the group coordinator ({event.reason}); stopping all connectors and tasks")
     turn.set(phase=Phase.JOINING, membership=None, allocation=Allocation(), privileged=False)
     turn.stage("polling the group coordinator")
+    _disown(turn, tuple(turn.state.slots))
     work.release(turn, tuple(turn.state.slots))
+
+
+def _disown(turn: Turn, items: Collection[ItemId]) -> None:
+    turn.set_slots({item: replace(slot, disowned=slot.disowned or item in items)
+                    for item, slot in turn.state.slots.items()})
 
 
 def on_suspended(turn: Turn, event: Suspended) -> None:

@@ -72,6 +72,9 @@ class HerderSettings:
     connector_type: Callable[[Config], str] = field(default=lambda _: "unknown", compare=False)
 
 
+NO_GENERATION = -1  # of who is not in the group
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One running instance of an item on this worker.
@@ -89,6 +92,7 @@ class Slot:
     start_again: bool = False
     restarting: bool = False
     waiting: tuple[RequestId, ...] = ()
+    disowned: bool = False  # of a membership that was lost: its end is told as by one who is not in the group
     made: tuple[Config, ...] | None = None
 
 
@@ -266,7 +270,7 @@ class HerderState:
     @property
     def generation(self) -> int:
         """The group generation that statuses are written under."""
-        return self.membership.generation if self.membership else -1
+        return self.membership.generation if self.membership else NO_GENERATION
 
     def own_requests(self) -> list[Request | OwnRequest]:
         """What the herder wants of itself."""

@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from actors.herder.effects import Effect, Log, Reply, SetTimer, TimerKey
-from actors.herder.state import Continuation, HerderState, ItemId, OwnRequest, Queued, RequestId, Slot
+from actors.herder.state import (
+    NO_GENERATION,
+    Continuation,
+    HerderState,
+    ItemId,
+    OwnRequest,
+    Queued,
+    RequestId,
+    Slot,
+)
 from actors.messages import OpId, PutStatus, Request, Stage
 from storage.ids import State
 from storage.status import Status, StatusState
@@ -104,10 +113,14 @@ class Turn:
         self.set_slots({k: v for k, v in self.state.slots.items() if k != item})
         return slot
 
-    def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None) -> None:
-        """Publish a status as the reference does: UNASSIGNED and FAILED only where that is safe."""
+    def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None,
+               *, disowned: bool = False) -> None:
+        """Publish a status as the reference does: UNASSIGNED and FAILED only where that is safe. `disowned`: as one
+        who is not in the group.
+        """
         if self.state.mute:
             return
         safe = state in (State.UNASSIGNED, State.FAILED)
-        status = Status(item, state, self.state.settings.worker_id, self.state.generation, trace, version)
+        generation = NO_GENERATION if disowned else self.state.generation
+        status = Status(item, state, self.state.settings.worker_id, generation, trace, version)
         self.effects.append(PutStatus(status, safe))

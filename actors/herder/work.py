@@ -151,7 +151,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
         turn.set(ops={op: then for op, then in turn.state.ops.items()
                       if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)})
     if _exists(turn, item):
-        turn.status(item, State.UNASSIGNED)
+        turn.status(item, State.UNASSIGNED, disowned=slot.disowned)
     allocated = item in turn.state.allocated()
     if slot.start_again and allocated and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
         start(turn, item, slot.waiting, restarting=slot.restarting)

@@ -25,6 +25,7 @@ from actors.herder.state import HerderState, RequestId
 from actors.herder.turn import Turn
 from actors.messages import FenceZombies, PutTaskCountRecord, ReadConfigToEnd, RestartTask, VerifyTaskStart, WriteConfig
 from spark_tasks.errors import ConnectError
+from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId
 
 CHECK_TIMEOUT_MS = 60_000
@@ -70,8 +71,8 @@ def on_read(turn: Turn, then: FencingRead, error: Exception | None) -> None:
     turn.stage_done()
     name, store = then.connector, turn.state.store
     if error is not None:
-        why = ConnectError("Failed to read to end of config topic before performing zombie fencing")
-        turn.reply(then.request_id, error=why)
+        why = "Failed to read to end of config topic before performing zombie fencing"
+        turn.reply(then.request_id, error=_repeatable(error, why))
         return
     refusal = _lost(turn.state, then.privilege) or _refusal(turn.state, name)
     if refusal is not None or name not in store.pending_fencing:
@@ -122,7 +123,9 @@ def on_checked(turn: Turn, then: FencingChecked, error: Exception | None) -> Non
     if fencing is None:
         return
     same = fencing.generation == store.task_config_generations.get(name, -1) and fencing.count == store.task_count(name)
-    refusal = error or _lost(turn.state, fencing.privilege)
+    refusal = _lost(turn.state, fencing.privilege)
+    if error is not None:
+        refusal = _repeatable(error, "Failed to read to end of config topic after performing zombie fencing")
     if refusal is None and not (store.contains(name) and same):
         refusal = ConflictError(f"Fencing failed because new task configurations were generated for connector {name}")
     if refusal is not None or name not in store.pending_fencing:
@@ -149,8 +152,18 @@ def _record(turn: Turn, name: ConnectorName, fencing: Fencing) -> None:
 def on_recorded(turn: Turn, then: FencingRecorded, error: Exception | None) -> None:
     """The record is read back: tasks may start."""
     turn.stage_done()
+    if error is not None:
+        error = _repeatable(error, "Failed to write a task count record")
     for request_id in then.waiting:
         turn.reply(request_id, error=error)
+
+
+def _repeatable(error: Exception, what: str) -> Exception:
+    """What tasks that wait for their fencing are told: a conflict where it may well work a moment later, as while the
+    brokers restart or the right to write is claimed again; they ask again then.
+    """
+    passing = isinstance(error, (TimeoutError, PrivilegedWriteError))
+    return (ConflictError if passing else ConnectError)(f"{what}: {error}")
 
 
 def _take(turn: Turn, name: ConnectorName) -> Fencing | None:

@@ -37,6 +37,13 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
     return base
 
 
+def same_brokers(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether both name some broker in common: the same cluster, as far as names tell."""
+    first, second = ({server.strip().lower() for server in properties.get("bootstrap.servers", "").split(",")}
+                     for properties in (one, other))
+    return bool(first & second)
+
+
 def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     """kafka-python's settings; tasks that have the same share connections. A broker that is back is tried within a
     second, as Java's clients do (the library waits up to 30 s).

@@ -112,7 +112,7 @@ class SourceTask:
         if self._batch is not None:
             return self._collect(PATIENCE_S)
         if self._paused:
-            return Progress(idle_ms=PAUSED_MS)
+            return self._rest()
         pause = self._patience.pause()
         if pause is not None:
             return pause
@@ -123,6 +123,14 @@ class SourceTask:
         if not submitted:
             return self._idle()
         return self._collect(PATIENCE_S)
+
+    def _rest(self) -> Progress:
+        """Paused: what was given up is aborted at once, so that readers need not wait for a time-out."""
+        try:
+            self._delivery.recover()
+        except Exception as error:  # noqa: BLE001 - Kafka's; one that may pass is tried again
+            return self._failed(error)
+        return Progress(idle_ms=PAUSED_MS)
 
     def _submit(self) -> bool:
         """Plan the next batch and send it off; False where there is nothing new."""

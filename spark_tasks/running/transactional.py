@@ -25,7 +25,7 @@ from spark_tasks.kafka.errors import ProducerFencedError
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.boundaries import Boundary
-from spark_tasks.running.clients import client_properties, connection_settings, number
+from spark_tasks.running.clients import client_properties, connection_settings, number, same_brokers
 from spark_tasks.running.delivery import Lane
 from spark_tasks.running.stream_offsets import Changed, SourceOffsets
 from spark_tasks.task import OffsetStore, StartGuard, TaskContext
@@ -55,7 +55,7 @@ class Settings:
             raise ConfigError(
                 f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery needs all"
             )
-        if properties.get("bootstrap.servers") != context.worker.get("bootstrap.servers"):
+        if not same_brokers(properties, context.worker):
             raise ConfigError(
                 f"Invalid value {properties.get('bootstrap.servers')} for configuration bootstrap.servers of the "
                 "producer: an exactly-once source writes to the cluster that holds the worker's offsets"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.errors import ProducerFencedError
@@ -186,6 +187,20 @@ def test_the_connector_says_where_transactions_end(rig: OnceRig) -> None:
     assert rig.notes.heard("transactions")[:3] == [
         [{"0": 0}, {"0": 100}], [{"0": 100}, {"0": 200}], [{"0": 200}, {"0": 250}],
     ]  # fmt: skip
+
+
+def test_paused_within_a_transaction_of_the_connector_keeps_no_reader_waiting(rig: OnceRig) -> None:
+    rig.limit(250)
+    loop = rig.start(rows="100", commit_every="200", transaction_boundary="connector")
+    loop.await_records(250)
+    loop.order(lambda runner: runner.pause())
+    other = Producer({"bootstrap.servers": rig.bootstrap})
+    other.produce(rig.topic, "another", partition=0)
+    assert other.flush(20) == 0
+    wait_until(lambda: rig.values() == [*numbers(200), "another"], 20, "the other producer's record")
+    rig.limit(400)
+    loop.order(lambda runner: runner.resume())
+    wait_until(lambda: rig.values() == [*numbers(200), "another", *numbers(400, 200)], 20, "the rest")
 
 
 def test_the_connector_discards_a_transaction_and_goes_on(rig: OnceRig) -> None:

@@ -10,6 +10,7 @@ from tests.pure.herder.histories import run
 
 HISTORIES = int(os.environ.get("HEELER_HISTORIES", "200"))
 CHUNK = 50
+FOUND_ONCE = (3493,)  # seeds that failed
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
@@ -20,3 +21,8 @@ def test_random_histories_end_in_the_right_assignment(first: int) -> None:
         except Exception as error:
             error.add_note(f"seed {seed}: python -c 'from tests.pure.herder.histories import run; run({seed})'")
             raise
+
+
+@pytest.mark.parametrize("seed", FOUND_ONCE)
+def test_histories_that_once_ended_wrong(seed: int) -> None:
+    run(seed)

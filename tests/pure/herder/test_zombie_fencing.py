@@ -227,3 +227,13 @@ def test_a_restart_that_cannot_read_the_config_topic() -> None:
     error = world.replies[number].error
     assert isinstance(error, ConnectError)
     assert "could not read to the end of the config topic" in str(error)
+
+
+def test_a_fence_that_cannot_read_the_config_topic_may_be_asked_again() -> None:
+    world = world_of(1)
+    world.nodes[world.leader].configs.held = True
+    world.log.append(())
+    world.log.append(((b"logger-cluster-x", b'{"level":"INFO"}'),))
+    error = fence(world)
+    assert isinstance(error, ConflictError)
+    assert "Failed to read to end of config topic" in str(error)

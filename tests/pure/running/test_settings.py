@@ -6,7 +6,13 @@ import pytest
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.running.appending import appender_options
-from spark_tasks.running.clients import client_properties, consumer_settings, isolation, reset_policy
+from spark_tasks.running.clients import (
+    client_properties,
+    consumer_settings,
+    isolation,
+    reset_policy,
+    same_brokers,
+)
 from spark_tasks.running.spark import spark_settings
 from spark_tasks.running.topic_creation import TopicSettings, topic_creation
 
@@ -98,3 +104,10 @@ def test_topics_are_left_to_the_brokers() -> None:
 def test_unix_sockets_only_where_their_names_fit(folder: str, enabled: str) -> None:
     found = spark_settings({"spark.python.unix.domain.socket.dir": folder})
     assert found["spark.python.unix.domain.socket.enabled"] == enabled
+
+
+@pytest.mark.parametrize(("other", "same"), [
+    ("a:1,b:2", True), ("b:2, a:1", True), ("A:1", True), ("c:3", False), ("a:2", False),
+])
+def test_the_same_brokers_however_they_are_written(other: str, same: bool) -> None:
+    assert same_brokers({"bootstrap.servers": "a:1, b:2"}, {"bootstrap.servers": other}) is same
