@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
@@ -19,7 +20,7 @@ from typing import Any
 from pyspark import cloudpickle
 
 from spark_tasks.api import SourceConnector
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SourcePipeline
@@ -73,6 +74,7 @@ class SourceTask:
         self._size = SplitSize()
         self._patience = Patience(context.id)
         self._idling = Idling()
+        self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
         self._paused = False
         self._cancelled = False
         self._batch: _Batch | None = None
@@ -167,15 +169,21 @@ class SourceTask:
         """Wait for the batch in flight; make it final if it is done, and with `more` have the next one run."""
         if self._batch is None:
             return Progress()
+        begun = time.monotonic()
         try:
-            results: list[SourceResult] = self._batch.future.result(patience_s)
+            results: list[SourceResult] | None = self._batch.future.result(patience_s)
         except FutureTimeoutError:
-            return Progress()
+            results = None
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was given up") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             return self._failed(error)
+        if time.monotonic() - begun > patience_s + self._session_s and not self._delivery.open:
+            why = "this process did nothing for so long that another worker may run its tasks"
+            return self._failed(RetriableError(why))
+        if results is None:
+            return Progress()
         plan, self._batch = self._batch.plan, None
         end = plan.end if plan.end is not None else results[0].end
         if end is None or (plan.start is not None and end == self._position):
