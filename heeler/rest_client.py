@@ -7,12 +7,13 @@ import json
 import ssl
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from spark_tasks.errors import ConnectError
 
-_FINAL = 'already exists"}'  # of conflicts, the one that does not pass
+_FINAL: Final = 'already exists"}'  # of conflicts, the one that does not pass
+_REBALANCING: Final = "Request cannot be completed because a rebalance is expected"  # a Java worker's reads: HTTP 500
 
 
 class RestError(ConnectError):
@@ -23,10 +24,15 @@ class RestError(ConnectError):
         self.status = status
 
 
+def _passes(status: int, text: str) -> bool:
+    """Whether the same request may succeed a moment later."""
+    return (status == 409 and not text.endswith(_FINAL)) or (status == 500 and _REBALANCING in text)
+
+
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """Talks to one worker, with `tls` over https. Conflicts that pass (409: a rebalance is going on) are repeated for
-    `patience` seconds.
+    """Talks to one worker, with `tls` over https. Requests refused for as long as a rebalance is going on (409, and 500
+    for reads that a Java worker is asked) are repeated for `patience` seconds.
     """
 
     host: str
@@ -44,7 +50,7 @@ class RestClient:
         deadline = time.monotonic() + self.patience
         while True:
             status, text = self._once(method, path, body)
-            if status != 409 or text.endswith(_FINAL) or time.monotonic() > deadline:
+            if not _passes(status, text) or time.monotonic() > deadline:
                 break
             time.sleep(0.1)
         try:

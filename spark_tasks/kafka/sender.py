@@ -20,11 +20,12 @@ from spark_tasks.records.errors import RecordTooLargeError
 
 _TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
 _FIRST_WAIT_MS: Final = 10.0
-_ROADS: Final = 2  # connections to a broker, which serves one request of each at a time; a partition keeps to its own
+# A broker serves one request of a connection at a time. A partition keeps to its own connection.
+_CONNECTIONS: Final = 2
 _LARGEST_WAIT_MS: Final = 1000.0
 
 
-_Road = tuple[int, int]  # a broker, and which connection to it
+_Connection = tuple[int, int]  # a broker, and which connection to it
 
 
 @dataclass(slots=True)
@@ -85,7 +86,7 @@ class Sender:
         self._broken = broken
         self._split = split
         self._lines: dict[TopicPartition, _Line] = defaultdict(_Line)
-        self._requests: dict[_Road, int] = defaultdict(int)
+        self._requests: dict[_Connection, int] = defaultdict(int)
         self._pumping = False
         self._stopped = False
 
@@ -111,15 +112,15 @@ class Sender:
         """Send whatever may be sent now."""
         self._pumping = False
         while not self._stopped:
-            by_road = self._sendable()
-            if not by_road:
+            by_connection = self._sendable()
+            if not by_connection:
                 return
-            for road, wheres in by_road.items():
-                self._send(road, wheres)
+            for connection, wheres in by_connection.items():
+                self._send(connection, wheres)
 
-    def _sendable(self) -> dict[_Road, list[TopicPartition]]:
-        """Partitions with something to send, by their roads; those whose leader is not known look for it."""
-        by_road: dict[_Road, list[TopicPartition]] = defaultdict(list)
+    def _sendable(self) -> dict[_Connection, list[TopicPartition]]:
+        """Partitions with something to send, by their connections; those whose leader is not known look for it."""
+        by_connection: dict[_Connection, list[TopicPartition]] = defaultdict(list)
         for where, line in self._lines.items():
             # A leader that knows nothing of this producer yet takes any sequence number, so the second batch before
             # the first, if that one fails. Until it has acknowledged one, they go one by one.
@@ -128,9 +129,9 @@ class Sender:
                 if leader is None:
                     line.pausing = True
                     self._cluster.io.start(self._find_leader, where, line)
-                elif self._requests[road := (leader, where[1] % _ROADS)] < self._in_flight:
-                    by_road[road].append(where)
-        return by_road
+                elif self._requests[connection := (leader, where[1] % _CONNECTIONS)] < self._in_flight:
+                    by_connection[connection].append(where)
+        return by_connection
 
     async def _find_leader(self, where: TopicPartition, line: _Line) -> None:
         try:
@@ -141,7 +142,7 @@ class Sender:
         self._resume_if_due(line)
         self._pump_soon()
 
-    def _send(self, road: _Road, wheres: list[TopicPartition]) -> None:
+    def _send(self, connection: _Connection, wheres: list[TopicPartition]) -> None:
         """One request: the next batch of each of these partitions, as many as fit."""
         batches: list[Batch] = []
         size = 0
@@ -154,17 +155,18 @@ class Sender:
             batches.append(batch)
             size += len(batch.data)
             self._lines[where] = self._lines.pop(where)  # the next request begins with those left out of this one
-        self._requests[road] += 1
-        self._cluster.io.start(self._exchange, road, batches)
+        self._requests[connection] += 1
+        self._cluster.io.start(self._exchange, connection, batches)
 
-    async def _exchange(self, road: _Road, batches: list[Batch]) -> None:
+    async def _exchange(self, connection: _Connection, batches: list[Batch]) -> None:
+        node, number = connection
         try:
-            response = await self._cluster.io.send(self._request(batches), road[0], lane=f"produce-{road[1]}")
+            response = await self._cluster.io.send(self._request(batches), node, lane=f"produce-{number}")
             errors = _errors(response)
         except (protocol.KafkaError, OSError) as error:
             errors = dict.fromkeys([batch.where for batch in batches], error)
         finally:
-            self._requests[road] -= 1
+            self._requests[connection] -= 1
         for batch in batches:
             if not self._stopped:
                 self._settle(batch, errors.get(batch.where))

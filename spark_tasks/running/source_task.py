@@ -114,7 +114,7 @@ class SourceTask:
         if self._batch is not None:
             return self._collect(PATIENCE_S)
         if self._paused:
-            return self._rest()
+            return self._while_paused()
         pause = self._patience.pause()
         if pause is not None:
             return pause
@@ -126,7 +126,7 @@ class SourceTask:
             return self._idle()
         return self._collect(PATIENCE_S)
 
-    def _rest(self) -> Progress:
+    def _while_paused(self) -> Progress:
         """Paused: what was given up is aborted at once, so that readers need not wait for a time-out."""
         try:
             self._delivery.recover()
