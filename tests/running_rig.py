@@ -90,6 +90,7 @@ class Loop:
         self.batches: list[tuple[float, Progress]] = []
         self.error: Exception | None = None
         self.runs = 0
+        self.idle_ms = 0  # what the last run_once asked for
 
     def wake(self) -> None:
         self._woken.set()
@@ -120,6 +121,7 @@ class Loop:
 
     def _step(self, progress: Progress) -> None:
         self.runs += 1
+        self.idle_ms = progress.idle_ms
         self.records += progress.records
         if progress.records:
             self.batches.append((time.perf_counter(), progress))

@@ -14,10 +14,16 @@ MOST_GROWTH = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SplitSize:
-    """How many records a split shall take, learned from the splits before."""
+    """How many records a split shall take, learned from the splits before; never more than `most`."""
 
     records: int = FIRST_RECORDS
     record_bytes: float = 0.0
+    most: int = MOST_RECORDS
+
+    @classmethod
+    def at_most(cls, most: int) -> SplitSize:
+        """The first one, where somebody else sets a limit as well."""
+        return cls(min(FIRST_RECORDS, most), most=min(most, MOST_RECORDS))
 
     def after(self, records: int, size: int, seconds: float) -> SplitSize:
         """Learn from a split of so many records and bytes. Small ones teach nothing about speed."""
@@ -29,7 +35,7 @@ class SplitSize:
         wanted = min(ideal, self.records if was_short else self.records * MOST_GROWTH)
         if record_bytes:
             wanted = min(wanted, MOST_BYTES / record_bytes)
-        return replace(self, records=int(min(max(wanted, LEAST_RECORDS), MOST_RECORDS)), record_bytes=record_bytes)
+        return replace(self, records=int(min(max(wanted, LEAST_RECORDS), self.most)), record_bytes=record_bytes)
 
     def seconds(self, records: int) -> float:
         """About how long a split of so many records may take."""

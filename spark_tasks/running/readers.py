@@ -18,8 +18,8 @@ from spark_tasks.running.ddl import schema_of
 from spark_tasks.running.pacing import SplitSize
 from spark_tasks.running.stream_offsets import StreamOffset
 
-FIRST_BYTES = 8 * 1024 * 1024  # of a batch that is limited in bytes, before anything is known of the records
 _GUESSED_RECORD_BYTES = 80.0
+_FIRST_ROWS = 10_000  # of a batch that is limited in rows: they may be large
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,14 @@ class StreamReader:
         takes_limit = not self.simple and bool(inspect.signature(self.reader.latestOffset).parameters)
         self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
 
-    def plan(self, start: StreamOffset, size: SplitSize) -> Plan | None:
+    def plan(self, start: StreamOffset, size: SplitSize, *, idle: bool = False) -> Plan | None:
         """The batch from `start` on; None where there is nothing new. Planning happens on the worker, so it must be
-        quick; of a simple reader the executor finds out whether there is anything.
+        quick. Of a simple reader the executor finds out whether there is anything; an `idle` one is asked here first
+        (as PySpark always does), so that it costs no Spark job.
         """
         if self.simple:
+            if idle and self.reader.read(start)[1] == start:
+                return None
             return Plan(None, start=pickle.dumps(start))
         if self._default is None:
             end = self.reader.latestOffset()
@@ -78,7 +81,7 @@ def _limited(default: ReadLimit, size: SplitSize) -> ReadLimit:
         known = size.record_bytes or _GUESSED_RECORD_BYTES
         return ReadMaxBytes(min(default.max_bytes, int(size.records * known)))
     if isinstance(default, ReadMaxRows):
-        return ReadMaxRows(min(default.max_rows, size.records))
+        return ReadMaxRows(min(default.max_rows, size.records if size.record_bytes else _FIRST_ROWS))
     return default if not isinstance(default, ReadAllAvailable) else ReadAllAvailable()
 
 

@@ -20,6 +20,7 @@ from spark_tasks.kafka.cluster import Isolation, KafkaCluster
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.running.executor import Outcome, failed_outcome
+from spark_tasks.running.pacing import MOST_BYTES
 
 BUDGET_FACTOR = 4.0  # a split that takes so many times longer than planned stops where it is
 
@@ -121,7 +122,7 @@ class _Reading(Iterator[pa.RecordBatch]):
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)
             self.size += raw.nbytes
-            if time.perf_counter() > self._until:
+            if self.size >= MOST_BYTES or time.perf_counter() > self._until:
                 return
         self.position = split.end  # the last offsets may hold no record
 

@@ -29,12 +29,13 @@ from spark_tasks.running.clients import (
     connection_settings,
     consumer_settings,
     isolation,
+    number,
     reset_policy,
 )
 from spark_tasks.running.ddl import schema_of
 from spark_tasks.running.executor import value_of
 from spark_tasks.running.group_consumer import CommitRefusedError, GroupConsumer, GroupIo
-from spark_tasks.running.pacing import SplitSize
+from spark_tasks.running.pacing import MOST_RECORDS, SplitSize
 from spark_tasks.running.positions import Positions
 from spark_tasks.running.retries import Patience
 from spark_tasks.running.sink_split import SinkJob, SinkResult, SinkSplit
@@ -69,7 +70,8 @@ class SinkTask:
         self._isolation = isolation(properties)
         self._reset = reset_policy(properties)
         self._watchers = watchers
-        self._size = SplitSize()
+        # What Kafka Connect bounds a put by bounds a split here, but only where somebody has set it.
+        self._size = SplitSize.at_most(number(properties, "max.poll.records", MOST_RECORDS, 1))
         self._patience = Patience(context.id)
         self._paused = False
         self._cancelled = False

@@ -29,6 +29,7 @@ from spark_tasks.running.boundaries import signal_of
 from spark_tasks.running.clients import client_properties, connection_settings
 from spark_tasks.running.delivery import AtLeastOnce, Delivery
 from spark_tasks.running.pacing import Idling, SplitSize
+from spark_tasks.running.pulse import Pulse
 from spark_tasks.running.readers import Plan, StreamReader, deal
 from spark_tasks.running.retries import Patience
 from spark_tasks.running.source_split import SourceJob, SourceResult, SourceSplit
@@ -41,7 +42,7 @@ _logger = logging.getLogger(__name__)
 PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
 PAUSED_MS = 60_000
 LEFTOVER_S = 5.0
-SIMPLE_IDLE_MS = 100  # a simple reader costs a Spark job to ask
+SIMPLE_IDLE_MS = 100  # a simple reader may well ask somebody far away
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,15 @@ class _Batch:
 
     future: Future[list[Any]]
     plan: Plan
+    begun: float
 
 
 class SourceTask:
-    """A TaskRunner. `delivery` None: at least once."""
+    """A TaskRunner. `pulse`: the worker's; `delivery` None: at least once."""
 
     def __init__(
         self, context: TaskContext, connector: type[SourceConnector], pipeline: SourcePipeline,
-        delivery: Delivery | None = None,
+        pulse: Pulse, delivery: Delivery | None = None,
     ) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
@@ -66,6 +68,7 @@ class SourceTask:
         self._connector = connector
         self._pipeline = pipeline
         self._offsets = context.offsets
+        self._pulse = pulse
         self._properties = client_properties(context.worker, context.connector, "producer")
         self._client = connection_settings(self._properties)
         self._options, idempotent = appender_options(self._properties)
@@ -137,7 +140,7 @@ class SourceTask:
     def _submit(self) -> bool:
         """Plan the next batch and send it off; False where there is nothing new."""
         start = self._position if self._position is not None else self._load_offsets()
-        plan = self._reading.plan(start, self._size)
+        plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
         if plan is None:
             return False
         if plan.start is not None:
@@ -151,7 +154,7 @@ class SourceTask:
                 SourceSplit(self._job, lane, partitions, expected_seconds=seconds)
                 for lane, partitions in zip(lanes, dealt, strict=True)
             ]
-        self._batch = _Batch(self._context.engine.submit(self._context.id, splits), plan)
+        self._batch = _Batch(self._context.engine.submit(self._context.id, splits), plan, time.monotonic())
         return True
 
     def _idle(self) -> Progress:
@@ -169,32 +172,29 @@ class SourceTask:
         """Wait for the batch in flight; make it final if it is done, and with `more` have the next one run."""
         if self._batch is None:
             return Progress()
-        begun = time.monotonic()
         try:
-            results: list[SourceResult] | None = self._batch.future.result(patience_s)
+            results: list[SourceResult] = self._batch.future.result(patience_s)
         except FutureTimeoutError:
-            results = None
+            return Progress()
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was given up") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             return self._failed(error)
-        if time.monotonic() - begun > patience_s + self._session_s and not self._delivery.open:
-            why = "this process did nothing for so long that another worker may run its tasks"
-            return self._failed(RetriableError(why))
-        if results is None:
-            return Progress()
-        plan, self._batch = self._batch.plan, None
+        batch, self._batch = self._batch, None
+        plan = batch.plan
         end = plan.end if plan.end is not None else results[0].end
         if end is None or (plan.start is not None and end == self._position):
             self._delivery.written([result.sequences for result in results])
             return self._idle()
         try:
-            return self._finish_batch(results, end, more=more)
+            return self._finish_batch(results, end, batch.begun, more=more)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
 
-    def _finish_batch(self, results: list[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
+    def _finish_batch(
+        self, results: list[SourceResult], end: StreamOffset, begun: float, *, more: bool
+    ) -> Progress:
         self._delivery.written([result.sequences for result in results])
         start, self._position, self._idling = self._position, end, Idling()
         self._patience.succeeded()
@@ -208,6 +208,9 @@ class SourceTask:
                 self._submit()
             except Exception as problem:  # noqa: BLE001 - plugin code; this batch is good all the same
                 error = problem
+        if boundary is None and self._pulse.silence_since(begun) > self._session_s:
+            # Where there is no transaction, nobody fences: these offsets could be older than another worker's.
+            raise RetriableError("this process did nothing for so long that another worker may run its tasks")
         if self._delivery.commit(offsets, signal):
             self._reading.commit(end)
         if error is not None:

@@ -55,6 +55,15 @@ def test_sizes_stay_within_bounds(batches: list[tuple[int, int, float]]) -> None
         assert abs(size.seconds(size.records) - TARGET_SECONDS) < 1e-6
 
 
+@given(st.integers(1, 10**7), st.lists(st.tuples(st.integers(0, 10**7), st.floats(0, 100)), max_size=10))
+def test_a_limit_of_somebody_else_holds(most: int, batches: list[tuple[int, float]]) -> None:
+    size = SplitSize.at_most(most)
+    for records, seconds in [*batches, (most, 0.0)]:
+        assert 1 <= size.records <= most
+        size = size.after(records, records * 80, seconds)
+    assert size.records <= most
+
+
 def test_pauses_grow_and_grow_again_after_a_minute() -> None:
     idling, pauses, asleep = Idling(), [], 0
     while asleep < 2 * LONG_IDLE_AFTER_MS:
