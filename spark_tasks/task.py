@@ -27,8 +27,8 @@ class Engine(Protocol):
         Waits (in the future) until Spark is up. `task` ("name-0") labels the Spark job.
         """
 
-    def cancel(self, task: str) -> None:
-        """Give up whatever of the task's is queued or running; its futures fail with CancelledError."""
+    def cancel(self, batch: Future[list[Any]]) -> None:
+        """Give up what `submit` returned, queued or running: it fails with CancelledError. Safe when it is done."""
 
 
 class OffsetStore(Protocol):

@@ -25,8 +25,9 @@ def broker() -> Iterator[EmbeddedBroker]:
     """
     from heeler.broker import EmbeddedBroker
 
-    # Sessions of a fraction of a second let tests see members time out.
-    settings = {"group.min.session.timeout.ms": "500"}
+    # Sessions of a fraction of a second let tests see members time out. Some tests write records of 1970, which Kafka
+    # would delete half a minute after its start.
+    settings = {"group.min.session.timeout.ms": "500", "log.retention.ms": "-1"}
     with EmbeddedBroker(quick=True, settings=settings, progress=lambda line: print(line, file=sys.stderr)) as running:  # noqa: T201
         yield running
 

@@ -27,11 +27,9 @@ class ThreadEngine:
         self.free.set()
         self.lose: list[Exception] = []
         self.jobs = 0
-        self._running: dict[str, list[Future[list[Any]]]] = {}
 
-    def submit(self, task: str, splits: Sequence[Any]) -> Future[list[Any]]:
+    def submit(self, task: str, splits: Sequence[Any]) -> Future[list[Any]]:  # noqa: ARG002
         future: Future[list[Any]] = Future()
-        self._running.setdefault(task, []).append(future)
         pickled = [pickle.dumps(split) for split in splits]
         threading.Thread(target=self._run, args=(future, pickled), daemon=True).start()
         self.jobs += 1
@@ -54,10 +52,9 @@ class ThreadEngine:
             raise self.lose.pop(0)
         return False
 
-    def cancel(self, task: str) -> None:
-        for future in self._running.pop(task, []):
-            with suppress(InvalidStateError):
-                future.set_exception(CancelledError())
+    def cancel(self, batch: Future[list[Any]]) -> None:
+        with suppress(InvalidStateError):
+            batch.set_exception(CancelledError())
 
 
 class MemoryOffsets:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_tasks.errors import DataError
+from tests.support import wait_until
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,19 @@ class Hang:
     def run(self) -> None:
         Path(self.started).touch()
         time.sleep(60)
+
+
+@dataclass(frozen=True)
+class Meet:
+    """Answers when so many of them run at once."""
+
+    folder: str
+    count: int
+
+    def run(self) -> int:
+        (Path(self.folder) / str(os.getpid())).touch()
+        wait_until(lambda: len(list(Path(self.folder).iterdir())) >= self.count)
+        return len(list(Path(self.folder).iterdir()))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +52,7 @@ class Appender:
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         in_flight: int = 5,
         delivery_timeout_ms: float = 120_000,
-        admit: Callable[[Iterable[TopicPartition]], None] | None = None,
+        admit: Callable[[Sequence[TopicPartition]], None] | None = None,
     ) -> None:
         if identity is not None and (acks != -1 or not 1 <= in_flight <= 5):
             raise KafkaRefusedError("an idempotent producer needs acks=all and at most 5 requests in flight")

@@ -65,6 +65,7 @@ class Connections:
         self.request_timeout_ms = int(config.get("request_timeout_ms", 30_000))
         self._net = NetworkSelector(**config, slow_task_threshold_secs=_SLOW_STEP_SECONDS)
         self._manager = _Manager(self._net, **config)
+        self._coordinators: dict[str, str] = {}
         self._net.start()
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -119,7 +120,11 @@ class Connections:
         return name
 
     async def coordinator(self, transactional_id: str) -> str:
-        """The node of the transaction coordinator, on a connection of its own. Raises the broker's error."""
+        """The node of the transaction coordinator, on a connection of its own; asked for once. Raises the broker's
+        error.
+        """
+        if (known := self._coordinators.get(transactional_id)) is not None:
+            return known
         request = FindCoordinatorRequest(
             key=transactional_id,
             key_type=CoordinatorType.TRANSACTION.value,
@@ -128,7 +133,12 @@ class Connections:
         response = await self.send(request, None)
         answer = response.coordinators[0] if response.API_VERSION >= 4 else response
         node: str = self._manager.cluster.add_coordinator(answer, CoordinatorType.TRANSACTION, transactional_id)
+        self._coordinators[transactional_id] = node
         return node
+
+    def forget_coordinator(self, transactional_id: str) -> None:
+        """It may have moved: ask anew."""
+        self._coordinators.pop(transactional_id, None)
 
     def learn(self, response: Any) -> None:
         """Take the brokers' addresses from a metadata response."""

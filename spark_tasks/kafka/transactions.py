@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import kafka.errors as protocol
@@ -41,7 +41,6 @@ class TransactionOwner:
         self._transaction_timeout_ms = transaction_timeout_ms
         self._timeout_ms = timeout_ms
         self._identity: ProducerIdentity | None = None
-        self._coordinator: str | None = None
         self._added: set[TopicPartition] = set()
         self.sequences: dict[TopicPartition, int] = {}
         """The next sequence numbers: give them to an Appender, put back what it tells after `flush`. They live as
@@ -133,7 +132,7 @@ class TransactionOwner:
             except protocol.ConcurrentTransactionsError:
                 raise
             except (protocol.KafkaError, OSError):
-                self._coordinator = None  # perhaps it has moved
+                self._cluster.io.forget_coordinator(self._transactional_id)
                 raise
 
         try:
@@ -144,9 +143,7 @@ class TransactionOwner:
     # What follows runs on the IO thread.
 
     async def _ask(self, request: Any) -> Any:
-        if self._coordinator is None:
-            self._coordinator = await self._cluster.io.coordinator(self._transactional_id)
-        return await self._cluster.io.send(request, self._coordinator)
+        return await self._cluster.io.send(request, await self._cluster.io.coordinator(self._transactional_id))
 
     async def _add(self, partitions: list[TopicPartition]) -> None:
         await _add_partitions(self._ask, self.identity, partitions)
@@ -167,19 +164,22 @@ class TransactionOwner:
 
 class Member:
     """An appender's part in its owner's transaction: it may add partitions, under the epoch that it was given, and
-    nothing else. A stale epoch is refused. `added`: what the owner has added before.
+    nothing else. A stale epoch is refused. `added`: what is in the transaction already; `likely`: what is added
+    together with the first partition that is not, so that it is one request.
     """
 
     def __init__(
         self, cluster: KafkaCluster, identity: ProducerIdentity, added: Iterable[TopicPartition],
-        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        likely: Iterable[TopicPartition] = (), timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> None:  # fmt: skip
         self._owner = TransactionOwner(cluster, identity.transactional_id or "", timeout_ms=timeout_ms)
         self._owner.lent(identity, added)
+        self._likely = frozenset(likely)
 
-    def admit(self, partitions: Iterable[TopicPartition]) -> None:
+    def admit(self, partitions: Sequence[TopicPartition]) -> None:
         """As TransactionOwner.add_partitions."""
-        self._owner.add_partitions(partitions)
+        if not self._owner.partitions.issuperset(partitions):
+            self._owner.add_partitions([*partitions, *self._likely])
 
 
 async def _add_partitions(

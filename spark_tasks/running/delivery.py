@@ -25,12 +25,13 @@ INIT_TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
 @dataclass(frozen=True, slots=True)
 class Lane:
     """What a writer appends under. `identity` None: the user turned idempotence off. `added`: partitions that are in
-    the transaction already; the writer adds others before it writes to them.
+    the transaction already; the writer adds others before it writes to them, the `likely` ones in one request.
     """
 
     identity: ProducerIdentity | None
     sequences: Mapping[TopicPartition, int] = field(default_factory=dict)
     added: frozenset[TopicPartition] = frozenset()
+    likely: frozenset[TopicPartition] = frozenset()
 
 
 class Delivery(Protocol):

@@ -170,22 +170,19 @@ class SparkEngine:
             submission.fail(refusal)
         return submission.future
 
-    def cancel(self, task: str) -> None:
+    def cancel(self, batch: Future[list[Any]]) -> None:
         """As Engine.cancel. A Spark job goes on where other tasks have splits in it; the results are dropped."""
         with self._changed:
-            gone = [s for s in self._waiting.values() if s.task == task]
-            for submission in gone:
+            waiting = [s for s in self._waiting.values() if s.future is batch]
+            for submission in waiting:
                 del self._waiting[submission.key]
-            idle_jobs = []
-            for group, job in self._running.items():
-                gone += [s for s in job if s.task == task]
-                if all(s.task == task for s in job):
-                    idle_jobs.append(group)
+            running = [(group, job) for group, job in self._running.items() if any(s.future is batch for s in job)]
             spark = self._spark
-        for submission in gone:
-            submission.fail(CancelledError(f"the batch of {task} was given up"))
-        for group in idle_jobs:
-            if spark is not None:
+        for submission in itertools.chain(waiting, *(job for _, job in running)):
+            if submission.future is batch:
+                submission.fail(CancelledError(f"a batch of {submission.task} was given up"))
+        for group, job in running:
+            if spark is not None and all(s.future.done() for s in job):
                 spark.cancel(group)
 
     def close(self) -> None:

@@ -241,6 +241,7 @@ class SinkTask:
             with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
                 self._commit_offsets()
         finally:
+            self._give_up()
             self._batch = None
             consumer, self._consumer = self._consumer, None
             if consumer is not None:
@@ -253,4 +254,8 @@ class SinkTask:
     def cancel(self) -> None:
         """See TaskRunner."""
         self._cancelled = True
-        self._context.engine.cancel(self._context.id)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if (batch := self._batch) is not None:
+            self._context.engine.cancel(batch[0])

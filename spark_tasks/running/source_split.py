@@ -93,7 +93,7 @@ class _Writing:
         self._cluster = KafkaCluster.shared(job.client)
         admit = None
         if lane.identity is not None and lane.identity.transactional_id is not None:
-            admit = Member(self._cluster, lane.identity, lane.added).admit
+            admit = Member(self._cluster, lane.identity, lane.added, lane.likely).admit
         self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
         self.records = 0
         self.size = 0

@@ -229,7 +229,7 @@ class SourceTask:
         if batch is not None:  # it must not go on writing beside its own repetition
             with suppress(Exception):  # whatever became of it, it is repeated
                 batch.future.result(LEFTOVER_S)
-            self._context.engine.cancel(self._context.id)
+            self._context.engine.cancel(batch.future)
         self._position = None
         self._delivery.abort()
         seen = self._delivery.failure(error)
@@ -270,6 +270,7 @@ class SourceTask:
             if not self._cancelled:
                 self._finish()
         finally:
+            self._give_up()
             self._batch = None
             self._stream = None
             self._delivery.close()
@@ -284,6 +285,10 @@ class SourceTask:
         """See TaskRunner."""
         self._cancelled = True
         self._delivery.cancel()
-        self._context.engine.cancel(self._context.id)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if (batch := self._batch) is not None:
+            self._context.engine.cancel(batch.future)
 
 

@@ -107,12 +107,12 @@ class Transactional:
             self._broken = False
 
     def lanes(self, count: int) -> Sequence[Lane]:
-        """See Delivery. Most batches write where the last one did, so those partitions are added in one request."""
+        """See Delivery. Most batches write where the last one did, so those partitions are added in one request, but
+        by the writer: the transaction's time-out does not run while the batch waits for Spark.
+        """
         if count and self._begun is None:
             self._begun = time.monotonic()
-        if count and self._used:
-            self._owner.add_partitions(self._used)
-        lane = Lane(self._owner.identity, dict(self._owner.sequences), self._owner.partitions)
+        lane = Lane(self._owner.identity, dict(self._owner.sequences), self._owner.partitions, self._used)
         return [lane] * count
 
     def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
