@@ -210,8 +210,16 @@ class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class ResumableWriter(NotesWriter):
+    """`resume`: where its data end at first; `half`: the first commit stores up to there and fails."""
+
+    def commit(self, messages: Sequence[Noted]) -> None:
+        if self.options.get("half") and self.folder.once("half"):
+            raise RetriableError("the rest could not be stored")
+        super().commit(messages)
+
     def resume_from(self, topic: str, partition: int) -> int | None:  # noqa: ARG002
-        return int(self.options["resume"]) if self.options.get("resume") else None
+        stored = "half" if (self.folder.path / "half.once").exists() else "resume"
+        return int(self.options[stored]) if self.options.get(stored) else None
 
 
 class RowWriter(DataSourceWriter):  # type: ignore[misc]

@@ -21,7 +21,7 @@ from spark_tasks.connectors.parquet_claims import KEPT_S, RANGE_KEY, claim, fini
 from spark_tasks.connectors.parquet_files import OffsetRange, ParquetSettings, present
 from spark_tasks.converters.json_columns import parse_columns
 from spark_tasks.converters.json_write import JsonWriter
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import RetriableError
 
 _STALE_S = 24 * 3600  # hidden files of that age belong to nobody any more
 
@@ -93,7 +93,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         names = {one.name for one in new}
         for there in present(self._settings.folder, new[0].topic, new[0].partition):
             if there.name not in names and any(there.overlaps(one) for one in new):
-                raise ConnectError(
+                raise OverlapError(
                     f"{self._settings.folder} already has {there.name}, offsets {new[0].first} to {new[-1].last} of "
                     f"{there.topic}-{there.partition} were to be added: another task has written them"
                 )

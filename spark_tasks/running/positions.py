@@ -29,6 +29,7 @@ class Positions:
         self._reset = reset
         self._resume_from = getattr(writer, "resume_from", None)
         self._at: dict[TopicPartition, int] = {}
+        self._doubtful = False
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed: Committed | None = None
 
@@ -49,7 +50,14 @@ class Positions:
         """Go back to what is committed, before the next batch."""
         self._at = {}
 
+    def doubt(self) -> None:
+        """A batch failed: ask a sink that says where to resume whether it stored a part of it all the same."""
+        self._doubtful = self._resume_from is not None
+
     def _look_up(self) -> None:
+        if self._doubtful:
+            self._at |= {tp: offset for tp in self._at if (offset := self._sink_offset(tp)) is not None}
+            self._doubtful = False
         missing = [tp for tp in sorted(self._assigned) if tp not in self._at]
         if not missing or self._committed is None:
             return

@@ -204,6 +204,7 @@ class SinkTask:
         self._abort([result for result in results if result.failure is None and result.out_of_range is None])
         if self._cancelled:
             raise error
+        self._positions.doubt()
         return self._patience.later(error)
 
     def _abort(self, done: Sequence[SinkResult]) -> None:

@@ -254,6 +254,14 @@ def test_the_sink_says_where_to_resume(rig: SinkRig) -> None:
     assert sorted(rig.values(), key=int) == numbers(6, 14)
 
 
+def test_a_sink_that_stored_a_part_of_a_failed_batch_gets_the_rest(rig: SinkRig) -> None:
+    rig.produce(20)
+    rig.start(writer="resumable", half="7").await_records(6)
+    writes = [offsets for _, _, offsets, _ in rig.notes.heard("writes")]
+    assert writes == [list(range(10))] * 2 + [[7, 8, 9]] * 2
+    wait_until(lambda: rig.committed() == {0: 10, 1: 10})
+
+
 def test_topics_by_regex_also_new_ones(rig: SinkRig) -> None:
     rig.produce(4)
     loop = rig.start(topics="", **{
