@@ -48,7 +48,7 @@ def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
     value. `start` is the offset that was committed last, {} at the very beginning; `end` is what `start` shall be the
     next time: anything JSON can hold. `options` is the connector's configuration, `topic` and whatever else the
     function looks up. One task; the function runs in a Python worker of Spark, and again from the same `start` after a
-    failure.
+    failure. While there is nothing new it is asked on heeler's worker, some ten times a second at first.
     """
 
     def decorate(read_new: ReadNew) -> type[SourceConnector]:

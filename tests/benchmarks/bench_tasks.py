@@ -1,34 +1,78 @@
 """Source and sink tasks through runners, engine and a real broker, without REST and herder.
 
     python -m tests.benchmarks.bench_tasks [--records 2000000] [--reps 3] [--only sink] [--bootstrap host:port]
+                                           [--profile]
 
-Prints records per second from `start` to the last commit, the time to the first line, and the workers' shares.
+Prints records per second from `start` to the last commit, and the time to the first line. With --profile also the CPU
+seconds of each process in the last run, and after one more run, with threads for executors, where the executors' part
+spends its time.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import json
 import logging
+import pstats
 import statistics
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from heeler.broker import EmbeddedBroker
 from spark_tasks.plugins import Plugins
 from spark_tasks.running.runners import Runners
-from tests.running_rig import Loop, MemoryOffsets, context_of
+from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+class ProfilingEngine(ThreadEngine):
+    """Executors are threads of this process; `profiles` has one of each job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.profiles: list[cProfile.Profile] = []
+
+    def _run(self, future: Future[list[Any]], splits: list[bytes]) -> None:
+        profile = cProfile.Profile(time.thread_time)
+        profile.runcall(super()._run, future, splits)
+        self.profiles.append(profile)
+
+    def tell(self) -> None:
+        """The functions with the largest own CPU time."""
+        first, *others = self.profiles
+        stats = pstats.Stats(first)
+        for profile in others:
+            stats.add(profile)
+        stats.strip_dirs().sort_stats("tottime").print_stats(12)
+
+
+def cpu_seconds() -> Counter[str]:
+    """Of this process and what it started."""
+    found: Counter[str] = Counter()
+    kinds = {"kafka.Kafka": "broker", "SparkSubmit": "Spark's JVM", "spark_tasks.daemon": "Python workers"}
+    me = psutil.Process()
+    for process in (me, *me.children(recursive=True)):
+        try:
+            times, command = process.cpu_times(), " ".join(process.cmdline())
+        except psutil.Error:
+            continue  # it has just ended
+        kind = next((kind for word, kind in kinds.items() if word in command), "worker")
+        found[kind] += times.user + times.system
+    return found
 
 
 def record(i: int) -> str:
@@ -123,6 +167,7 @@ def main() -> None:
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--only", default="")
     parser.add_argument("--bootstrap")
+    parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     with broker(arguments.bootstrap) as bootstrap, tempfile.TemporaryDirectory() as folder:
@@ -158,9 +203,20 @@ def measure(runners: Runners, worker: dict[str, str], bootstrap: str, folder: Pa
         if not name.startswith(arguments.only):
             continue
         run()  # warm
-        found = [run() for _ in range(arguments.reps)]
+        found = [run() for _ in range(arguments.reps - 1)]
+        before = cpu_seconds()
+        found.append(run())
+        used = cpu_seconds()
         medians = {key: statistics.median(f[key] for f in found) for key in found[0]}
         print(name, {k: round(v, 3) if v < 1000 else round(v) for k, v in medians.items()}, flush=True)  # noqa: T201
+        if arguments.profile:
+            print({kind: round(used[kind] - before[kind], 2) for kind in used}, flush=True)  # noqa: T201
+            engine, runners.engine = runners.engine, ProfilingEngine()
+            run()  # warm
+            runners.engine.profiles.clear()
+            run()
+            runners.engine.tell()
+            runners.engine = engine
 
 
 if __name__ == "__main__":
