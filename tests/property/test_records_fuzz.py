@@ -72,7 +72,7 @@ def test_with_checksums_only_right_records_come_through(compression, changes, cu
     assert decoded.next_offset == len(rows)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(list(LOGS)),
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6),

@@ -64,9 +64,8 @@ def test_requests_that_wait_do_not_keep_others_from_being_answered() -> None:
         for thread in waiting:
             thread.start()
         eventually(lambda: len(worker.asked) == 40)
-        begun = time.monotonic()
         assert call(port, "GET", "/connectors") == (200, [])
-        assert time.monotonic() - begun < 1
+        assert all(thread.is_alive() for thread in waiting), "answered before any of them"
         for thread in waiting:
             thread.join(10)
 

@@ -1,4 +1,4 @@
-"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not a few hundred."""
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not a hundred."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.pure.herder.histories import run
 
-HISTORIES = int(os.environ.get("HEELER_HISTORIES", "200"))
-CHUNK = 50
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "100"))
+CHUNK = 25
 FOUND_ONCE = (3493,)  # seeds that failed
 
 
