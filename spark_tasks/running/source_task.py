@@ -51,7 +51,6 @@ class _Batch:
 
     future: Future[list[Any]]
     plan: Plan
-    begun: float
 
 
 class SourceTask:
@@ -78,6 +77,7 @@ class SourceTask:
         self._patience = Patience(context.id)
         self._idling = Idling()
         self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
+        self._loaded_at = time.monotonic()
         self._paused = False
         self._cancelled = False
         self._batch: _Batch | None = None
@@ -106,9 +106,17 @@ class SourceTask:
 
     def _load_offsets(self) -> StreamOffset:
         self._delivery.recover()
+        self._loaded_at = time.monotonic()
         committed = self._offsets.read()
         self._position = from_connect(self._reading.reader, self._context.task, committed)
         return self._position
+
+    @property
+    def _slept(self) -> bool:
+        """Whether this process may have missed that another worker runs this task, and writes its offsets. Where they
+        are in transactions, Kafka fences.
+        """
+        return self._delivery.boundary is None and self._pulse.silence_since(self._loaded_at) > self._session_s
 
     def run_once(self) -> Progress:
         """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
@@ -139,7 +147,7 @@ class SourceTask:
 
     def _submit(self) -> bool:
         """Plan the next batch and send it off; False where there is nothing new."""
-        start = self._position if self._position is not None else self._load_offsets()
+        start = self._position if self._position is not None and not self._slept else self._load_offsets()
         plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
         if plan is None:
             return False
@@ -154,7 +162,7 @@ class SourceTask:
                 SourceSplit(self._job, lane, partitions, expected_seconds=seconds)
                 for lane, partitions in zip(lanes, dealt, strict=True)
             ]
-        self._batch = _Batch(self._context.engine.submit(self._context.id, splits), plan, time.monotonic())
+        self._batch = _Batch(self._context.engine.submit(self._context.id, splits), plan)
         return True
 
     def _idle(self) -> Progress:
@@ -181,20 +189,17 @@ class SourceTask:
             raise ConnectError(f"the batch of {self._context.id} was given up") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             return self._failed(error)
-        batch, self._batch = self._batch, None
-        plan = batch.plan
+        plan, self._batch = self._batch.plan, None
         end = plan.end if plan.end is not None else results[0].end
         if end is None or (plan.start is not None and end == self._position):
             self._delivery.written([result.sequences for result in results])
             return self._idle()
         try:
-            return self._finish_batch(results, end, batch.begun, more=more)
+            return self._finish_batch(results, end, more=more)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
 
-    def _finish_batch(
-        self, results: list[SourceResult], end: StreamOffset, begun: float, *, more: bool
-    ) -> Progress:
+    def _finish_batch(self, results: list[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
         self._delivery.written([result.sequences for result in results])
         start, self._position, self._idling = self._position, end, Idling()
         self._patience.succeeded()
@@ -208,8 +213,7 @@ class SourceTask:
                 self._submit()
             except Exception as problem:  # noqa: BLE001 - plugin code; this batch is good all the same
                 error = problem
-        if boundary is None and self._pulse.silence_since(begun) > self._session_s:
-            # Where there is no transaction, nobody fences: these offsets could be older than another worker's.
+        if self._slept:
             raise RetriableError("this process did nothing for so long that another worker may run its tasks")
         if self._delivery.commit(offsets, signal):
             self._reading.commit(end)
