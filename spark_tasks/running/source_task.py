@@ -129,6 +129,8 @@ class SourceTask:
         pause = self._patience.pause()
         if pause is not None:
             return pause
+        if self._slept:
+            self._position = None
         try:
             submitted = self._submit()
         except Exception as error:  # noqa: BLE001 - plugin code
@@ -147,7 +149,7 @@ class SourceTask:
 
     def _submit(self) -> bool:
         """Plan the next batch and send it off; False where there is nothing new."""
-        start = self._position if self._position is not None and not self._slept else self._load_offsets()
+        start = self._position if self._position is not None else self._load_offsets()
         plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
         if plan is None:
             return False
