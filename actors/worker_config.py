@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from actors.client_keys import CLIENT_KEYS
+from actors.ignored_keys import warning
 from actors.worker_keys import KNOWN_PREFIXES, LISTENER, WORKER_KEYS
 from spark_tasks.config_def import ConfigDef, Type, invalid, to_text
 from spark_tasks.config_providers import ConfigProvider, ConfigTransformer, load_providers
@@ -67,6 +68,9 @@ class WorkerConfig:
         for key in config.unknown_keys():
             near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
             log.warning("%s is not a key of a worker%s", key, f"; did you mean {near[0]}?" if near else "")
+        ignored = warning(originals)
+        if ignored:
+            log.warning(ignored)
         return config
 
     def __getitem__(self, key: str) -> Any:
