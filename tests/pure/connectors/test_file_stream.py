@@ -91,6 +91,17 @@ def test_bytes_that_are_not_utf8(tmp_path):
     assert lines_of(reader, reader.initialOffset(), reader.latestOffset(reader.initialOffset())) == ["ok", "��"]
 
 
+def test_positions_are_bytes(tmp_path):
+    """Java counts characters and skips bytes: from its offset after the first line a bit comes once more (ADR 0008)."""
+    file = tmp_path / "f"
+    file.write_text("äöü\nnext\n", "utf-8")
+    reader = reader_of(file)
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxBytes(8))
+    assert (end, reader.latestOffset(end)) == (at(file, 7), at(file, 12))
+    assert lines_of(reader, end, at(file, 12)) == ["next"]
+    assert lines_of(reader, at(file, len("äöü\n")), at(file, 12)) == ["ü", "next"]
+
+
 def test_records(tmp_path):
     file = tmp_path / "f"
     file.write_text("a\n")
