@@ -16,7 +16,7 @@ from types import FrameType
 import click
 
 from heeler.errors import SetupError
-from spark_tasks.errors import ConfigError
+from spark_tasks.errors import ConnectError
 
 _DEFAULT_PORT = 9092
 
@@ -81,7 +81,7 @@ def broker(port: int, data_dir: Path | None) -> None:
 @click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C, with curl lines to try.")
 def demo(bootstrap_servers: str | None, keep: bool) -> None:
     """Move 336,776 flights from a CSV file through Kafka into Parquet, and check every count."""
-    with _told_without_trace():
+    with _told_without_trace(), _interrupting_signals():
         from heeler.demo import run_demo
 
         code = run_demo(bootstrap_servers, keep=keep)
@@ -107,10 +107,12 @@ class Progress:
 
 @contextmanager
 def _told_without_trace() -> Iterator[None]:
-    """What the user can mend is one message and exit code 2."""
+    """What the user can mend (SetupError, ConfigError), or what a worker or Kafka refused, is one message and exit
+    code 2.
+    """
     try:
         yield
-    except (SetupError, ConfigError) as error:
+    except ConnectError as error:
         click.echo(f"heeler: {error}", err=True)
         sys.exit(2)
 

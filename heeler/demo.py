@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import shutil
 import time
 import uuid
 import zipfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +62,9 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
              console: Console | None = None) -> int:
     """Run it; 0 where every count and the query agree, 1 where one differs.
 
-    The CSV and Parquet files stay in `folder` (heeler-demo) for a look; broker and worker go, and after a failure or
-    Ctrl-C the folder too. With `keep` everything runs on until Ctrl-C. Raises SetupError for what a user can mend.
+    The CSV and Parquet files and the worker's log stay in `folder` (heeler-demo) for a look; broker and worker go, and
+    after a failure or Ctrl-C the folder too. With `keep` everything runs on until Ctrl-C, which is no failure then.
+    Raises SetupError for what a user can mend.
     """
     console = console or Console()
     folder = (folder or Path("heeler-demo")).resolve()
@@ -81,11 +84,12 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
         worker.wait_ready()
         cluster = KafkaCluster(client_settings({"bootstrap.servers": bootstrap_servers}))
         cleanup.callback(cluster.close)
-        same = _run(console, scene, worker, cluster)
+        code = _run(console, scene, worker, cluster)
         if keep:
             _keep(console, scene, worker)
-        on_failure.pop_all()
-        return 0 if same else 1
+        else:
+            on_failure.pop_all()
+        return code
 
 
 def _unpack_flights(folder: Path) -> Path:
@@ -127,11 +131,12 @@ def _connectors(scene: Scene) -> dict[str, dict[str, str]]:
     }
 
 
-def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCluster) -> bool:
+def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCluster) -> int:
     rows = pa.csv.read_csv(scene.csv, convert_options=pa.csv.ConvertOptions(include_columns=["year"])).num_rows
     started = first = time.monotonic()
-    for name, config in _connectors(scene).items():
-        worker.rest.put_config(name, config)
+    with _asking(worker):
+        for name, config in _connectors(scene).items():
+            worker.rest.put_config(name, config)
     bars = Progress(TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                     TextColumn("{task.fields[note]}"), console=console)
     with bars:
@@ -147,14 +152,25 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
             if records >= rows and committed >= records:
                 break
             for name in (scene.source, scene.sink):
-                trace = worker.rest.failure(name)
+                with _asking(worker):
+                    trace = worker.rest.failure(name)
                 if trace is not None:
                     raise SetupError(f"{name} failed:\n{trace}\nThe worker's log ends with:\n{worker.tail()}")
             if time.monotonic() - started > PATIENCE_S:
                 raise SetupError(f"Not done after {PATIENCE_S} s. The worker's log ends with:\n{worker.tail()}")
             time.sleep(0.1)
     end = time.monotonic()
-    return _report(console, scene, rows, _topic_records(cluster, scene.topic), end - started, end - first)
+    return report(console, scene, rows, _topic_records(cluster, scene.topic), end - started, end - first)
+
+
+@contextmanager
+def _asking(worker: WorkerProcess) -> Iterator[None]:
+    """What the worker refuses, or that it is gone, is a SetupError that shows its log."""
+    try:
+        yield
+    except (RestError, OSError) as error:
+        what = "refused a request" if worker.exit_code() is None else "ended"
+        raise SetupError(f"The worker {what}: {error}\nIts log ends with:\n{worker.tail()}") from error
 
 
 def _topic_records(cluster: KafkaCluster, topic: str) -> int:
@@ -182,7 +198,8 @@ def mean_delay_by_carrier(table: pa.Table) -> list[tuple[str, float]]:
     return sorted(means, key=lambda r: (-r[1], r[0]))
 
 
-def _report(console: Console, scene: Scene, rows: int, records: int, seconds: float, moving: float) -> bool:
+def report(console: Console, scene: Scene, rows: int, records: int, seconds: float, moving: float) -> int:
+    """Compare and show; the exit code: 0 where rows, records, what is in Parquet and the query agree, else 1."""
     data: Any = pa.dataset.dataset(scene.parquet, format="parquet", exclude_invalid_files=True)
     nulls = pa.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
     from_csv = mean_delay_by_carrier(pa.csv.read_csv(scene.csv, convert_options=nulls))
@@ -203,18 +220,25 @@ def _report(console: Console, scene: Scene, rows: int, records: int, seconds: fl
     table.add_row("Parquet", str(scene.parquet))
     console.print(table)
     console.print("[green]Everything agrees.[/green]" if same else "[red]Something differs.[/red]")
-    return same
+    return 0 if same else 1
 
 
 def _keep(console: Console, scene: Scene, worker: WorkerProcess) -> None:
-    console.print("\nIt all runs on until Ctrl-C. Try:", highlight=False)
+    """Until Ctrl-C. The URLs are quoted since a shell may take a question mark for a pattern."""
+    rest, csv = worker.rest.url, shlex.quote(str(scene.csv))
+    more = shlex.quote(str(scene.csv.with_name("more.csv")))
+    console.print("\nIt all runs on until Ctrl-C, which removes it. Try (the last one adds a file to be read):",
+                  highlight=False)
     for line in (
-        f"curl {worker.rest.url}/connectors?expand=status",
-        f"curl {worker.rest.url}/connectors/{scene.sink}/offsets",
-        f"curl -X PUT {worker.rest.url}/connectors/{scene.sink}/pause",
-        f"curl -X PUT {worker.rest.url}/connectors/{scene.sink}/resume",
-        f"head -100 {scene.csv} > {scene.csv.parent}/more.csv   # a new file is picked up",
+        f"curl '{rest}/connectors?expand=status'",
+        f"curl '{rest}/connectors/{scene.sink}/offsets'",
+        f"curl -X PUT '{rest}/connectors/{scene.sink}/pause'",
+        f"curl -X PUT '{rest}/connectors/{scene.sink}/resume'",
+        f"head -n 100 {csv} > {more}",
     ):
         console.print(f"  {line}", soft_wrap=True, highlight=False)
-    while worker.exit_code() is None:
-        time.sleep(0.2)
+    with suppress(KeyboardInterrupt):
+        while worker.exit_code() is None:
+            time.sleep(0.2)
+        raise SetupError(f"The worker ended. Its log ends with:\n{worker.tail()}")
+    console.print("Stopping, and removing what is there.")

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import heeler
-from heeler.cli import Progress, main
+from heeler.cli import Progress, _told_without_trace, main
+from heeler.rest_client import RestError
 
 
 def run(*arguments, **kw):
@@ -31,6 +32,12 @@ def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
         assert text in result.stderr
     assert "Traceback" not in result.output
     assert run("worker", str(tmp_path / "none")).exit_code == 2
+
+
+def test_what_a_worker_refuses_is_told_without_a_trace(capsys):
+    with pytest.raises(SystemExit) as end, _told_without_trace():
+        raise RestError(400, "no such class")
+    assert (end.value.code, capsys.readouterr().err) == (2, "heeler: HTTP 400: no such class\n")
 
 
 def test_the_broker_tells_what_is_in_its_way(tmp_path, monkeypatch):
