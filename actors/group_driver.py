@@ -23,6 +23,7 @@ from actors.assignment.codec import CodecError
 from actors.assignment.protocol import Allocation, Protocol
 from actors.group_coordinator import GroupCoordinator, GroupSettings
 from actors.messages import CoordinatorLost, Joined, JoinPreparing
+from spark_tasks.kafka.errors import join_refusal
 from storage.config_state import ClusterConfigState
 
 _log = logging.getLogger(__name__)
@@ -116,8 +117,9 @@ class GroupDriver:
                 _log.info("Joining the group %s is tried again: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
             except (Errors.KafkaError, CodecError) as error:
-                _log.error("The group %s cannot be joined: %s", self._settings.group_id, error)
-                self._lose(str(error))
+                why = join_refusal(error, self._settings.group_id, self._settings.session_timeout_ms)
+                _log.error("The group %s cannot be joined: %s", self._settings.group_id, why)
+                self._lose(why)
                 await self._coordinator.sleep(_RETRY_S)
             except Exception:  # noqa: BLE001 - whatever it is: a driver that ends leaves the worker dead and silent
                 _log.exception("Defect in the group member of %s", self._settings.group_id)

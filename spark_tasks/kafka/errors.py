@@ -72,11 +72,11 @@ def is_retriable(error: BaseException) -> bool:
     return isinstance(error, (protocol.RetriableError, protocol.UnknownBrokerIdError, OSError))
 
 
-def translated(error: BaseException, doing: str) -> ConnectError:
-    """kafka-python's error as one of this project's; `doing` says what was tried."""
+def translated(error: BaseException, doing: str, why: str | None = None) -> ConnectError:
+    """kafka-python's error as one of this project's; `doing` says what was tried, `why` more than the error does."""
     if isinstance(error, ConnectError):
         return error
-    text = f"{doing}: {error}"
+    text = f"{doing}: {why or error}"
     code = int(getattr(error, "errno", -1) or -1)
     if isinstance(error, _FENCED):
         return ProducerFencedError(text, code)
@@ -91,3 +91,19 @@ def translated(error: BaseException, doing: str) -> ConnectError:
     if is_retriable(error):
         return KafkaUnavailableError(text)
     return KafkaRefusedError(text, code)
+
+
+def join_refusal(error: BaseException, group_id: str, session_timeout_ms: int, key: str = "session.timeout.ms") -> str:
+    """Why a broker refused a JoinGroup, in terms of settings; `key` is where the session time-out was set."""
+    if isinstance(error, protocol.InvalidSessionTimeoutError):
+        return (f"Invalid value {session_timeout_ms} for configuration {key}: the brokers allow what lies between "
+                "their group.min.session.timeout.ms and group.max.session.timeout.ms (6000 and 1800000 unless they are "
+                "configured otherwise); set it within that, or change theirs")
+    if isinstance(error, protocol.InconsistentGroupProtocolError):
+        return (f"{error}; the members of the group {group_id} share their work in another way (connect.protocol, "
+                "partition.assignment.strategy), or it is a group of another kind and its name is taken")
+    if isinstance(error, protocol.GroupAuthorizationFailedError):
+        return f"{error}; the user of this client needs the right to READ the group {group_id}"
+    if isinstance(error, protocol.GroupMaxSizeReachedError):
+        return f"{error}; the brokers' group.max.size bounds the members of the group {group_id}"
+    return str(error)

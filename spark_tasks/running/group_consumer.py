@@ -29,7 +29,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.errors import translated
+from spark_tasks.kafka.errors import join_refusal, translated
 
 _logger = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ _BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can b
 _METADATA_BACKOFF_MS: Final = 1_000  # a topic that does not exist is asked for again and again
 _CLOSE_TIMEOUT_MS: Final = 3_000
 _SETTLING_S: Final = 0.05
+_SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
 _COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
 
 _ASSIGNORS: Final[Mapping[str, Any]] = {
@@ -231,7 +232,9 @@ class GroupConsumer:
                 return True
             return bool(coordinator.poll(timeout_ms=timeout_ms)) and coordinator.stable()
         except protocol.KafkaError as error:
-            raise translated(error, f"joining the consumer group {self._settings.group_id}") from error
+            group, session = self._settings.group_id, self._settings.session_timeout_ms
+            why = join_refusal(error, group, session, _SESSION_KEY)
+            raise translated(error, f"joining the consumer group {group}", why) from error
 
     def take_change(self) -> bool:
         """Whether partitions were assigned or revoked since the last call."""

@@ -276,6 +276,12 @@ def test_stopping_before_any_broker_answered(topic_name):
     assert herder.events.empty()
 
 
+def test_a_session_that_the_brokers_refuse_is_explained(worker, caplog):
+    """Below the test broker's group.min.session.timeout.ms."""
+    worker("w1", session_timeout_ms=100, heartbeat_interval_ms=50).join()
+    wait_until(lambda: "Invalid value 100 for configuration session.timeout.ms: the brokers allow" in caplog.text)
+
+
 def test_a_leader_that_is_behind_says_so(worker):
     newer = ClusterConfigState(offset=9, connector_configs=CONFIG.connector_configs, task_counts=CONFIG.task_counts)
     one = worker("w1").join()

@@ -327,6 +327,14 @@ def test_a_wrong_converter_fails_at_the_start(rig: SinkRig) -> None:
     assert "NoSuchConverter" in str(error)
 
 
+def test_a_session_that_the_brokers_refuse_is_explained(rig: SinkRig) -> None:
+    """Below the test broker's group.min.session.timeout.ms."""
+    session, heartbeat = (f"consumer.override.{key}.ms" for key in ("session.timeout", "heartbeat.interval"))
+    loop = rig.start(**{session: "100", heartbeat: "50"})
+    error = str(loop.await_error())
+    assert f"joining the consumer group connect-{rig.name}: Invalid value 100 for configuration {session}" in error
+
+
 def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = {"group.initial.rebalance.delay.ms": "0", "broker.session.timeout.ms": "1000"}
     with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=settings) as broker:
