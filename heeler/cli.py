@@ -80,7 +80,10 @@ def broker(port: int, data_dir: Path | None) -> None:
 @click.option("--bootstrap-servers", metavar="HOST:PORT", help="Use this Kafka instead of starting one.")
 @click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C, with curl lines to try.")
 def demo(bootstrap_servers: str | None, keep: bool) -> None:
-    """Move 336,776 flights from a CSV file through Kafka into Parquet, and check every count."""
+    """Move 336,776 flights from a CSV file through Kafka into Parquet, and check every count.
+
+    The files stay in the folder heeler-demo; after a failure or Ctrl-C nothing does.
+    """
     with _told_without_trace(), _interrupting_signals():
         from heeler.demo import run_demo
 
