@@ -36,6 +36,8 @@ class DataPlane:
         self._config = config
         self._plugins = plugins
         self._runners: Future[Runners] = Future()
+        self._lock = threading.Lock()
+        self._closed = False
 
     def start(self) -> None:
         """Import the data plane and start Spark, in the background."""
@@ -46,20 +48,24 @@ class DataPlane:
             from spark_tasks.running.runners import Runners  # noqa: PLC0415 - see the module
 
             runners = Runners(self._config.originals, self._plugins, report=log.error)
-            runners.engine.start()
         except Exception as error:
             # Whatever is wrong with this installation of Spark: each task that wants to start says so in its status.
             log.exception("The data plane could not be started")
             self._runners.set_exception(error)
-        else:
-            self._runners.set_result(runners)
+            return
+        with self._lock:
+            if not self._closed:
+                runners.engine.start()
+                self._runners.set_result(runners)
 
     def runners(self) -> Runners:
         """Waits; raises what went wrong at the start."""
         return self._runners.result()
 
     def close(self) -> None:
-        """Stop Spark; the tasks must be gone."""
+        """Stop Spark; the tasks must be gone. From now on it is not started any more."""
+        with self._lock:
+            self._closed = True
         if self._runners.done() and self._runners.exception() is None:
             self._runners.result().close()
 

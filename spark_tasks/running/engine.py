@@ -30,6 +30,7 @@ _logger = logging.getLogger(__name__)
 RESTART_AFTER_S = 60.0  # a JVM that lived shorter than this after a restart is not restarted again
 RETRY_AFTER_S = 5.0  # a task that is restarted so long after Spark could not be started has it tried again
 WARM_SECONDS = 0.2
+START_END_S = 10.0  # how long the end of a start may take: that of a SparkContext cannot be cut short
 DYING_S = 2.0  # how long a JVM may take to end after its connection broke
 
 
@@ -96,6 +97,8 @@ class SparkEngine:
         self._alone: set[str] = set()  # tasks in a job that was lost: they do not share until one of theirs succeeds
         self._keys = itertools.count()
         self._threads: list[threading.Thread] = []
+        self._stop = threading.Event()
+        self._starter: threading.Thread | None = None
 
     @property
     def state(self) -> EngineState:
@@ -107,8 +110,7 @@ class SparkEngine:
         with self._changed:
             if self._state is not EngineState.NEW:
                 return
-            self._state = EngineState.STARTING
-        threading.Thread(target=self._start, name="engine-start", daemon=True).start()
+            self._begin()
 
     def wait_running(self, timeout_s: float) -> bool:
         """Wait until Spark is up (True) or has failed or the time is over (False)."""
@@ -116,10 +118,16 @@ class SparkEngine:
             self._changed.wait_for(lambda: self._state not in (EngineState.NEW, EngineState.STARTING), timeout_s)
             return self._state is EngineState.RUNNING
 
+    def _begin(self) -> None:
+        """Start Spark in a thread; the caller holds the lock."""
+        self._state = EngineState.STARTING
+        self._starter = threading.Thread(target=self._start, name="engine-start", daemon=True)
+        self._starter.start()
+
     def _start(self) -> None:
         begun = time.monotonic()
         try:
-            spark = SparkJobs(self._settings, self._plugin_path)
+            spark = SparkJobs(self._settings, self._plugin_path, self._stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on and its tasks say so
             self._fail(error)
             return
@@ -158,8 +166,7 @@ class SparkEngine:
             return submission.future
         with self._changed:
             if self._state is EngineState.FAILED and time.monotonic() - self._failed_at > RETRY_AFTER_S:
-                self._state = EngineState.STARTING
-                threading.Thread(target=self._start, name="engine-start", daemon=True).start()
+                self._begin()
             refusal = self._error if self._state is EngineState.FAILED else None
             if self._state is EngineState.CLOSED:
                 refusal = ConnectError("the engine is closed")
@@ -197,6 +204,9 @@ class SparkEngine:
             submission.fail(CancelledError("the worker stops"))
         if spark is not None:
             spark.close()
+        self._stop.set()
+        if self._starter is not None:  # it may still wait for a JVM that nobody will want
+            self._starter.join(START_END_S)
 
     def _serve(self) -> None:
         while True:
@@ -261,4 +271,6 @@ class SparkEngine:
             return
         self._report("Spark's JVM died; it is started again, and the batches in flight are repeated")
         _logger.error("Spark's JVM died; starting it again")
-        threading.Thread(target=self._start, name="engine-start", daemon=True).start()
+        with self._changed:
+            if self._state is EngineState.STARTING:
+                self._begin()

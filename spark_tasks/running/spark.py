@@ -11,6 +11,7 @@ import logging
 import os
 import pickle
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ _logger = logging.getLogger(__name__)
 _SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
 
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
 # A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
 SLOTS_PER_CPU = 2
 
@@ -94,8 +96,9 @@ def python_path(extra: Sequence[str]) -> str:
 class SparkJobs:
     """A running SparkContext. `run` and `cancel` may be called from several threads."""
 
-    def __init__(self, settings: Mapping[str, str], plugin_path: Sequence[str] = ()) -> None:
-        """Start the JVM and wait for it (seconds). Raises SparkStartError."""
+    def __init__(self, settings: Mapping[str, str], plugin_path: Sequence[str] = (),
+                 stop: threading.Event | None = None) -> None:
+        """Start the JVM and wait for it (seconds), or until `stop` is set. Raises SparkStartError."""
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - 0.2 s that start-up should not wait for
         from pyspark.serializers import NoOpSerializer  # noqa: PLC0415
 
@@ -103,7 +106,7 @@ class SparkJobs:
         self._bases: dict[int, Any] = {}
         self._lock = threading.Lock()
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        self._process, gateway = _launch(settings)
+        self._process, gateway = _launch(settings, stop or threading.Event())
         conf = SparkConf(loadDefaults=False)
         for key, value in settings.items():
             conf.set(key, value)
@@ -196,7 +199,7 @@ class SparkJobs:
             _logger.debug("stopping the SparkContext failed: %s", error)
 
 
-def _launch(settings: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], Any]:
+def _launch(settings: Mapping[str, str], stop: threading.Event) -> tuple[subprocess.Popen[bytes], Any]:
     """Start Spark's gateway JVM in a process group of its own (Ctrl-C is for the worker alone) and connect to it."""
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
@@ -211,7 +214,7 @@ def _launch(settings: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], Any]:
         process = subprocess.Popen(  # noqa: S603 - our own command line
             [*command, "pyspark-shell"], stdin=subprocess.PIPE, env=environment, process_group=0
         )
-        port, secret = _await_connection(process, answer)
+        port, secret = _await_connection(process, answer, stop)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
@@ -223,7 +226,7 @@ def _launch(settings: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], Any]:
             os.environ.pop(key, None)
 
 
-def _await_connection(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
+def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: threading.Event) -> tuple[int, str]:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not answer.exists():
         if process.poll() is not None:
@@ -231,13 +234,23 @@ def _await_connection(process: subprocess.Popen[bytes], answer: Path) -> tuple[i
                 f"Spark's JVM ended with code {process.returncode} while it started; its messages stand above."
                 " It needs Java 17 or newer (JAVA_HOME or java on the PATH)."
             )
-        if time.monotonic() > deadline:
-            process.kill()
-            raise SparkStartError(f"Spark's JVM did not start within {START_TIMEOUT_S:.0f} s")
-        time.sleep(0.02)
+        if stop.is_set() or time.monotonic() > deadline:
+            _end(process)
+            late = f"did not start within {START_TIMEOUT_S:.0f} s"
+            raise SparkStartError(f"Spark's JVM {'was stopped while it started' if stop.is_set() else late}")
+        stop.wait(0.02)
     data = answer.read_bytes()
     port, length = struct.unpack_from(">ii", data)
     return port, data[8 : 8 + length].decode()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a JVM that is about to start. What starts it is a script with children of its own: all of them are meant."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.wait(STOP_TIMEOUT_S)
+            return
 
 
 def _forget() -> None:

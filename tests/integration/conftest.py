@@ -37,3 +37,14 @@ def rig(warm_worker, tmp_path):
     own = Rig(warm_worker.process, warm_worker.kafka, tmp_path)
     yield own
     own.tidy()
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder of temporary files of every process that the test starts."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.io.tmpdir={folder}")
+    return folder

@@ -16,6 +16,7 @@ import pytest
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.running.engine import EngineState, SparkEngine
 from spark_tasks.running.spark import SparkLostError, SparkStartError
+from tests.integration.workers import leftovers
 from tests.running_splits import Answer, Describe, Fail, Hang, KillWorker, Meet
 from tests.support import wait_until
 
@@ -103,6 +104,17 @@ def test_cancel_what_runs_and_what_waits(engine: SparkEngine, tmp_path: Path) ->
     assert [f.result(20) for f in futures] == [[n] for n in range(slots)], "their slots come free"
 
 
+def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngine, tmp_path: Path) -> None:
+    busy = [engine.submit(f"busy-{n}", [Answer(n, 1.0 if n else 0.2)]) for n in range(4)]
+    wait_until(lambda: all(future.running() for future in busy))
+    for n in range(2):
+        engine.submit(f"hang-{n}", [Hang(str(tmp_path / str(n)))])
+    wait_until(lambda: any(len(job) == 2 for job in engine._running.values()), what="a shared job")
+    engine.cancel("hang-0")
+    engine.cancel("hang-1")
+    wait_until(lambda: not engine._running, what="free slots")
+
+
 def test_a_submission_that_waits_can_be_taken_back(engine: SparkEngine) -> None:
     busy = [engine.submit(f"busy-{n}", [Answer(n, 0.6)]) for n in range(8)]
     wait_until(busy[0].running)
@@ -137,6 +149,20 @@ def test_spark_that_cannot_start() -> None:
     with pytest.raises(SparkStartError):
         broken.submit("a-0", [Answer(1)]).result(1)
     broken.close()
+
+
+def test_closed_while_spark_starts(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for what it has begun to start: neither a process nor a file stays."""
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    here = psutil.Process()
+    before = here.children(recursive=True)
+    engine = SparkEngine({})
+    engine.start()
+    family = wait_until(lambda: [child for child in here.children(recursive=True) if child not in before])
+    assert leftovers(temporary) != []
+    engine.close()
+    assert [process for process in family if process.is_running()] == []
+    assert leftovers(temporary) == []
 
 
 def test_a_closed_engine_refuses() -> None:

@@ -245,6 +245,11 @@ def wait_gone(processes: Sequence[psutil.Process], within: float = 15.0) -> None
     wait_until(lambda: not any(map(lives, processes)), within, f"the end of {processes}")
 
 
+def leftovers(folder: Path) -> list[str]:
+    """What is left in a folder of temporary files, but for what JVMs forget."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.name.startswith("hsperfdata"))
+
+
 def pause_between(earlier: float, seconds: float) -> None:
     """Wait until `seconds` after the (monotonic) time `earlier`: for what must not happen in that time."""
     time.sleep(max(0.0, earlier + seconds - time.monotonic()))
