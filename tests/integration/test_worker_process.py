@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from heeler.ports import free_port
 from heeler.rest_client import RestError
 from heeler.worker_process import WorkerProcess
 from spark_tasks.connectors.verify import read_summary
-from tests.integration.workers import JSON, READY_S, Rig, processes_of, wait_gone, worker_settings
+from tests.integration.workers import JSON, READY_S, Rig, leftovers, processes_of, wait_gone, worker_settings
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -23,13 +22,8 @@ REFUSED_S = 20.0  # far below what clients wait for by themselves; mostly the st
 
 
 @pytest.fixture
-def own_worker(kafka, tmp_path, topic_name, monkeypatch):
+def own_worker(kafka, tmp_path, topic_name, temporary):
     """A worker of this test's own, not started, whose temporary files are in a folder of their own."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(temporary))
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.io.tmpdir={temporary}")
     # Long enough that only leaving explains a group without members.
     settings = {**worker_settings(kafka.servers, topic_name), "session.timeout.ms": "60000",
                 "consumer.session.timeout.ms": "60000"}
@@ -41,10 +35,6 @@ def own_worker(kafka, tmp_path, topic_name, monkeypatch):
 def last_statuses(rig, topic):
     """The newest value of each status in the topic."""
     return {m.key().decode(): json.loads(m.value()) for m in rig.kafka.messages(topic) if m.value() is not None}
-
-
-def leftovers(folder: Path):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.name.startswith("hsperfdata"))
 
 
 def test_stopped_in_the_middle_of_work(own_worker, topic_name):
@@ -82,6 +72,39 @@ def test_stopped_in_the_middle_of_work(own_worker, topic_name):
     found = read_summary(sums).to_json()
     assert (found["duplicates"], found["missing"], found["disorder"]) == (0, 0, 0)
     assert rig.kafka.end(name) >= found["records"]
+
+
+def test_stopped_while_plugins_hang(own_worker, topic_name):
+    """They are given up after task.shutdown.graceful.timeout.ms (2 s here). An exit code of 0 says that it was so: a
+    worker that has not stopped in order some seconds after that time ends with 1.
+    """
+    rig, name = own_worker, topic_name
+    rig.process.start()
+    rig.process.wait_ready(READY_S)
+    rig.kafka.create(name)
+    rig.kafka.send(name, ["for the sink"])
+    sign = {}
+    for at in ("start", "tasks", "task-start", "plan", "read", "write", "stop", "task-stop"):
+        release = rig.folder / at
+        sign[at] = release.with_name(f"{at}.hangs")
+        kind = {"connector.class": "HangingSink", "topics": name} if at == "write" else {
+            "connector.class": "HangingSource", "topic": f"{name}-{at}"}
+        rig.create(at, {"at": at, "release": str(release), **kind})
+    for at in ("stop", "task-stop"):
+        rig.wait_states(at, [RUNNING, RUNNING], 170)
+        del sign[at]
+    wait_until(lambda: all(file.exists() for file in sign.values()), 170, f"the plugins to hang: {sign}")
+    family = processes_of(rig.process)
+    rig.process.signal("TERM")
+    assert rig.process.wait(30) == 0, rig.process.tail()
+    assert rig.kafka.group_state(name) in ("EMPTY", "DEAD")
+    assert rig.kafka.group_state("connect-write") == "EMPTY"
+    wait_gone(family, 1)
+    statuses = last_statuses(rig, rig.process.properties["status.storage.topic"])
+    states = {key: s["state"] for key, s in statuses.items() if not key.startswith("status-topic")}
+    assert set(states.values()) == {UNASSIGNED}
+    assert set(states) >= {f"status-connector-{at}" for at in ("tasks", "plan", "read", "write", "stop", "task-stop")}
+    assert leftovers(rig.folder / "temporary") == []
 
 
 def test_while_it_starts(tmp_path):

@@ -1,16 +1,25 @@
-"""Connectors that hang or raise wherever one can: `at` says where, until the file `release` exists."""
+"""Connectors that hang or raise wherever one can: `at` says where, until the file `release` exists. While one hangs
+there is a file of the name with `.hangs` after it.
+"""
 
 import time
 from pathlib import Path
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
 
-from heeler import ConfigDef, ConfigKey, SourceConnector, Type
+from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type
 
 KEYS = ConfigDef(
-    ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read or task-stop."),
+    ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read, task-stop or "
+              "write."),
     ConfigKey("release", Type.STRING, default="", doc="The file that ends the misbehaviour."),
-    ConfigKey("topic", Type.STRING, doc="The topic to write to."),
+    ConfigKey("topic", Type.STRING, default="", doc="The topic to write to."),
 )
 
 
@@ -19,8 +28,11 @@ def bad_here(options, place):
 
 
 def hang(options, place):
+    sign = Path(options.get("release", "/") + ".hangs")
     while bad_here(options, place):
+        sign.touch()
         time.sleep(0.02)
+    sign.unlink(missing_ok=True)
 
 
 def fail(options, place):
@@ -51,6 +63,16 @@ class Reader(DataSourceStreamReader):
         self.misbehave(self.options, "task-stop")
 
 
+class Writer(DataSourceWriter):
+    def __init__(self, options, misbehave):
+        self.options = options
+        self.misbehave = misbehave
+
+    def write(self, iterator):
+        self.misbehave(self.options, "write")
+        return WriterCommitMessage()
+
+
 class Misbehaving(DataSource):
     misbehave = staticmethod(hang)
 
@@ -60,6 +82,9 @@ class Misbehaving(DataSource):
     def streamReader(self, schema):
         self.misbehave(self.options, "task-start")
         return Reader(dict(self.options), self.misbehave)
+
+    def writer(self, schema, overwrite):
+        return Writer(dict(self.options), self.misbehave)
 
 
 class Failing(Misbehaving):
@@ -92,3 +117,11 @@ class HangingSourceConnector(SourceConnector):
 
 class FailingSourceConnector(HangingSourceConnector):
     data = Failing
+
+
+class HangingSinkConnector(SinkConnector):
+    config_def = KEYS
+
+    @classmethod
+    def data_source(cls, options):
+        return Misbehaving(options)
