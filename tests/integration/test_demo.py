@@ -2,37 +2,126 @@
 
 from __future__ import annotations
 
-import os
+import re
+import signal
 import subprocess
 import sys
 
+import psutil
 import pyarrow.dataset
 import pytest
+
+from tests.integration.workers import leftovers, wait_gone
+from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 FLIGHTS = 336_776
+DONE_S = 300.0  # as long as the demo itself is patient
 
 
-def test_demo_agrees_with_itself(broker, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "heeler", "demo", "--bootstrap-servers", broker.bootstrap_servers],
-        cwd=tmp_path, capture_output=True, text=True, timeout=380, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Everything agrees." in done.stdout
-    assert f"{FLIGHTS:,}" in done.stdout
-    data = pyarrow.dataset.dataset(tmp_path / "heeler-demo" / "parquet", format="parquet", exclude_invalid_files=True)
-    assert data.count_rows() == FLIGHTS
-    assert {"year", "carrier", "arr_delay"} <= set(data.schema.names)
+class Demo:
+    """A demo that runs in a folder of its own."""
+
+    def __init__(self, folder, *options):
+        self.folder = folder / "here"
+        self.folder.mkdir()
+        self.results = self.folder / "heeler-demo"
+        self.output = folder / "said"
+        with self.output.open("w") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "heeler", "demo", *options], cwd=self.folder, stdout=out,
+                stderr=subprocess.STDOUT, start_new_session=True)
+
+    def said(self):
+        return self.output.read_text()
+
+    def wait_for(self, file, text):
+        """Until it is in the file; the demo must not end before."""
+
+        def there():
+            assert self.process.poll() is None, self.said()
+            return file.exists() and text in file.read_text()
+
+        wait_until(there, DONE_S, f"{text} in {file}")
+
+    def rows(self):
+        return pyarrow.dataset.dataset(self.results / "parquet", format="parquet", exclude_invalid_files=True)
+
+    def interrupted(self):
+        """Ctrl-C; the exit code, once all that it has started is gone."""
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        assert len(family) >= 2, family
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(60)
+        wait_gone(family, 1)
+        return code
 
 
-def test_demo_without_kafka(tmp_path):
+@pytest.fixture
+def demo(tmp_path, temporary, monkeypatch):
+    """Starts it; nothing of it is left in the end but what is in `results`."""
+    monkeypatch.setenv("COLUMNS", "400")  # so that the table breaks no path
+    started = []
+
+    def start(*options):
+        started.append(Demo(tmp_path, *options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait(10)
+    assert leftovers(temporary) == []
+
+
+def test_demo_agrees_with_itself(demo, broker):
+    """What stays is the result, where the table says."""
+    run = demo("--bootstrap-servers", broker.bootstrap_servers)
+    assert run.process.wait(DONE_S) == 0, run.said()
+    assert "Everything agrees." in run.said()
+    assert f"{FLIGHTS:,}" in run.said()
+    for lies in (run.results / "csv" / "flights.csv", run.results / "parquet"):
+        assert str(lies) in run.said()
+    assert [f.name for f in run.folder.iterdir()] == ["heeler-demo"]
+    assert sorted(f.name for f in run.results.iterdir()) == ["csv", "parquet", "worker.log", "worker.properties"]
+    assert run.rows().count_rows() == FLIGHTS
+    assert {"year", "carrier", "arr_delay"} <= set(run.rows().schema.names)
+
+
+def test_demo_that_is_kept(demo):
+    """With a Kafka of its own. The lines that it shows work while it runs; Ctrl-C, its regular end, takes all away."""
+    run = demo("--keep")
+    run.wait_for(run.output, "more.csv")
+    assert "Everything agrees." in run.said()
+    lines = re.findall(r"^  ((?:curl|head) .*)$", run.said(), re.MULTILINE)
+    assert len(lines) == 5
+    for line in lines:
+        command = line.replace("curl ", "curl --fail-with-body -sS ", 1)
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, line + done.stdout + done.stderr
+    wait_until(lambda: run.rows().count_rows() == FLIGHTS + 99, 60, "the rows of the new file")
+    assert run.process.poll() is None
+    assert run.interrupted() == 0
+    assert list(run.folder.iterdir()) == []
+
+
+def test_demo_that_is_interrupted(demo, broker):
+    """In the middle of its work: neither a result nor anything else is left."""
+    run = demo("--bootstrap-servers", broker.bootstrap_servers)
+    run.wait_for(run.results / "worker.log", "connector started")
+    assert run.interrupted() == 1
+    assert "Everything agrees." not in run.said()
+    assert "Traceback" not in run.said()
+    assert list(run.folder.iterdir()) == []
+
+
+def test_demo_without_kafka(demo, monkeypatch):
     """A clear message, exit code 2, and nothing left."""
-    done = subprocess.run(
-        [sys.executable, "-m", "heeler", "demo", "--bootstrap-servers", "127.0.0.1:1"],
-        cwd=tmp_path, env={**os.environ, "CONNECT_DEFAULT_API_TIMEOUT_MS": "2000"}, capture_output=True, text=True,
-        timeout=120, check=False)
-    assert done.returncode == 2
-    assert "127.0.0.1:1" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("CONNECT_DEFAULT_API_TIMEOUT_MS", "2000")
+    run = demo("--bootstrap-servers", "127.0.0.1:1")
+    assert run.process.wait(120) == 2
+    assert "127.0.0.1:1" in run.said()
+    assert "Traceback" not in run.said()
+    assert list(run.folder.iterdir()) == []
