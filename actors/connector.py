@@ -42,7 +42,7 @@ _logger = logging.getLogger(__name__)
 Tell = Callable[[ConnectorStateReported | TaskConfigsGenerated | TaskReconfigurationRequested], None]
 Resolve = Callable[[Config, ConnectorName], Mapping[str, str]]
 """The configuration of a connector with the placeholders of config providers replaced; raises ConfigError."""
-ReadOffsets = Callable[[ConnectorName], Sequence[tuple[SourcePartition, SourceOffset]]]
+ReadOffsets = Callable[[ConnectorName, Mapping[str, str]], Sequence[tuple[SourcePartition, SourceOffset]]]
 LogContext = Callable[[ConnectorName], AbstractContextManager[Any]]
 
 
@@ -57,7 +57,7 @@ class _Context:
     """The plugin's ConnectorContext. Its methods are called from any thread, and only tell."""
 
     def __init__(self, actor: pykka.ActorRef[Any], tell: Tell, name: ConnectorName, epoch: Epoch,
-                 read_offsets: ReadOffsets) -> None:
+                 read_offsets: Callable[[], Sequence[tuple[SourcePartition, SourceOffset]]]) -> None:
         self._actor = actor
         self._tell = tell
         self._name = name
@@ -77,7 +77,7 @@ class _Context:
 
     def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
         """See ConnectorContext."""
-        return self._read_offsets(self._name)
+        return self._read_offsets()
 
 
 class ConnectorActor(pykka.ThreadingActor):
@@ -160,7 +160,8 @@ class ConnectorActor(pykka.ThreadingActor):
         self._resolved = self._resolve(self._command.config, name)
         self._plugin = self._plugins.find(Kind.CONNECTOR, self._resolved.get("connector.class") or "")
         _check(self._plugin, self._resolved)
-        context = _Context(self.actor_ref, self._tell, name, self._epoch, self._read_offsets)
+        resolved = self._resolved
+        context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved))
         connector: Connector = self._plugin.cls(dict(self._resolved), context)
         self._connector = connector
         return connector

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from storage.ids import TopicName
-from storage.internal_topics import ensure_topics, internal_topics
+from storage.internal_topics import ensure_topics, internal_topics, own_offsets
 from storage.log_protocol import PrivilegedWriter
 from storage.privileged_writer import KafkaPrivilegedWriter
 from storage.topic_log import KafkaTopicLog
@@ -72,13 +72,14 @@ class KafkaParts:
         return self._log(self.config[f"{kind}.storage.topic"], names[kind], read_committed=committed, producer=retries)
 
     def connector_offsets_log(self, topic: TopicName) -> KafkaTopicLog:
-        """The log of a connector's own offsets topic."""
-        return self._log(topic, f"offsets-{topic}", read_committed=True)
+        """The log of a connector's own offsets topic, which is made where it is missing."""
+        return self._log(topic, f"offsets-{topic}", read_committed=True,
+                         prepare=lambda: ensure_topics(self.admin, [own_offsets(self.config.originals, topic)]))
 
     def _log(self, topic: str, suffix: str, *, read_committed: bool,
-             producer: Mapping[str, Any] | None = None) -> KafkaTopicLog:
+             producer: Mapping[str, Any] | None = None, prepare: Callable[[], None] = lambda: None) -> KafkaTopicLog:
         return KafkaTopicLog(topic, self.settings, self.admin, client_id=f"{self.client_id}-{suffix}",
-                             read_committed=read_committed, producer=producer)
+                             read_committed=read_committed, producer=producer, prepare=prepare)
 
     def config_writer(self) -> PrivilegedWriter | None:
         """The leader's transactional writer of the config topic; None where writes are plain (KIP-618)."""

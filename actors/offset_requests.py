@@ -24,7 +24,8 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.plugins import Plugins
 from storage.config_state import ConfigView
-from storage.ids import Config, ConnectorName, TopicName
+from storage.ids import Config, ConnectorName
+from storage.offset_store import own_offsets_topic
 
 if TYPE_CHECKING:
     from spark_tasks.api import SinkConnector, SourceConnector
@@ -88,12 +89,8 @@ class OffsetRequests:
                 found = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
             return [({"kafka_topic": tp.topic, "kafka_partition": tp.partition}, {"kafka_offset": at.offset})
                     for tp, at in sorted(found.items())]
-        topic = self._own_topic(config)
+        topic = own_offsets_topic(config)
         return list(self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, topic)))
-
-    def _own_topic(self, config: Mapping[str, str]) -> TopicName | None:
-        topic = config.get("offsets.storage.topic")
-        return TopicName(topic) if topic and self._config.transactional_leader else None
 
     def _ask_store(self, message: Callable[[Answer], Any]) -> Any:
         future: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
@@ -121,7 +118,7 @@ class OffsetRequests:
                 + _OUTSIDE.format(altered))
 
     def _alter_source(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SourceConnector]) -> bool:
-        topic = self._own_topic(config)
+        topic = own_offsets_topic(config)
         offsets: Pairs | None = request.offsets
         if offsets is None:
             known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, topic))

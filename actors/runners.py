@@ -21,7 +21,7 @@ from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.task_configs import check_tasks_max
 from storage.config_state import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
-from storage.offset_store import OffsetStores
+from storage.offset_store import OffsetStores, own_offsets_topic
 
 if TYPE_CHECKING:
     from spark_tasks.running.runners import Runners
@@ -91,12 +91,11 @@ class TaskRunners:
         runners = self.data_plane.runners()
         source = self.plugins.connector_type(connector) == "source"
         guard = HerderGuard(self.herding, task, command.config_generation)
-        own_topic = connector.get("offsets.storage.topic") if source and self.config.transactional_leader else None
         return runners.make(TaskContext(
             connector_name=task.connector, task=task.task, group_id=self.config.group_id,
             worker=self.config.originals, connector=connector,
             config=self.resolve(command.task_config, task.connector), engine=runners.engine,
-            offsets=self.offsets.of(task.connector, TopicName(own_topic) if own_topic else None) if source else None,
+            offsets=self.offsets.of(task.connector, own_offsets_topic(connector)) if source else None,
             wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
             guard=guard if source and self.config.exactly_once else None,
         ))

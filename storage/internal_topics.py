@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _UNAUTHORISED = (ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
 _POLICY = "cleanup.policy"
+_CONFIG = "config.storage."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class InternalTopic:
     """What a worker wants of a topic; -1 as `partitions` or `replication_factor` is the broker's default."""
 
     name: TopicName
-    property: str  # the worker property that names it
+    property: str  # that names it
+    prefix: str  # of the worker's properties about it
     purpose: str  # goes into messages
     partitions: int
     replication_factor: int
@@ -46,11 +48,21 @@ def internal_topics(worker: Mapping[str, str]) -> tuple[InternalTopic, InternalT
     """Config, offset and status topic, from a worker's properties. Raises ConfigError where a name is missing."""
     return (
         _topic(worker, "config", "connector configurations", partitions="1"),
-        _topic(worker, "offset", "source connector offsets", partitions=worker.get("offset.storage.partitions", "25")),
+        _offsets(worker),
         _topic(
             worker, "status", "connector and task statuses", partitions=worker.get("status.storage.partitions", "5")
         ),
     )
+
+
+def own_offsets(worker: Mapping[str, str], name: TopicName) -> InternalTopic:
+    """A connector's own offsets topic: as the worker's, but for the name."""
+    return replace(_offsets(worker), name=name, property="offsets.storage.topic")
+
+
+def _offsets(worker: Mapping[str, str]) -> InternalTopic:
+    partitions = worker.get("offset.storage.partitions", "25")
+    return _topic(worker, "offset", "source connector offsets", partitions=partitions)
 
 
 def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) -> InternalTopic:
@@ -66,7 +78,7 @@ def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) 
     factor = settings.pop("replication.factor", "3")
     for ours in ("partitions", _POLICY):
         settings.pop(ours, None)
-    return InternalTopic(TopicName(name), f"{prefix}topic", purpose, int(partitions), int(factor), settings)
+    return InternalTopic(TopicName(name), f"{prefix}topic", prefix, purpose, int(partitions), int(factor), settings)
 
 
 def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic]) -> None:
@@ -77,9 +89,8 @@ def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic]) -> N
     existed = [topic for topic in topics if not _create(admin, topic)]
     for topic in existed:
         _check_compacted(topic, _policies(admin, topic))
-    config = topics[0]
-    if config.partitions == 1 and config in existed:
-        _check_one_partition(config, _partition_count(admin, config))
+        if topic.prefix == _CONFIG:
+            _check_one_partition(topic, _partition_count(admin, topic))
 
 
 def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
@@ -118,7 +129,7 @@ def _creation_failed(topic: InternalTopic, cause: KafkaError) -> str:
         )
     advice = ""
     if "replication factor" in str(cause).lower():
-        advice = f" (set '{topic.property.removesuffix('topic')}replication.factor' to what the brokers can do)"
+        advice = f" (set '{topic.prefix}replication.factor' to what the brokers can do)"
     return f"{where}: {cause}{advice}"
 
 

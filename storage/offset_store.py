@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
@@ -178,6 +178,12 @@ class ConnectorOffsetStore:
             raise ConnectError(f"{message}: {error!r}") from error
 
 
+def own_offsets_topic(connector: Mapping[str, str]) -> TopicName | None:
+    """The offsets topic that a source connector's (resolved) configuration names."""
+    topic = connector.get("offsets.storage.topic", "").strip()
+    return TopicName(topic) if topic else None
+
+
 class OffsetStores:
     """Makes the offset store of each connector; `open_log` opens the log of a connector's own topic."""
 
@@ -195,6 +201,14 @@ class OffsetStores:
             store.close()
             raise ConnectError(f"Offsets topic {topic} of connector {connector} cannot be read: {error!r}") from error
         return store
+
+    def read(self, connector: ConnectorName, topic: TopicName | None) -> Sequence[tuple[Partition, Offset]]:
+        """All committed offsets of a connector; blocks. Raises ConnectError."""
+        store = self.of(connector, topic)
+        try:
+            return store.read()
+        finally:
+            store.close()
 
     def open_soon(
         self, connector: ConnectorName, topic: TopicName | None = None

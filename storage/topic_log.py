@@ -51,7 +51,8 @@ class KafkaTopicLog:
     """One topic of one worker: a TopicLog.
 
     `clients`: kafka-python settings that consumer and producer share (servers, security); `admin`: the worker's
-    shared admin client, not closed here; `producer`: more settings of the producer.
+    shared admin client, not closed here; `producer`: more settings of the producer; `prepare`: what to do before the
+    topic is read, such as making it, in the reader's thread.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class KafkaTopicLog:
         read_committed: bool = False,
         writable: bool = True,
         producer: Mapping[str, Any] | None = None,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self._topic = topic
         self._admin = admin
@@ -83,6 +85,7 @@ class KafkaTopicLog:
             "metrics_enabled": False,
             **(producer or {}),
         }
+        self._prepare = prepare
         self._writable = writable
         self._producer: KafkaProducer | None = None
         self._consumer: KafkaConsumer | None = None
@@ -154,6 +157,7 @@ class KafkaTopicLog:
     # ------------------------------------------------------------ the reader's thread
     def _run(self, started: Future[None], on_records: OnRecords, on_error: OnError) -> None:
         try:
+            self._prepare()
             partitions = self._open()
             ends = self._ends(partitions)
         except Exception as error:  # noqa: BLE001  (whatever it is: somebody waits for the start)

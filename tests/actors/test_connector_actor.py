@@ -23,7 +23,7 @@ from tests.actors.plugin_under_test import FOUND, Scripted
 
 STARTED, PAUSED, STOPPED = TargetState.STARTED, TargetState.PAUSED, TargetState.STOPPED
 TRANSFORMER = ConfigTransformer({"env": EnvVarConfigProvider({"SECRET": "hunter2"})})
-OFFSETS = [({"file": "a"}, {"position": 1})]
+OFFSETS = {(True, "own"): [({"file": "a"}, {"position": 1})]}
 
 
 class Rig:
@@ -34,7 +34,7 @@ class Rig:
         self.said = queue.Queue()
         self.ref = ConnectorActor.start(
             7, self.said.put, Plugins(installed=FOUND), lambda config, n: TRANSFORMER.transform(config, n).data,
-            lambda _name: OFFSETS)
+            lambda name, config: OFFSETS[name == self.name, config.get("offsets.storage.topic")])
 
     def start(self, target=STARTED, **config):
         given = {"name": self.name, "connector.class": "ScriptedSource", **config}
@@ -189,11 +189,11 @@ def test_the_plugin_may_give_up_from_a_thread_of_its_own(rig):
 
 
 def test_the_context(rig):
-    rig.start()
+    rig.start(**{"offsets.storage.topic": "own"})
     rig.state(State.RUNNING)
     rig.plugin.context.request_task_reconfiguration()
     assert rig.next() == TaskReconfigurationRequested(rig.name, 7)
-    assert rig.plugin.context.offsets() == OFFSETS
+    assert rig.plugin.context.offsets() == OFFSETS[True, "own"]
 
 
 def test_task_configs_hold_placeholders_and_what_tasks_need(rig):

@@ -106,6 +106,9 @@ def test_a_connectors_own_topic(world: World) -> None:
         ({"f": "both"}, {"p": 2}), ({"f": "new"}, {"p": 3}), ({"f": "old"}, {"p": 1})]
     # Copied, so that the connector can do without its own topic again.
     assert sorted(world.stores.of(C).read(), key=str) == sorted(store.read(), key=str)
+    world.stores.of(C).write([({"f": "new"}, {"p": 0})])
+    assert sorted(world.stores.read(C, OWN), key=str) == sorted(store.read(), key=str), "its own comes first"
+    store.write([({"f": "new"}, {"p": 3})])
     world.topics["own"].refuse = lambda _: OSError("refused")
     with pytest.raises(OSError, match="refused"):
         store.write([({"f": "old"}, None), ({"f": "new"}, {"p": 9})])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ConfigResource
 
 from tests.integration.workers import JSON
 from tests.support import wait_until
@@ -94,6 +96,34 @@ def test_of_a_source(rig, reader):
     resume(rig, name)
     rig.wait_records(name, 8)
     assert rig.kafka.values(name)[5:] == ["line", "more", "last"]
+
+
+def test_in_a_topic_of_the_connectors_own(rig, reader):
+    """Made where it is missing; what is in it counts, then what is in the worker's topic; a reset empties both."""
+    name, partition = reader
+    own, file = f"{name}-own", partition["filename"]
+    config = {"connector.class": "FileStreamSource", "file": file, "topic": name}
+    rig.create(name, {**config, "offsets.storage.topic": own}, [RUNNING, RUNNING])
+    assert offsets(rig, name) == [{"partition": partition, "offset": {"position": 15}}]  # the worker's topic has it
+    with Path(file).open("a") as more:
+        more.write("own\n")
+    wait_until(lambda: rig.kafka.values(own) == ['{"position":19}'], 15, "the offset in the connector's own topic")
+    [policy] = rig.kafka.admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, own)]).values()
+    assert policy.result(10)["cleanup.policy"].value == "compact"
+    stop(rig, name)
+    rig.call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{"partition": partition, "offset": {"position": 5}}]})
+    assert rig.kafka.values(own)[-1] == '{"position":5}'
+    keys = [json.dumps([name, p], separators=(",", ":")) for p in (partition, {"filename": "other"})]
+    rig.kafka.send("shared-worker-offsets", ['{"position":10}', '{"position":1}'], keys)
+    assert {o["partition"]["filename"]: o["offset"]["position"] for o in offsets(rig, name)} == {file: 5, "other": 1}
+    resume(rig, name)
+    rig.wait_records(name, 7)
+    assert rig.kafka.values(name)[4:] == ["more", "last", "own"]
+    stop(rig, name)
+    rig.call("DELETE", f"/connectors/{name}/offsets")
+    assert offsets(rig, name) == []
+    rig.create(name, config)
+    assert offsets(rig, name) == []
 
 
 def test_of_one_partition_of_many(rig, topic_name):
