@@ -1,0 +1,54 @@
+"""Exactly-once support comes to a running cluster worker by worker: disabled, preparing, enabled (KIP-618)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.cluster import SCHEMALESS, Cluster
+from tests.integration.exactly_once import Reader, config_records
+from tests.integration.workers import READY_S
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]
+
+STREAMS = 2
+
+
+def transactions(cluster):
+    """Offsets of the config topic that hold no record: where transactions end."""
+    topic = cluster.settings["config.storage.topic"]
+    return cluster.kafka.end(topic) - len(cluster.kafka.messages(topic))
+
+
+def change(cluster, rate, **more):
+    cluster.create("rolled", {"connector.class": "datagen", "topic": "rolled", "rate": str(rate), **SCHEMALESS, **more},
+                   STREAMS)
+
+
+def test_a_source_runs_through_a_rolling_change(kafka, tmp_path):
+    kafka.create("rolled", STREAMS)
+    with Cluster(kafka, tmp_path, "rolling", size=2) as cluster:
+        change(cluster, 300)
+        cluster.wait_settled()
+        reader = Reader(kafka, "rolled", exactly=False)
+        reader.wait_flowing(STREAMS)
+        assert transactions(cluster) == 0
+        for support in ("preparing", "enabled"):
+            for worker in cluster.workers:
+                assert worker.stop() == 0, worker.tail()
+                worker.properties["exactly.once.source.support"] = support
+                worker.start().wait_ready(READY_S)
+                cluster.wait_settled()
+                reader.wait_flowing(STREAMS)
+            fenced = [value for _, value in config_records(cluster, "tasks-fencing-rolled")]
+            assert fenced == ([] if support == "preparing" else [{"task-count": STREAMS}])
+            change(cluster, 301)
+            wait_until(lambda: transactions(cluster) > 0, 20, "the leader's transactions")
+        reader.exactly = True
+        change(cluster, 302, **{"exactly.once.support": "required"})
+        cluster.wait_settled()
+        reader.wait_flowing(STREAMS)
+        cluster.leader().kill()
+        cluster.wait_settled()
+        reader.wait_flowing(STREAMS)
+        reader.close()
