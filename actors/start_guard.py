@@ -80,7 +80,7 @@ class HerderGuard:
 
     def verify(self) -> None:
         """See StartGuard."""
-        self._retrying(f"Failed to read to end of config topic before the start of task {self._task}", self._verify)
+        self._retrying(f"Failed to perform the preflight check of task {self._task}", self._verify)
 
     def cancel(self) -> None:
         """See StartGuard."""
@@ -91,8 +91,11 @@ class HerderGuard:
         while True:
             try:
                 attempt()
-            except (ConflictError, NotFoundError, OSError, http.client.HTTPException, RequestRefusedError) as error:
-                passing = not isinstance(error, RequestRefusedError) or error.status in _PASSING
+            except StartCancelledError:
+                raise
+            except (ConnectError, OSError, http.client.HTTPException) as error:
+                passing = not isinstance(error, ConnectError) or isinstance(error, (ConflictError, NotFoundError))
+                passing = passing or (isinstance(error, RequestRefusedError) and error.status in _PASSING)
                 if not passing or time.monotonic() + wait > deadline:
                     raise ConnectError(f"{failure}: {error}") from error
                 log.info("%s, trying again: %s", failure, error)

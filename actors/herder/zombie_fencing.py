@@ -21,7 +21,7 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
-from actors.herder.state import HerderState, RequestId
+from actors.herder.state import HerderState, Phase, RequestId
 from actors.herder.turn import Turn
 from actors.messages import FenceZombies, PutTaskCountRecord, ReadConfigToEnd, RestartTask, VerifyTaskStart, WriteConfig
 from spark_tasks.errors import ConnectError
@@ -222,7 +222,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
         error = ConnectError(f"Request timed out. The worker could not read to the end of the config topic: {error}")
     elif task not in state.store.tasks(task.connector):
         error = NotFoundError(f"Unknown task: {task}")
-    elif state.needs_rebalance is not None:
+    elif state.needs_rebalance is not None or state.phase is not Phase.RESOLVED:  # what was read may have begun one
         error = RebalanceNeededError("Request cannot be completed because a rebalance is expected")
     elif task not in state.allocation.tasks:
         error = ConflictError(f"Cannot restart task {task} since it is not assigned to this member any more")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.assignment.protocol import Protocol
-from actors.errors import RequestTargetError
+from actors.errors import ConflictError, RequestTargetError
 from actors.herder import effects, events
 from actors.herder.zombie_fencing import transactional_id
 from actors.messages import FenceZombies, StartTask, VerifyTaskStart
@@ -22,6 +22,7 @@ from tests.pure.herder.node import Node
 from tests.pure.herder.world import World
 
 MOST_COMMITS = 5  # of one task until there is `more_data`
+MOST_ASKED = 5  # how often a task asks for its fencing again after a conflict
 
 
 @dataclass(eq=False)
@@ -35,13 +36,15 @@ class OnceTask:
     phase: str = "fence"
     epoch: int = -1
     commits: int = 0
+    asked: int = 0
+    asleep: bool = False
 
     @property
     def id(self) -> str:
         return transactional_id("g", self.task.connector, self.task.task)
 
     def can_step(self) -> bool:
-        return self.phase in ("fence", "init", "verify", "run") and self.commits < MOST_COMMITS
+        return not self.asleep and self.phase in ("fence", "init", "verify", "run") and self.commits < MOST_COMMITS
 
     def step(self) -> None:
         match self.phase:
@@ -68,6 +71,8 @@ class OnceTask:
     def _answered(self, following: str) -> Callable[[Exception | None], None]:
         def then(error: Exception | None) -> None:
             self.phase = following if error is None else "over"
+            if following == "init" and isinstance(error, ConflictError) and self.asked < MOST_ASKED:
+                self.asked, self.phase = self.asked + 1, "fence"
             if self.phase == "run":
                 self.world.started[self.task.connector] = max(
                     self.world.started[self.task.connector], self.generation)
@@ -115,6 +120,7 @@ class OnceWorld(World):
         self.rounds: list[tuple[Node, Any, list[str]]] = []
         self.started: dict[ConnectorName, int] = defaultdict(lambda: -1)
         self.committed = 0
+        self.fencing_held = False  # the broker does not answer
         self.notice = notice
         super().__init__(workers, seed=seed, protocol=Protocol.COMPATIBLE, chances=chances,
                          settings={"transactional_leader": True, "exactly_once": True})
@@ -153,7 +159,7 @@ class OnceWorld(World):
     def step(self) -> bool:
         """One thing; tasks and rounds of fencing go on although their herder hangs."""
         own: list[Callable[[], Any]] = [task.step for task in self.sources if task.can_step()]
-        own += [self._round(number) for number in range(len(self.rounds))]
+        own += [self._round(number) for number in range(len(self.rounds) if not self.fencing_held else 0)]
         if own and (self.random is None or self.random.random() < 0.3):
             (self.random.choice(own) if self.random else own[0])()
             return True

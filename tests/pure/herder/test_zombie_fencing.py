@@ -12,9 +12,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from actors.errors import BadRequestError, ConflictError, NotFoundError
+from actors.config_writes import plan
+from actors.errors import BadRequestError, ConflictError, NotFoundError, RebalanceNeededError
+from actors.herder.events import ProducersFenced
 from actors.herder.fencing_state import FencingChecked
-from actors.messages import FenceZombies, PutConnector, RestartTask, StopConnectorRequest, VerifyTaskStart
+from actors.messages import (
+    FenceZombies,
+    PutConnector,
+    PutTaskConfigSet,
+    RestartTask,
+    StopConnectorRequest,
+    VerifyTaskStart,
+)
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 from tests.pure.herder import histories
@@ -33,6 +42,7 @@ class Histories(RuleBasedStateMachine):
         self.version = 0
         self.world.settle()
         self.change(0, 2)
+        self.world.settle()
 
     @rule(worker=workers, tasks=st.integers(1, 4))
     def change(self, worker: int, tasks: int) -> None:
@@ -57,6 +67,20 @@ class Histories(RuleBasedStateMachine):
         self.world.more_data()
         for _ in range(steps):
             self.world.step() or self.world.tick()
+
+    @rule()
+    def settle(self) -> None:
+        """Long enough for sessions to expire: others take over what those had that hang."""
+        self.world.more_data()
+        self.world.settle()
+
+    @rule(worker=workers, first=st.integers(1, 4), second=st.integers(1, 4))
+    def change_again_before_the_producers_are_fenced(self, worker: int, first: int, second: int) -> None:
+        self.world.fencing_held = True
+        for tasks in (first, second):
+            self.change(worker, tasks)
+            self.settle()
+        self.world.fencing_held = False
 
     @rule(worker=workers, expelled=st.booleans())
     def suspend(self, worker: int, expelled: bool) -> None:
@@ -91,16 +115,17 @@ class Histories(RuleBasedStateMachine):
             histories.calm_down(self.world)
             for node in self.world.living():
                 node.hung = False
-            self.world.settle()
+            self.settle()
+            self.settle()  # whoever has not noticed that it was replaced tries once more to commit
 
 
 TestHistories = pytest.mark.timeout(300)(Histories.TestCase)
-TestHistories.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestHistories.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
 # ---------------------------------------------------------------- one step after the other
-def world_of(tasks: int, workers: int = 1) -> OnceWorld:
-    world = OnceWorld(workers, seed=1, notice=1.0)
+def world_of(tasks: int, workers: int = 1, notice: float = 1.0) -> OnceWorld:
+    world = OnceWorld(workers, seed=1, notice=notice)
     world.settle()
     put(world, tasks, "1")
     world.settle()
@@ -194,6 +219,83 @@ def test_the_right_to_write_was_lost_and_claimed_again_during_a_check() -> None:
     assert world.config.task_count_records == before
     conflicts = [r.error for r in world.replies.values() if isinstance(r.error, ConflictError)]
     assert "has lost the right to write" in str(conflicts[-1])
+
+
+def test_producers_that_cannot_be_fenced_fail_the_start_and_nothing_is_recorded() -> None:
+    world = world_of(3)
+    put(world, 2, "2")
+    world.fencing_held = True
+    world.settle()
+    [(node, op, _)] = world.rounds
+    world.rounds.clear()
+    node.tell("fencing", ProducersFenced(op, ConnectError("not authorised")))
+    world.settle()
+    failed = [r.error for r in world.replies.values() if r.error is not None]
+    assert [(type(error), str(error)) for error in failed] == [
+        (ConnectError, "Failed to fence the producers of former tasks of connector c: not authorised")] * 2
+    assert world.config.task_count_records == {C: 3}
+    world.fencing_held = False
+    assert fence(world) is None, "a restarted task begins another round"
+    assert world.config.task_count_records == {C: 2}
+
+
+def test_a_task_count_record_that_cannot_be_written_is_written_when_the_right_is_claimed_again() -> None:
+    """The round fails, as in Kafka Connect; tasks ask for another one."""
+    world = world_of(3)
+    world.random = None
+    node = world.nodes[world.leader]
+    put(world, 2, "2")
+    while not any(isinstance(then, FencingChecked) for then in node.state.ops.values()):
+        assert world.step() or world.tick()
+    world.log.owner = "a zombie"
+    while node.state.fencings or not world.replies or node.state.busy is not None:
+        assert world.step() or world.tick()
+    assert world.config.task_count_records == {C: 3}
+    conflicts = [str(r.error) for r in world.replies.values() if isinstance(r.error, ConflictError)]
+    assert conflicts == ["Failed to write a task count record: fenced"] * 2
+    world.settle()
+    assert world.config.task_count_records == {C: 2}
+    assert {t.phase for t in world.sources if t.generation == 1} == {"run"}
+
+
+@pytest.mark.parametrize("phase", ["init", "verify"])
+def test_a_task_that_sleeps_before_or_after_its_producer_exists_writes_nothing(phase: str) -> None:
+    """When it wakes up, others work with newer task configs; nobody has told it."""
+    world = world_of(2, notice=0.0)
+    put(world, 2, "2")
+    while not (late := [t for t in world.sources if t.phase == phase and t.generation == 1]):
+        assert world.step() or world.tick()
+    late[0].asleep = True
+    put(world, 1, "3")
+    world.settle()
+    assert world.started == {C: 2}
+    late[0].asleep = False
+    world.settle()
+    assert (late[0].phase, late[0].commits) == ("over", 0)
+
+
+def test_a_task_without_a_task_count_record_is_refused() -> None:
+    world = world_of(2)
+    put(world, 2, "2")
+    world.fencing_held = True
+    world.settle()
+    number = world.ask(world.leader, VerifyTaskStart(ConnectorTaskId(C, 0), 1))
+    world.settle()
+    assert "no task count record after the latest task configs" in str(world.replies[number].error)
+
+
+@pytest.mark.parametrize(("tasks", "error"), [(1, NotFoundError), (2, RebalanceNeededError)])
+def test_a_restart_that_reads_of_new_task_configs(tasks: int, error: type[Exception]) -> None:
+    """The task is gone, or a round is coming that will start it."""
+    world = world_of(2)
+    world.random = None
+    node = world.nodes[world.leader]
+    number = world.ask(node.name, RestartTask(ConnectorTaskId(C, 1)))
+    written = PutTaskConfigSet(C, tuple({"n": str(n), "v": "new"} for n in range(tasks)))
+    for stage in plan(written).stages:
+        world.log.append(stage)
+    world.settle()
+    assert type(world.replies[number].error) is error
 
 
 def test_a_task_of_an_older_generation_is_refused() -> None:
