@@ -25,9 +25,15 @@ def broker() -> Iterator[EmbeddedBroker]:
     """
     from heeler.broker import EmbeddedBroker
 
-    # Sessions of a fraction of a second let tests see members time out. Some tests write records of 1970, which Kafka
-    # would delete half a minute after its start.
-    settings = {"group.min.session.timeout.ms": "500", "log.retention.ms": "-1"}
+    settings = {
+        # Sessions of a fraction of a second let tests see members time out.
+        "group.min.session.timeout.ms": "500",
+        # Some tests write records of 1970, which Kafka would delete half a minute after its start.
+        "log.retention.ms": "-1",
+        # All is allowed, but for what a test denies.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
     with EmbeddedBroker(quick=True, settings=settings, progress=lambda line: print(line, file=sys.stderr)) as running:  # noqa: T201
         yield running
 

@@ -107,11 +107,10 @@ def test_cancel_what_runs_and_what_waits(engine: SparkEngine, tmp_path: Path) ->
 def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngine, tmp_path: Path) -> None:
     busy = [engine.submit(f"busy-{n}", [Answer(n, 1.0 if n else 0.2)]) for n in range(4)]
     wait_until(lambda: all(future.running() for future in busy))
-    for n in range(2):
-        engine.submit(f"hang-{n}", [Hang(str(tmp_path / str(n)))])
+    hanging = [engine.submit(f"hang-{n}", [Hang(str(tmp_path / str(n)))]) for n in range(2)]
     wait_until(lambda: any(len(job) == 2 for job in engine._running.values()), what="a shared job")
-    engine.cancel("hang-0")
-    engine.cancel("hang-1")
+    for batch in hanging:
+        engine.cancel(batch)
     wait_until(lambda: not engine._running, what="free slots")
 
 

@@ -6,6 +6,14 @@ import time
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from heeler.rest_client import RestError
 from tests.integration.cluster import SETTLE_S, Cluster
@@ -131,6 +139,32 @@ def test_a_producer_fenced_by_somebody_fails_its_task_until_it_is_restarted(clus
     rest.call("POST", "/connectors/once/tasks/0/restart")
     settled(cluster)
     reader.wait_flowing(STREAMS)
+
+
+def test_producers_that_the_leader_may_not_fence_fail_the_new_tasks(cluster, reader, kafka):
+    settled(cluster)
+    reader.wait_flowing(STREAMS)
+    # Of the third task, which the new set does not have: only the round needs it.
+    denied = acl(AclBinding, "exactly-once-once-2", AclPermissionType.DENY)
+    kafka.admin.create_acls([denied])[denied].result(20)
+    numbers(cluster, "once", 2)
+    rest = cluster.living()[0].rest
+    wait_until(lambda: rest.states("once") == ["RUNNING", "FAILED", "FAILED"], SETTLE_S, "both tasks to fail")
+    for task in (0, 1):
+        trace = rest.call("GET", f"/connectors/once/tasks/{task}/status")["trace"]
+        assert "Failed to perform a round of zombie fencing for task once-" in trace
+    assert config_records(cluster, "tasks-fencing-once")[-1][1] == {"task-count": 3}
+    [done] = kafka.admin.delete_acls([acl(AclBindingFilter, "exactly-once-once-2", AclPermissionType.DENY)]).values()
+    done.result(20)
+    rest.call("POST", "/connectors/once/restart?includeTasks=true&onlyFailed=true")
+    settled(cluster)
+    assert config_records(cluster, "tasks-fencing-once")[-1][1] == {"task-count": 2}
+    reader.wait_flowing(STREAMS)
+
+
+def acl(kind, transactional_id, permission):
+    return kind(ResourceType.TRANSACTIONAL_ID, transactional_id, ResourcePatternType.LITERAL, "User:*", "*",
+                AclOperation.WRITE, permission)
 
 
 def test_stopped_offsets_altered_and_resumed(cluster, kafka):
