@@ -1,0 +1,44 @@
+"""The eager assignor, whoever the members are and whatever they ran before."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.assignment.eager import assign
+from actors.assignment.protocol import Allocation, AssignmentError, MemberMetadata
+from storage.config_state import ClusterConfigState
+from storage.ids import ConnectorTaskId
+
+names = st.text("abcé-. ", min_size=1, max_size=4)
+task_counts = st.dictionaries(names, st.integers(0, 12), max_size=12)
+
+
+@given(st.sets(names, min_size=1, max_size=9), task_counts, st.data())
+def test_all_work_is_dealt_once_and_evenly_and_the_same_by_any_leader(ids, counts, data):
+    config = ClusterConfigState(offset=7, connector_configs=dict.fromkeys(counts, {}), task_counts=counts)
+    before = Allocation(tuple(counts), tuple(ConnectorTaskId(name, 0) for name in counts))
+    members = {
+        id_: MemberMetadata(f"http://{id_}/", data.draw(st.integers(-1, 7)), data.draw(st.sampled_from([None, before])))
+        for id_ in data.draw(st.permutations(sorted(ids)))
+    }
+    first, other = (assign(members, config, leader=data.draw(st.sampled_from(sorted(ids)))) for _ in range(2))
+    given_ = {id_: answer.assigned for id_, answer in first.items()}
+    assert given_.keys() == ids
+    assert given_ == {id_: answer.assigned for id_, answer in other.items()}
+    assert sorted(c for one in given_.values() for c in one.connectors) == sorted(counts)
+    assert sorted(t for one in given_.values() for t in one.tasks) == \
+        sorted(ConnectorTaskId(name, n) for name, count in counts.items() for n in range(count))
+    for sizes in ([len(one.connectors) for one in given_.values()], [len(one.tasks) for one in given_.values()],
+                  [len(one.items) for one in given_.values()]):
+        assert max(sizes) - min(sizes) <= 1
+    assert not any(answer.revoked or answer.error or answer.delay_ms for answer in first.values())
+
+
+@given(st.dictionaries(names, st.integers(0, 9), min_size=1, max_size=9), task_counts, st.integers(0, 9))
+def test_nobody_works_by_configs_that_some_member_knows_to_be_old(offsets, counts, own):
+    config = ClusterConfigState(offset=own, connector_configs=dict.fromkeys(counts, {}), task_counts=counts)
+    members = {id_: MemberMetadata(f"http://{id_}/", offset) for id_, offset in offsets.items()}
+    answers = assign(members, config, leader=min(offsets)).values()
+    behind = own < max(offsets.values())
+    assert {answer.error is AssignmentError.CONFIG_MISMATCH for answer in answers} == {behind}
+    assert {answer.config_offset for answer in answers} == {max(own, *offsets.values()) if behind else own}
+    assert not (behind and any(answer.assigned for answer in answers))
