@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
 from actors.assignment.protocol import Allocation, Membership
 from storage.config_state import ClusterConfigState, ConfigChange, RestartRequest, SessionKey
@@ -104,6 +104,14 @@ class Signature:
     body: bytes
     signature: bytes
     algorithm: str
+
+
+SIGNATURE_DIGESTS: Final[Mapping[str, str]] = {
+    "HmacMD5": "md5", "HmacSHA1": "sha1", "HmacSHA224": "sha224", "HmacSHA256": "sha256", "HmacSHA384": "sha384",
+    "HmacSHA512": "sha512", "HmacSHA512/224": "sha512_224", "HmacSHA512/256": "sha512_256", "HmacSHA3-224": "sha3_224",
+    "HmacSHA3-256": "sha3_256", "HmacSHA3-384": "sha3_384", "HmacSHA3-512": "sha3_512",
+}  # fmt: skip
+"""The algorithms that requests may be signed with: Java's name, hashlib's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from actors.assignment.protocol import Protocol
 from actors.group_coordinator import GroupSettings
 from actors.herder.state import HerderSettings
+from actors.messages import SIGNATURE_DIGESTS
 from actors.worker_config import WorkerConfig
 from storage.config_state import SessionKey
 from storage.ids import Config, WorkerId
@@ -50,5 +52,6 @@ def group_settings(config: WorkerConfig, url: str, client: Mapping[str, Any]) ->
 
 def new_session_key(config: WorkerConfig, now_ms: int) -> SessionKey:
     """A random key for requests between workers (KIP-507)."""
-    bits = config["inter.worker.key.size"] or 256
-    return SessionKey(secrets.token_bytes(bits // 8), config["inter.worker.key.generation.algorithm"], now_ms)
+    algorithm = config["inter.worker.key.generation.algorithm"]
+    bits = config["inter.worker.key.size"] or 8 * hashlib.new(SIGNATURE_DIGESTS[algorithm]).digest_size
+    return SessionKey(secrets.token_bytes((bits + 7) // 8), algorithm, now_ms)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from actors.client_keys import CLIENT_KEYS
+from actors.messages import SIGNATURE_DIGESTS
 from spark_tasks.config_def import (
     ConfigDef,
     ConfigKey,
@@ -22,9 +23,7 @@ from spark_tasks.config_def import (
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _INT_MAX = 2**31 - 1
-MACS = ("HmacMD5", "HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512", "HmacSHA512/224",
-        "HmacSHA512/256", "HmacSHA3-224", "HmacSHA3-256", "HmacSHA3-384", "HmacSHA3-512")
-"""The signature algorithms, by Java's names."""
+MACS = tuple(SIGNATURE_DIGESTS)
 LISTENER = re.compile(r"(?P<scheme>https?)://\[?(?P<host>[0-9a-z\-%._:]*)\]?:(?P<port>[0-9]{1,5})/?", re.IGNORECASE)
 _HEADER_RULE = re.compile(r"(set|add|setDate|addDate)\s+[^\s:]+\s*:[^:]*", re.IGNORECASE)
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")

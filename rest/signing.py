@@ -8,12 +8,12 @@ import re
 
 from werkzeug.datastructures import Headers
 
-from actors.messages import Signature
+from actors.messages import SIGNATURE_DIGESTS, Signature
 from rest.errors import RestError
 
 SIGNATURE_HEADER = "X-Connect-Authorization"
 ALGORITHM_HEADER = "X-Connect-Request-Signature-Algorithm"
-KNOWN_ALGORITHMS = frozenset({"hmacmd5", "hmacsha1", "hmacsha224", "hmacsha256", "hmacsha384", "hmacsha512"})
+KNOWN_ALGORITHMS = frozenset(name.lower() for name in SIGNATURE_DIGESTS)
 
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 

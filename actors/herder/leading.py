@@ -97,7 +97,7 @@ def ensure_session_key(turn: Turn) -> None:
     settings = state.settings
     if state.membership is None or state.membership.protocol is not Protocol.SESSIONED or state.key_writing:
         return
-    key = state.config.session_key
+    key = state.store.session_key  # as others sign: `config` moves on only with what it says of connectors
     expires = None if key is None or settings.key_ttl_ms <= 0 else key.created_ms + settings.key_ttl_ms
     if key is None or key.algorithm != settings.key_algorithm or (expires is not None and expires <= turn.now):
         turn.set(key_writing=True)

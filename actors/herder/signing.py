@@ -7,16 +7,13 @@ import hmac
 from actors.assignment.protocol import Protocol
 from actors.errors import ConflictError, RequestRefusedError
 from actors.herder.state import HerderState
-from actors.messages import Signature
+from actors.messages import SIGNATURE_DIGESTS, Signature
 from storage.config_state import SessionKey
-
-DIGESTS = {"HmacSHA1": "sha1", "HmacSHA224": "sha224", "HmacSHA256": "sha256", "HmacSHA384": "sha384",
-           "HmacSHA512": "sha512"}
 
 
 def sign(key: SessionKey, algorithm: str, body: bytes) -> Signature:
     """Sign the exact bytes of a request's body (empty bytes where it has none)."""
-    return Signature(body, hmac.new(key.key, body, DIGESTS[algorithm]).digest(), algorithm)
+    return Signature(body, hmac.new(key.key, body, SIGNATURE_DIGESTS[algorithm]).digest(), algorithm)
 
 
 def refusal(state: HerderState, signature: Signature | None) -> Exception | None:

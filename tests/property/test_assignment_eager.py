@@ -14,7 +14,7 @@ task_counts = st.dictionaries(names, st.integers(0, 12), max_size=12)
 
 @given(st.sets(names, min_size=1, max_size=9), task_counts, st.data())
 def test_all_work_is_dealt_once_and_evenly_and_the_same_by_any_leader(ids, counts, data):
-    config = ClusterConfigState(offset=7, connector_configs=dict.fromkeys(counts, {}), task_counts=counts)
+    config = ClusterConfigState(offset=7, connector_configs={name: {} for name in counts}, task_counts=counts)
     before = Allocation(tuple(counts), tuple(ConnectorTaskId(name, 0) for name in counts))
     members = {
         id_: MemberMetadata(f"http://{id_}/", data.draw(st.integers(-1, 7)), data.draw(st.sampled_from([None, before])))
@@ -35,7 +35,7 @@ def test_all_work_is_dealt_once_and_evenly_and_the_same_by_any_leader(ids, count
 
 @given(st.dictionaries(names, st.integers(0, 9), min_size=1, max_size=9), task_counts, st.integers(0, 9))
 def test_nobody_works_by_configs_that_some_member_knows_to_be_old(offsets, counts, own):
-    config = ClusterConfigState(offset=own, connector_configs=dict.fromkeys(counts, {}), task_counts=counts)
+    config = ClusterConfigState(offset=own, connector_configs={name: {} for name in counts}, task_counts=counts)
     members = {id_: MemberMetadata(f"http://{id_}/", offset) for id_, offset in offsets.items()}
     answers = assign(members, config, leader=min(offsets)).values()
     behind = own < max(offsets.values())

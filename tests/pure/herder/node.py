@@ -253,7 +253,7 @@ class Node:
             case WriteConfig(op, write):
                 self.configs.write(op, write, now)
             case effects.MakeSessionKey(op):
-                self.configs.write(op, PutSessionKey(SessionKey(b"k", "HmacSHA256", now)), now)
+                self.configs.write(op, PutSessionKey(SessionKey(f"key {now}".encode(), "HmacSHA256", now)), now)
             case ReadConfigToEnd(op, timeout_ms):
                 self.configs.read_to_end(op, timeout_ms, now)
                 self.configs.advance(0)
