@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_tasks.errors import ConfigError
+from spark_tasks.key_stores import certificates, identity, is_pem, read_store
 
-_JKS = b"\xfe\xed\xfe\xed"
 _VERSIONS = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
@@ -34,11 +34,11 @@ class _Identity:
 def server_context(tls: Mapping[str, str]) -> ssl.SSLContext:
     """For an https listener. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    identity = _identity(tls)
-    if identity is None:
+    own = _identity(tls)
+    if own is None:
         raise ConfigError("An https listener needs a certificate: set ssl.keystore.location, or ssl.keystore.key and "
                           "ssl.keystore.certificate.chain (each also with the prefix listeners.https.)")
-    _load_identity(context, identity)
+    _load_identity(context, own)
     client_auth = tls.get("ssl.client.auth", "none").strip().lower()
     if client_auth not in _CLIENT_AUTH:
         raise ConfigError(f"Invalid value {client_auth} for configuration ssl.client.auth: it must be one of "
@@ -62,9 +62,9 @@ def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
         context.load_default_certs()
     else:
         context.load_verify_locations(cadata=trusted)
-    identity = _identity(tls)
-    if identity is not None:
-        _load_identity(context, identity)
+    own = _identity(tls)
+    if own is not None:
+        _load_identity(context, own)
     _restrict(context, tls)
     return context
 
@@ -77,12 +77,10 @@ def _identity(tls: Mapping[str, str]) -> _Identity | None:
     if not tls.get("ssl.keystore.location"):
         return None
     store_password = tls.get("ssl.keystore.password")
-    content = _read("ssl.keystore.location", tls)
-    if b"-----BEGIN" in content:
+    content = read_store("ssl.keystore.location", tls["ssl.keystore.location"])
+    if is_pem(content):
         return _Identity(content, key_password or store_password)
-    from rest import pkcs12  # noqa: PLC0415 - its library would cost every start 100 ms
-
-    return _Identity(pkcs12.identity(content, store_password), store_password)
+    return _Identity(identity(content, store_password), None)
 
 
 def _trusted(tls: Mapping[str, str]) -> str | None:
@@ -91,33 +89,17 @@ def _trusted(tls: Mapping[str, str]) -> str | None:
         return tls["ssl.truststore.certificates"]
     if not tls.get("ssl.truststore.location"):
         return None
-    content = _read("ssl.truststore.location", tls)
-    if b"-----BEGIN" in content:
-        return content.decode()
-    from rest import pkcs12  # noqa: PLC0415 - as above
-
-    return pkcs12.certificates(content, tls.get("ssl.truststore.password"))
+    content = read_store("ssl.truststore.location", tls["ssl.truststore.location"])
+    return content.decode() if is_pem(content) else certificates(content, tls.get("ssl.truststore.password"))
 
 
-def _read(key: str, tls: Mapping[str, str]) -> bytes:
-    path = Path(tls[key])
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{key}: {path} cannot be read: {error.strerror}") from None
-    if content.startswith(_JKS):
-        raise ConfigError(f"{key}: {path} is in Java's old JKS format: convert it with `keytool -importkeystore "
-                          "-srckeystore OLD -destkeystore NEW -deststoretype pkcs12`")
-    return content
-
-
-def _load_identity(context: ssl.SSLContext, identity: _Identity) -> None:
+def _load_identity(context: ssl.SSLContext, own: _Identity) -> None:
     """OpenSSL reads keys from files only; this one is readable by its owner alone and lives for a moment."""
     handle, name = tempfile.mkstemp()
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(identity.pem)
-        context.load_cert_chain(name, password=identity.password or "")
+            file.write(own.pem)
+        context.load_cert_chain(name, password=own.password or "")
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"The ssl.keystore settings give no certificate with its private key: {error}") from None
     finally:

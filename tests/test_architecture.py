@@ -23,7 +23,7 @@ ARROWS = {
     "storage": ("spark_tasks.errors", "spark_tasks.kafka"),
     "rest": (
         "actors.messages", "actors.errors", "actors.assignment.protocol", "storage.ids", "storage.config_state",
-        "storage.status", "spark_tasks.errors", "spark_tasks.config_def",
+        "storage.status", "spark_tasks.errors", "spark_tasks.config_def", "spark_tasks.key_stores",
     ),
     "actors": ("storage", "spark_tasks"),
     "heeler": ("actors", "storage", "spark_tasks"),

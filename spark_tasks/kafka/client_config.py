@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_tasks.errors import ConfigError
+from spark_tasks.key_stores import certificates, identity, is_pem, read_store
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_STORES: Final = ("PEM", "PKCS12", "JKS")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 # Java's key to kafka-python's, for numbers of milliseconds or bytes that mean the same on both sides.
@@ -94,27 +96,44 @@ def _jaas(text: str) -> dict[str, str]:
 def _ssl(properties: Mapping[str, str]) -> dict[str, Any]:
     for kind in ("keystore", "truststore"):
         store = properties.get(f"ssl.{kind}.type", "").strip().upper()
-        has_store = bool(properties.get(f"ssl.{kind}.location", "").strip())
-        if (store or ("JKS" if has_store else "PEM")) != "PEM":
-            raise _bad(
-                f"ssl.{kind}.type", store or "JKS (the default)",
-                f"PEM; Java's stores cannot be read here. Convert it (keytool -importkeystore to PKCS12, then openssl "
-                f"pkcs12 to PEM) and set ssl.{kind}.type=PEM",
-            )  # fmt: skip
+        if store not in ("", *_STORES):
+            raise _bad(f"ssl.{kind}.type", store, f"{', '.join(_STORES)} (for JKS and PKCS12: what keytool writes)")
     settings: dict[str, Any] = {"ssl_check_hostname": bool(_endpoint_check(properties))}
-    trust = _pem_file(properties, "ssl.truststore.location", "ssl.truststore.certificates")
+    trust = _trust_file(properties)
     if trust:
         settings["ssl_cafile"] = trust
-    chain = _pem_file(properties, "ssl.keystore.location", "ssl.keystore.certificate.chain")
-    if chain:
-        settings["ssl_certfile"] = chain
-        key = _pem_file(properties, "", "ssl.keystore.key")
-        settings["ssl_keyfile"] = key or chain  # a PEM key store file holds the key and the chain
-        password = properties.get("ssl.key.password")
-        if password:
-            settings["ssl_password"] = password
+    settings.update(_own_certificate(properties))
     _try_out(settings)
     return settings
+
+
+def _trust_file(properties: Mapping[str, str]) -> str | None:
+    location = properties.get("ssl.truststore.location", "").strip()
+    if not location:
+        return _pem_text_file(properties, "ssl.truststore.certificates")
+    content = read_store("ssl.truststore.location", location)
+    if is_pem(content):
+        return location
+    return _private_file(certificates(content, properties.get("ssl.truststore.password")))
+
+
+def _own_certificate(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The chain, the key and the key's password; nothing where there is no key store."""
+    location = properties.get("ssl.keystore.location", "").strip()
+    password = properties.get("ssl.key.password")
+    if location:
+        content = read_store("ssl.keystore.location", location)
+        chain: str | None = location  # a PEM key store file holds the key and the chain
+        if not is_pem(content):
+            chain = _private_file(identity(content, properties.get("ssl.keystore.password")).decode())
+            password = None
+        key = chain
+    else:
+        chain = _pem_text_file(properties, "ssl.keystore.certificate.chain")
+        key = _pem_text_file(properties, "ssl.keystore.key") or chain
+    if not chain:
+        return {}
+    return {"ssl_certfile": chain, "ssl_keyfile": key, **({"ssl_password": password} if password else {})}
 
 
 def _endpoint_check(properties: Mapping[str, str]) -> str:
@@ -124,17 +143,12 @@ def _endpoint_check(properties: Mapping[str, str]) -> str:
     return algorithm
 
 
-def _pem_file(properties: Mapping[str, str], location_key: str, text_key: str) -> str | None:
-    location = properties.get(location_key, "").strip()
-    if location:
-        if not Path(location).is_file():
-            raise _bad(location_key, location, "a PEM file that exists on every machine of the job")
-        return location
-    text = properties.get(text_key, "").strip()
+def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
+    text = properties.get(key, "").strip()
     if not text:
         return None
     if "-----BEGIN" not in text:
-        raise ConfigError(f"{text_key} (value hidden) is no PEM text: it has no -----BEGIN line")
+        raise ConfigError(f"{key} (value hidden) is no PEM text: it has no -----BEGIN line")
     return _private_file(text.replace("\\n", "\n") + "\n")
 
 

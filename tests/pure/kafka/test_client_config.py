@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from heeler.java import find_java
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import client_settings
 
@@ -106,6 +107,41 @@ def test_tls_with_a_pem_file(pem, tmp_path):
     assert settings["ssl_check_hostname"] is True
 
 
+@pytest.fixture(scope="module")
+def keytool(tmp_path_factory):
+    """Makes a key store of a type, and a trust store from it."""
+    folder, program = tmp_path_factory.mktemp("keytool"), Path(find_java()).with_name("keytool")
+
+    def run(store, *arguments):
+        subprocess.run([str(program), *arguments, "-keystore", store, "-storepass", "secret"], check=True,
+                       capture_output=True, cwd=folder)
+
+    def make(kind):
+        run(f"key-{kind}", "-genkeypair", "-alias", "a", "-keyalg", "EC", "-dname", "CN=localhost",
+            "-storetype", kind, "-keypass", "secret")
+        run(f"key-{kind}", "-exportcert", "-alias", "a", "-rfc", "-file", f"{kind}.pem")
+        run(f"trust-{kind}", "-importcert", "-alias", "ca", "-noprompt", "-file", f"{kind}.pem", "-storetype", kind)
+        return {"ssl.keystore.location": str(folder / f"key-{kind}"), "ssl.keystore.password": "secret",
+                "ssl.truststore.location": str(folder / f"trust-{kind}"), "ssl.truststore.password": "secret"}
+
+    return make
+
+
+def test_stores_that_keytool_makes(keytool):
+    stores = {**SERVER, "security.protocol": "SSL", **keytool("PKCS12")}
+    settings = client_settings(stores)
+    assert client_settings({**stores, "ssl.keystore.type": "PKCS12", "ssl.truststore.type": "JKS"}) == settings
+    assert "ssl_password" not in settings
+    for file, holds in ((settings["ssl_cafile"], "CERTIFICATE"), (settings["ssl_keyfile"], "PRIVATE KEY")):
+        assert f"-----BEGIN {holds}-----" in Path(file).read_text()
+        assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
+    with pytest.raises(ConfigError, match=r"ssl.truststore.location is neither PEM nor .* with this password"):
+        client_settings({**stores, "ssl.truststore.password": "other"})
+    old = keytool("JKS")
+    with pytest.raises(ConfigError, match=r"old JKS format.*keytool -importkeystore"):
+        client_settings({**stores, **old})
+
+
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
@@ -116,12 +152,8 @@ def test_tls_with_a_pem_file(pem, tmp_path):
         ({**SERVER, "security.protocol": "TLS"}, "PLAINTEXT, SSL"),
         ({**SERVER, "security.protocol": "SASL_SSL"}, "GSSAPI.*PLAIN, SCRAM"),
         ({**SERVER, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "no username and no password"),
-        ({**SERVER, "security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "JKS.*keytool"),
-        ({**SERVER, "security.protocol": "SSL", "ssl.keystore.type": "PKCS12"}, "PKCS12.*PEM"),
-        (
-            {**SERVER, "security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/no"},
-            "PEM file",
-        ),
+        ({**SERVER, "security.protocol": "SSL", "ssl.truststore.location": "/no"}, "ssl.truststore.location: /no can"),
+        ({**SERVER, "security.protocol": "SSL", "ssl.keystore.type": "BCFKS"}, "BCFKS.*PEM, PKCS12, JKS"),
         (
             {**SERVER, "security.protocol": "SSL", "ssl.keystore.key": "k", "ssl.keystore.certificate.chain": "c"},
             "BEGIN",
