@@ -80,7 +80,9 @@ def on_released(turn: Turn) -> None:
     """What was to be released is gone and its statuses are written."""
     turn.set(flushing=False)
     turn.stage_done()
-    if not work.allow_join_when_released(turn) and turn.state.phase is Phase.REVOKING:
+    if turn.state.phase is Phase.OUT:
+        _leave(turn)  # only now, as others get at once what stopped here; where that is long done, it means nothing
+    elif not work.allow_join_when_released(turn) and turn.state.phase is Phase.REVOKING:
         resolve(turn)
 
 
@@ -138,22 +140,41 @@ def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -
 
 def _leave_and_back_off(turn: Turn, error: Exception) -> None:
     settings = turn.state.settings
-    attempts = turn.state.backoff_attempts + 1
     cooperative = turn.state.membership is None or turn.state.membership.protocol is not Protocol.EAGER
     delay = settings.unsync_backoff_ms
     if cooperative:
         # Short waits first: the leader keeps this worker's work for it while the scheduled delay runs.
         delay = min(settings.scheduled_delay_max_ms // 10 // UNSYNC_RETRIES, settings.unsync_backoff_ms)
-        if attempts > UNSYNC_RETRIES:
-            turn.set(allocation=Allocation())
-            _disown(turn, tuple(turn.state.slots))
-            work.release(turn, tuple(turn.state.slots))
-            attempts = 1
     turn.log("WARNING", f"taking too long to read the log of the config topic ({error}); leaving the group and trying "
                         f"again in {delay} ms")
-    turn.set(phase=Phase.OUT, membership=None, backoff_attempts=attempts)
-    turn.emit(LeaveGroup("taking too long to read the log"))
+    turn.set(phase=Phase.OUT, membership=None)
+    if delay + UNSYNC_RETRIES * 2 * _retry_ms(turn) >= settings.scheduled_delay_max_ms:
+        _give_up(turn)  # the leader would not keep it for so long
+    _count_failure(turn)
     turn.timer(("join", ""), turn.now + delay)
+    if not turn.state.releasing and not turn.state.flushing:
+        _leave(turn)
+
+
+def _count_failure(turn: Turn) -> None:
+    """After so many in a row somebody else will get our work."""
+    turn.set(backoff_attempts=turn.state.backoff_attempts + 1)
+    if turn.state.backoff_attempts > UNSYNC_RETRIES:
+        _disown(turn, tuple(turn.state.slots))
+        _give_up(turn)
+
+
+def _give_up(turn: Turn) -> None:
+    turn.set(allocation=Allocation())
+    work.release(turn, tuple(turn.state.slots))
+
+
+def _leave(turn: Turn) -> None:
+    turn.emit(LeaveGroup("taking too long to read the log"))
+
+
+def _retry_ms(turn: Turn) -> int:
+    return max(turn.state.settings.sync_timeout_ms, 1000)
 
 
 def on_backed_off(turn: Turn) -> None:
@@ -169,7 +190,8 @@ def on_readable_again(turn: Turn, error: Exception | None) -> None:
     if turn.state.phase is not Phase.OUT:
         return
     if error is not None:
-        turn.timer(("join", ""), turn.now + max(turn.state.settings.sync_timeout_ms, 1000))
+        _count_failure(turn)
+        turn.timer(("join", ""), turn.now + _retry_ms(turn))
         return
     turn.set(config=turn.state.store, phase=Phase.JOINING)
     turn.emit(JoinGroup())

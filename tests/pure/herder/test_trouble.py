@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from actors.assignment.protocol import Assignment, AssignmentError, Membership, Protocol
 from actors.config_writes import plan
 from actors.herder import core, events
@@ -74,6 +76,31 @@ def test_a_member_that_left_does_not_hear_what_was_said_before() -> None:
     [op] = node.state.ops
     node.state, effects = step(node.state, ConfigOpDone(op))
     assert (node.state.phase, effects) == (Phase.JOINING, [JoinGroup()])
+
+
+@pytest.mark.parametrize("max_delay_ms", [0, 100_000])
+def test_others_get_the_work_of_a_worker_that_cannot_read_the_config_topic(max_delay_ms: int) -> None:
+    """The leader keeps it for the scheduled delay; by then it has stopped. Later the worker comes back by itself."""
+    world = World(2, max_delay_ms=max_delay_ms)
+    world.settle()
+    for n in range(2):
+        world.ask("w0", PutConnector(ConnectorName(f"c{n}"), {}, replace=False))
+        world.settle()
+    world.check_at_rest()
+    deaf = next(node for node in world.nodes.values() if node.name != world.leader)
+    assert deaf.running
+    deaf.configs.held = True
+    world.ask(world.leader, PutConnector(ConnectorName("late"), {}, replace=False))
+    until = world.now + 2 * max_delay_ms + 30_000
+    while world.now < until:
+        assert world.step() or world.tick()
+    assert deaf.state.phase is Phase.OUT
+    assert not deaf.running
+    assert len(world.nodes[world.leader].running) == 3 * (1 + world.tasks)
+    deaf.configs.held = False
+    world.settle()
+    world.check_at_rest()
+    assert len(deaf.running) >= 3
 
 
 def test_task_configs_do_not_slip_between_the_two_writes_of_a_stop() -> None:
