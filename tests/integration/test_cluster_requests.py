@@ -5,7 +5,6 @@ know to repeat them.
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import http.client
 import json
@@ -22,7 +21,9 @@ CONFLICT = "Cannot complete request because of a conflicting operation (e.g. wor
 
 @pytest.fixture(scope="module")
 def running(kafka, tmp_path_factory):
-    with Cluster(kafka, tmp_path_factory.mktemp("requests"), "cluster-requests") as cluster:
+    signing = {"inter_worker_key_ttl_ms": "3000", "inter_worker_signature_algorithm": "HmacSHA512",
+               "inter_worker_verification_algorithms": "HmacSHA256,HmacSHA512"}
+    with Cluster(kafka, tmp_path_factory.mktemp("requests"), "cluster-requests", **signing) as cluster:
         yield cluster
 
 
@@ -144,22 +145,51 @@ def test_unknown_connectors_are_404_everywhere(cluster):
             assert http_call(worker, method, f"/connectors/nobody{path}")[0] == 404, (method, path)
 
 
-def test_internal_requests_are_signed(cluster, sink):
+def session_keys(cluster):
+    """All session keys so far."""
     keys = [m for m in cluster.kafka.messages(cluster.settings["config.storage.topic"]) if m.key() == b"session-key"]
-    key = base64.b64decode(json.loads(keys[-1].value())["key"])
+    return [base64.b64decode(json.loads(key.value())["key"]) for key in keys]
+
+
+def signed(key, data, algorithm="HmacSHA256"):
+    """The headers of a signed request."""
+    signature = hmac.new(key, data, algorithm.removeprefix("Hmac")).digest()
+    return {"X-Connect-Authorization": base64.b64encode(signature).decode(),
+            "X-Connect-Request-Signature-Algorithm": algorithm}
+
+
+def test_internal_requests_are_signed(cluster, sink):
     body = json.dumps([{**sink_config(cluster, sink), "task.class": "x"}] * 3).encode()
-
-    def signed(data):
-        return {"X-Connect-Authorization": base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode(),
-                "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
-
     path = f"/connectors/{sink}/tasks"
+
+    def post(worker, path, algorithm="HmacSHA256"):
+        """Not refused only because the key has just been renewed."""
+        answer = http_call(worker, "POST", path, body, signed(session_keys(cluster)[-1], body, algorithm))
+        assert answer[0] != 403
+        return [answer]
+
     cluster.wait_settled()
     for worker in cluster.living():
         assert http_call(worker, "POST", path, body)[0] == 400
-        assert http_call(worker, "POST", path, body, signed(b"other"))[0] == 403
-        unknown = {**signed(body), "X-Connect-Request-Signature-Algorithm": "HmacMD5"}
-        assert http_call(worker, "POST", path, body, unknown)[0] == 400
-    assert http_call(cluster.follower(), "POST", f"{path}?forward=false", body, signed(body))[0] == 409
-    assert http_call(cluster.leader(), "POST", path, body, signed(body)) == (204, None)
+        assert http_call(worker, "POST", path, body, signed(b"other", body))[0] == 403
+        status, answer = http_call(worker, "POST", path, body, signed(b"other", body, "HmacMD5"))
+        assert status == 400
+        assert "This worker does not support the 'HmacMD5' key signing algorithm" in answer["message"]
+        assert "[HmacSHA256, HmacSHA512]" in answer["message"]
+    assert wait_until(lambda: post(cluster.follower(), f"{path}?forward=false"))[0][0] == 409
+    for algorithm in ("HmacSHA256", "HmacSHA512"):
+        assert wait_until(lambda: post(cluster.leader(), path, algorithm)) == [(204, None)]  # noqa: B023
     cluster.wait_settled()
+
+
+def test_the_session_key_is_renewed_and_requests_go_on_being_accepted(cluster, tmp_path, topic_name):
+    names = [f"{topic_name}-{n}" for n in range(3)]  # one on each worker: two of them send task configs to the leader
+    for tasks in (1, 2):
+        known = len(session_keys(cluster))
+        for name in names:
+            cluster.create(name, {"connector.class": "AloneSource", "topic": "none", "folder": str(tmp_path)}, tasks)
+        parts = cluster.wait_settled()
+        assert len({parts[name][1] for name in names}) == 3
+        wait_until(lambda: len(session_keys(cluster)) > known, 20, "a new session key")  # noqa: B023
+    path = f"/connectors/{names[0]}/tasks"
+    assert http_call(cluster.leader(), "POST", path, b"[]", signed(session_keys(cluster)[0], b"[]"))[0] == 403
