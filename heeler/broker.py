@@ -34,7 +34,8 @@ class EmbeddedBroker:
     """One Kafka broker on this machine; a context manager.
 
     `port` 0 takes a free one. Without `data_dir` the data live in a temporary folder that is removed at the end, also
-    when this process is killed. `settings` are more broker properties. `quick` trades peak speed for a faster start
+    when this process is killed. `settings` are more broker properties; listeners among them come after the broker's
+    own, which is PLAINTEXT. `quick` trades peak speed for a faster start
     (for tests). All that a user can mend is a SetupError.
     """
 
@@ -189,14 +190,14 @@ class EmbeddedBroker:
         """One node that is broker and controller, with every replication factor 1."""
         assert self._folder is not None  # noqa: S101 - start() opened it
         controller = f"127.0.0.1:{controller_port}"
+        own = f"PLAINTEXT://{self.bootstrap_servers}"
+        listeners = {"listeners": f"{own},CONTROLLER://{controller}", "advertised.listeners": own}
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{controller}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
             "log.dirs": str(self._folder.kafka_dir),
             "num.partitions": "1",
             "offsets.topic.replication.factor": "1",
@@ -211,6 +212,7 @@ class EmbeddedBroker:
             "transaction.state.log.num.partitions": "8",
             "log.cleaner.dedupe.buffer.size": str(16 << 20),
             **self._settings,
+            **{key: ",".join((mine, *filter(None, [self._settings.get(key)]))) for key, mine in listeners.items()},
         }
 
 

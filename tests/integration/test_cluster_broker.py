@@ -1,26 +1,64 @@
-"""A cluster whose broker is away for longer than the workers' sessions: everybody stops, and comes back by itself."""
+"""A cluster whose broker is away for longer than the workers' sessions: everybody stops, and comes back by itself; and
+one worker that cannot read the config topic.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from heeler.broker import EmbeddedBroker
+from heeler.ports import free_port
 from tests.integration.cluster import Cluster
+from tests.integration.proxy import Proxy
 from tests.integration.workers import Kafka
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
-def test_the_broker_stops_and_comes_back(tmp_path):
-    with (EmbeddedBroker(quick=True, settings={"group.min.session.timeout.ms": "500"}) as broker,
-          Cluster(Kafka(broker.bootstrap_servers), tmp_path, "cluster-broker") as cluster):
+@pytest.fixture
+def broker_and_proxy():
+    """A broker of this file's own, for it is stopped, and a proxy before a second listener of it."""
+    port = free_port()
+    with Proxy(port) as proxy:
+        settings = {"listeners": f"PROXIED://127.0.0.1:{port}", "advertised.listeners": f"PROXIED://{proxy.address}",
+                    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
+                    "group.min.session.timeout.ms": "500"}
+        with EmbeddedBroker(quick=True, settings=settings) as broker:
+            yield broker, proxy
+
+
+def test_trouble_between_workers_and_broker(broker_and_proxy, tmp_path):
+    broker, proxy = broker_and_proxy
+    times = {"worker_sync_timeout_ms": "1000", "worker_unsync_backoff_ms": "1000"}
+    cluster = Cluster(Kafka(broker.bootstrap_servers), tmp_path, "cluster-broker", bootstrap_servers=proxy.address,
+                      **times)
+    for n, worker in enumerate(cluster.workers):
+        worker.properties["client.id"] = f"worker-{n}"
+    with cluster:
         cluster.move_numbers()
         cluster.wait_settled()
         cluster.wait_flowing()
+        one_cannot_read_the_config_topic(cluster, proxy)
         broker.stop()
         wait_until(lambda: all("Lost the group coordinator" in w.log.read_text() for w in cluster.workers), 30,
                    "all workers to stop their work")
         broker.start()
         cluster.wait_settled()
         cluster.wait_flowing()
+
+
+def one_cannot_read_the_config_topic(cluster, proxy):
+    """It leaves the group, and others have its work; later it is back."""
+    deaf, leader = cluster.follower(), cluster.leader()
+    proxy.hold(f"{deaf.properties['client.id']}-configs")
+    cluster.wanted["alone"] = 3
+    config = {"connector.class": "AloneSource", "topic": "none", "folder": str(cluster.folder), "tasks.max": "3"}
+    leader.rest.put_config("alone", config)
+    cluster.wait_settled(without=[deaf])
+    assert "taking too long to read the log of the config topic" in deaf.log.read_text()
+    cluster.wait_flowing()
+    proxy.hold("")
+    cluster.wait_settled()
+    cluster.wait_flowing()
+    assert "twice" not in "".join(file.read_text() for file in cluster.folder.glob("alone*"))
