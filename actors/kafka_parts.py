@@ -13,6 +13,7 @@ from kafka.errors import KafkaError
 from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.connections import net_client
 from storage.ids import TopicName
 from storage.internal_topics import ensure_topics, internal_topics, own_offsets
 from storage.log_protocol import PrivilegedWriter
@@ -43,7 +44,7 @@ class KafkaParts:
         try:
             admin = KafkaAdminClient(**{
                 "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": _patience_ms(properties), **settings,
-                "client_id": f"{client_id}-admin",
+                "kafka_client": net_client, "client_id": f"{client_id}-admin",
             })
         except KafkaError as error:
             raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "

@@ -22,6 +22,7 @@ from actors.producer_fencing import ProducerFencing
 from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.connections import net_client
 from spark_tasks.plugins import Plugins
 from storage.config_state import ConfigView
 from storage.ids import Config, ConnectorName
@@ -168,7 +169,8 @@ class OffsetRequests:
     def _admin(self, config: Mapping[str, str]) -> KafkaAdminClient:
         from spark_tasks.running.clients import client_properties  # noqa: PLC0415 - late, as it imports the data plane
 
-        return KafkaAdminClient(**client_settings(client_properties(self._config.originals, config, "admin")))
+        properties = client_properties(self._config.originals, config, "admin")
+        return KafkaAdminClient(**client_settings(properties), kafka_client=net_client)
 
 
 def _asked(call: Callable[[], Any]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import kafka.errors as protocol
 from kafka.future import Future
+from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -21,6 +22,9 @@ _RECEIVE_AT_ONCE: Final = 4 * 1024 * 1024
 # A response may be as large as one fetch; below what an HTTP server's "HTTP" would mean as a length.
 _LARGEST_RESPONSE: Final = 1 << 30
 _SLOW_STEP_SECONDS: Final = 5.0  # copying a large fetch on a busy machine is no defect worth a warning
+_REFUSALS: Final = (
+    protocol.SaslAuthenticationFailedError, protocol.UnsupportedSaslMechanismError, protocol.IllegalSaslStateError,
+)  # fmt: skip
 _UNBOUNDED_IN_FLIGHT: Final = 10_000  # the callers bound their requests; the library refuses what is over its bound
 
 
@@ -44,7 +48,35 @@ class _Transport(KafkaTCPTransport):  # type: ignore[misc]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), None
 
 
-class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+class _TellingManager(KafkaConnectionManager):  # type: ignore[misc]
+    """Raises it where a login or a certificate is refused. The library keeps that to itself and tries on until time is
+    up, and then says that time is up.
+    """
+
+    async def _connect(self, node: Any, conn: Any, *arguments: Any, **keywords: Any) -> None:
+        await super()._connect(node, conn, *arguments, **keywords)
+        error = conn.init_future.exception if conn.init_future.failed() else None
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            error = protocol.SaslAuthenticationFailedError(f"the broker's certificate is not trusted: {error}")
+        if isinstance(error, protocol.UnsupportedSaslMechanismError):
+            error = type(error)(f"the broker does not support the SASL mechanism {self.config['sasl_mechanism']}")
+        if isinstance(error, _REFUSALS):
+            self._auth_failures[node.node_id] = error
+
+    def maybe_raise_auth_failure(self, node_id: Any) -> None:
+        """Once; the next attempt may find the password mended."""
+        error = self._auth_failures.pop(node_id, None)
+        if error is not None:
+            raise error
+
+
+def net_client(net: NetworkSelector | None = None, **configs: Any) -> KafkaNetClient:
+    """What the library's own clients take as `kafka_client`: theirs, which also tells of refused logins."""
+    net = NetworkSelector(**configs) if net is None else net
+    return KafkaNetClient(net=net, manager=_TellingManager(net, **configs))
+
+
+class _Manager(_TellingManager):
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         if self.ssl_enabled:
             return await super()._build_transport(node, timeout_at)

@@ -22,13 +22,13 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
-from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
 from kafka.structs import MemberState, OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.connections import net_client
 from spark_tasks.kafka.errors import join_refusal, translated
 
 _logger = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class GroupConsumer:
             "enable_auto_commit": False,
             "retry_backoff_ms": _COMMIT_BACKOFF_MS,
         }
-        self._client = KafkaNetClient(net=io.net(), **config)
+        self._client = net_client(io.net(), **config)
         self._manager = self._client._manager  # noqa: SLF001
         self._net = io.net()
         try:

@@ -12,6 +12,7 @@ import kafka.errors as protocol
 from spark_tasks.config_regex import compile_java
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.connections import net_client
 from spark_tasks.kafka.errors import UnknownTopicError, translated
 
 _logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class TopicCreation:
         from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - once for each topic
 
         wanted = self.settings_of(topic)
-        client = KafkaAdminClient(**self.admin)
+        client = KafkaAdminClient(**self.admin, kafka_client=net_client)
         try:
             numbers = {"num_partitions": wanted.partitions, "replication_factor": wanted.replication_factor}
             client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)

@@ -1,0 +1,133 @@
+"""A worker of a secured Kafka (SASL over TLS), with its file written as for a Java worker."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from heeler.broker import EmbeddedBroker
+from heeler.java import find_java
+from heeler.ports import free_port
+from heeler.worker_process import WorkerProcess
+from tests.integration.workers import SOON_S, Kafka, running_worker
+from tests.rest.serving import Certificates, make_certificates
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+PASSWORD = 'p "w"; user=\\'  # noqa: S105 - a test's
+QUOTED = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def login(module, user, password):
+    return f'{module} required username="{user}" password="{password}";'
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secured(certificates: Certificates):
+    """A broker, its secured address, and the broker as the tests see it, over its own listener without any password."""
+    address = f"127.0.0.1:{free_port()}"
+    listener = {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
+        "scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+        "plain.sasl.jaas.config": f'{PLAIN} required user_reader="plain";',
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates.pem),
+    }
+    settings = {
+        "listeners": f"SECURED://{address}",
+        "advertised.listeners": f"SECURED://{address}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL",
+        **{f"listener.name.secured.{key}": value for key, value in listener.items()},
+        "group.min.session.timeout.ms": "500",
+    }
+    with EmbeddedBroker(quick=True, settings=settings) as broker:
+        kafka = Kafka(broker.bootstrap_servers)
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion("connect", info, PASSWORD.encode())
+        kafka.admin.alter_user_scram_credentials([change])["connect"].result(30)
+        yield address, kafka
+
+
+@pytest.fixture(scope="module")
+def trust_store(certificates: Certificates, tmp_path_factory):
+    """What `keytool` makes of the broker's certificate."""
+    file = tmp_path_factory.mktemp("trust") / "kafka.truststore.jks"
+    subprocess.run([str(Path(find_java()).with_name("keytool")), "-importcert", "-noprompt", "-alias", "ca", "-file",
+                    str(certificates.certificate), "-keystore", str(file), "-storepass", "changeit"],
+                   check=True, capture_output=True)
+    return {"ssl.truststore.location": str(file), "ssl.truststore.password": "changeit", "ssl.truststore.type": "JKS"}
+
+
+@pytest.fixture(scope="module")
+def rig(secured, trust_store, tmp_path_factory):
+    """A worker that logs in with a password for which Java's quoting is needed; every client is configured."""
+    address, kafka = secured
+    security = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.jaas.config": login(SCRAM, "connect", QUOTED), **trust_store}
+    everywhere = {f"{prefix}{key}": value for prefix in ("", "producer.", "consumer.", "admin.")
+                  for key, value in security.items()}
+    folder = tmp_path_factory.mktemp("secured")
+    with running_worker(kafka, folder, "secured", bootstrap_servers=address, **everywhere) as rig:
+        yield rig
+
+
+def test_data_flow_with_the_workers_login_and_with_a_connectors_own(rig, certificates, topic_name):
+    source, target = rig.folder / "in.txt", rig.folder / "out.txt"
+    source.write_text("one\ntwo\n")
+    rig.create("in", {"connector.class": "FileStreamSource", "file": str(source), "topic": topic_name})
+    own = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": login(PLAIN, "reader", "plain"),
+           "ssl.truststore.type": "PEM", "ssl.truststore.location": str(certificates.certificate)}
+    sink = {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(target)}
+    rig.create("out", sink)
+    rig.wait_lines(target, ["one", "two"])
+    for key, value in own.items():
+        sink[f"consumer.override.{key}"] = value
+    rig.create("out", sink, ["RUNNING", "RUNNING"])
+    with source.open("a") as file:
+        file.write("three\n")
+    rig.wait_lines(target, ["one", "two", "three"])
+
+
+@pytest.mark.parametrize(("client", "connector"), [("producer", "FileStreamSource"), ("consumer", "FileStreamSink")])
+def test_a_connector_with_a_wrong_password_fails_and_says_so(rig, topic_name, client, connector):
+    rig.kafka.create(topic_name)
+    file = rig.folder / "more.txt"
+    file.write_text("line\n")
+    rig.create(topic_name, {
+        "connector.class": connector, "file": str(file), "topics" if client == "consumer" else "topic": topic_name,
+        f"{client}.override.sasl.jaas.config": login(SCRAM, "connect", "guessed")}, ["RUNNING", "FAILED"])
+    assert "Authentication failed" in rig.rest.failure(topic_name)
+
+
+def test_a_worker_that_may_not_log_in_says_why_and_ends(rig, certificates, tmp_path):
+    cases = {
+        "password": ({"sasl.jaas.config": login(SCRAM, "connect", "guessed")}, "Authentication failed"),
+        "mechanism": ({"sasl.mechanism": "SCRAM-SHA-256"}, "does not support the SASL mechanism SCRAM-SHA-256"),
+        "certificate": ({"ssl.truststore.location": str(make_certificates(tmp_path / "other").certificate)},
+                        "certificate is not trusted"),
+    }
+    workers = {}
+    try:
+        for case, (changed, _) in cases.items():
+            properties = {**rig.process.properties, **changed, "listeners": f"http://127.0.0.1:{free_port()}"}
+            workers[case] = WorkerProcess(tmp_path, properties, case).start()
+        for case, (_, text) in cases.items():
+            assert workers[case].wait(SOON_S) == 1, workers[case].tail()
+            said = workers[case].tail(20_000)
+            assert f"Failed to connect to and describe Kafka cluster at {rig.process.properties['bootstrap.servers']}" \
+                in said, said
+            assert text in said, said
+            assert "Traceback" not in said, said
+    finally:
+        for worker in workers.values():
+            worker.kill()
