@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support import wait_until
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 IDLE = 4
+ALONE = 5  # tasks of a connector that tells of every start
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +27,9 @@ def running(kafka, tmp_path_factory):
             kafka.create(f"idle-{n}")
             file = str(folder / f"idle-{n}.txt")
             cluster.create(f"idle-{n}", {"connector.class": "FileStreamSink", "topics": f"idle-{n}", "file": file}, 2)
+        starts = folder / "starts"
+        starts.mkdir()
+        cluster.create("alone", {"connector.class": "AloneSource", "topic": "none", "folder": str(starts)}, ALONE)
         yield cluster
 
 
@@ -40,9 +45,30 @@ def back(worker):
     worker.wait_ready(READY_S)
 
 
+def starts(cluster):
+    """What the parts of the connector `alone` told when they started."""
+    return {file.name: file.read_text().splitlines() for file in (cluster.folder / "starts").iterdir()}
+
+
+@contextmanager
+def nothing_twice(cluster):
+    """No part runs at two workers at once. What is on the same worker afterwards has run on in the meantime, what has
+    moved has started once.
+    """
+    before, begun, said = cluster.settled(), starts(cluster), len(cluster.statuses())
+    yield
+    after = cluster.wait_settled()
+    stayed = {part for part in after if after[part] == before[part]}
+    new = {part: told[len(begun[part]):] for part, told in starts(cluster).items()}
+    assert new == {part: [] if part in stayed else ["started"] for part in begun}
+    disturbed = [said for said in cluster.statuses()[said:] if said[0].split("-", 2)[-1] in stayed]
+    assert disturbed == []
+    cluster.wait_flowing()
+
+
 def test_work_is_spread_evenly(cluster):
     parts = cluster.settled()
-    assert len(parts) == 2 + IDLE + 6 + 2 * IDLE
+    assert len(parts) == 2 + IDLE + 6 + 2 * IDLE + 1 + ALONE
     assert len({address for _, address in parts.values()}) == 3
     cluster.wait_flowing()
 
@@ -50,19 +76,21 @@ def test_work_is_spread_evenly(cluster):
 @pytest.mark.parametrize("who", ["follower", "leader"])
 def test_kill_9(cluster, who):
     victim = cluster.leader() if who == "leader" else cluster.follower()
-    victim.kill()
-    cluster.wait_settled(within=30)
-    cluster.wait_flowing()
-    back(victim)
+    with nothing_twice(cluster):
+        victim.kill()
+        cluster.wait_settled(within=30)
+    with nothing_twice(cluster):
+        back(victim)
 
 
-def test_sigterm(cluster):
-    victim = cluster.follower()
-    victim.signal("TERM")
-    cluster.wait_settled(without=[victim], within=30)
-    assert victim.wait(30) == 0, victim.tail()
-    cluster.wait_flowing()
-    back(victim)
+def test_sigterm_of_the_leader(cluster):
+    victim = cluster.leader()
+    with nothing_twice(cluster):
+        victim.signal("TERM")
+        cluster.wait_settled(without=[victim], within=30)
+        assert victim.wait(30) == 0, victim.tail()
+    with nothing_twice(cluster):
+        back(victim)
 
 
 def generations(statuses):
@@ -131,6 +159,7 @@ def test_the_config_topic_refuses_writes_for_a_while(cluster):
 
 
 def test_rolling_restart_under_load(cluster):
+    begun = starts(cluster)
     for worker in list(cluster.workers):
         worker.signal("TERM")
         assert worker.wait(30) == 0, worker.tail()
@@ -138,3 +167,4 @@ def test_rolling_restart_under_load(cluster):
         cluster.wait_settled()
     cluster.wait_settled()
     cluster.wait_flowing()
+    assert {line for part, told in starts(cluster).items() for line in told[len(begun[part]):]} == {"started"}
