@@ -69,9 +69,14 @@ def test_stopped_in_the_middle_of_work(own_worker, topic_name):
                 "connector-in", "task-in-0", "connector-out", "task-out-0", "connector-paused", "task-paused-0")}
         assert leftovers(rig.folder / "temporary") == []
         rig.process.kill()
+        # A request of former times, which the next worker does not act on (KIP-745).
+        former = '{"include-tasks": true, "only-failed": false}'
+        rig.kafka.send(rig.process.properties["config.storage.topic"], [former], ["restart-connector-in"])
     found = read_summary(sums).to_json()
     assert (found["duplicates"], found["missing"], found["disorder"]) == (0, 0, 0)
     assert rig.kafka.end(name) >= found["records"]
+    said = [m.value() for m in rig.kafka.messages(rig.process.properties["status.storage.topic"])]
+    assert not [value for value in said if value and b"RESTARTING" in value]
 
 
 def test_stopped_while_plugins_hang(own_worker, topic_name):
