@@ -77,8 +77,10 @@ def rig(secured, trust_store, tmp_path_factory):
     everywhere = {f"{prefix}{key}": value for prefix in ("", "producer.", "consumer.", "admin.")
                   for key, value in security.items()}
     folder = tmp_path_factory.mktemp("secured")
-    with running_worker(kafka, folder, "secured", bootstrap_servers=address, **everywhere) as rig:
-        yield rig
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))  # where what was read of the stores is kept
+        with running_worker(kafka, folder, "secured", bootstrap_servers=address, **everywhere) as rig:
+            yield rig
 
 
 def test_data_flow_with_the_workers_login_and_with_a_connectors_own(rig, certificates, topic_name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ SERVER = {"bootstrap.servers": "localhost:9092"}
 LOGIN = (
     'org.apache.kafka.common.security.plain.PlainLoginModule required username="al ice" password="s=\\"e;c\'r\\\\et" ;'
 )
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """Where PEM texts are written to."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture(scope="module")
