@@ -88,6 +88,24 @@ class Guard:
         self.cancelled.set()
 
 
+def visible(servers: str, topic: str, *, committed: bool = True) -> list[str]:
+    """The values that a reader of the topic's partition 0 sees now."""
+    consumer = Consumer({
+        "bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "enable.partition.eof": True,
+        "enable.auto.commit": False, "isolation.level": "read_committed" if committed else "read_uncommitted",
+    })
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[str] = []
+    while True:
+        message = consumer.poll(20)
+        assert message is not None
+        if message.error() is not None:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            consumer.close()
+            return found
+        found.append((message.value() or b"").decode())
+
+
 class OnceRig:
     """One connector, its topic, the worker's offsets topic, and the instances of its task."""
 
@@ -144,20 +162,7 @@ class OnceRig:
 
     def values(self, topic: str | None = None, *, committed: bool = True) -> list[str]:
         """What a reader of the topic's partition 0 sees now."""
-        consumer = Consumer({
-            "bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex, "enable.partition.eof": True,
-            "enable.auto.commit": False, "isolation.level": "read_committed" if committed else "read_uncommitted",
-        })
-        consumer.assign([TopicPartition(topic or self.topic, 0, 0)])
-        found: list[str] = []
-        while True:
-            message = consumer.poll(20)
-            assert message is not None
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF
-                consumer.close()
-                return found
-            found.append((message.value() or b"").decode())
+        return visible(self.bootstrap, topic or self.topic, committed=committed)
 
     def offsets(self) -> Sequence[Any]:
         return [(dict(p), dict(o)) for p, o in self.store().read()]

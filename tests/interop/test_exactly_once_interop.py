@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from heeler.rest_client import RestClient, RestError
 from heeler.worker_process import WorkerProcess
+from tests.exactly_once_rig import visible
 from tests.integration.workers import STRING, Kafka
 from tests.interop.java_worker import JavaWorker
 from tests.support import wait_until
@@ -27,7 +28,7 @@ class Mixed:
     """Both workers, a file, and the topic that it goes to."""
 
     def __init__(self, kafka: Kafka, folder: Path, group: str) -> None:
-        self.kafka, self.folder = kafka, folder
+        self.kafka, self.folder, self.group = kafka, folder, group
         self.topic = kafka.create(f"{group}-lines")
         settings = {
             "bootstrap.servers": kafka.servers, "group.id": group, "key.converter": STRING, "value.converter": STRING,
@@ -46,17 +47,19 @@ class Mixed:
         self.file.touch()
 
     def create(self, rest: RestClient, **more: str) -> None:
-        config = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "tasks.max": "1",
-                  "file": str(self.file), "topic": self.topic, "exactly.once.support": "required", **more}
+        self.call(rest, "PUT", "/connectors/lines/config", {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "tasks.max": "1",
+            "file": str(self.file), "topic": self.topic, "exactly.once.support": "required", **more})
 
-        def put() -> bool:
+    def call(self, rest: RestClient, method: str, path: str, body: Any = None) -> Any:
+        """Once the worker can do it: it may not know yet who leads."""
+        def answered() -> list[Any]:
             try:
-                rest.put_config("lines", config)
+                return [rest.call(method, path, body)]
             except (RestError, OSError) as error:
                 raise AssertionError(str(error)) from error
-            return True
 
-        wait_until(put, SOON_S, "the connector to be taken")
+        return wait_until(answered, SOON_S, f"{method} {path} to be answered")[0]
 
     def append(self, count: int) -> None:
         more = [f"line {n}" for n in range(len(self.lines), len(self.lines) + count)]
@@ -64,24 +67,9 @@ class Mixed:
             out.writelines(f"{line}\n" for line in more)
         self.lines += more
 
-    def committed(self) -> list[str]:
-        consumer = Consumer({"bootstrap.servers": self.kafka.servers, "group.id": "interop",
-                             "enable.partition.eof": True, "enable.auto.commit": False,
-                             "isolation.level": "read_committed"})
-        consumer.assign([TopicPartition(self.topic, 0, 0)])
-        found: list[str] = []
-        while True:
-            message = consumer.poll(20)
-            assert message is not None
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF
-                consumer.close()
-                return found
-            found.append(message.value().decode())
-
     def arrive(self) -> None:
         def all_there() -> bool:
-            found = self.committed()
+            found = visible(self.kafka.servers, self.topic)
             assert found == self.lines[: len(found)], "lost, doubled or out of order"
             assert len(found) == len(self.lines), f"{len(found)} of {len(self.lines)} lines"
             return True
@@ -102,6 +90,26 @@ class Mixed:
         worker = wait_until(running, SOON_S, "the task to run")
         return "java" if worker.endswith(f":{self.java.port}") else "heeler"
 
+    def stop(self, rest: RestClient) -> Producer:
+        """Stop the connector. As if it had had a second task (a file source never has), which does not know of that:
+        the task count record says so, and its producer is what this returns. Only a round of fencing can reach it.
+        """
+        self.call(rest, "PUT", "/connectors/lines/stop")
+        wait_until(lambda: rest.states("lines") == ["STOPPED"], SOON_S, "the connector to stop")
+        zombie = Producer({"bootstrap.servers": self.kafka.servers, "transactional.id": f"{self.group}-lines-1"})
+        zombie.init_transactions(30)
+        zombie.begin_transaction()
+        self.kafka.send(self.config_topic, ['{"task-count":2}'], ["tasks-fencing-lines"])
+        return zombie
+
+    def alter(self, rest: RestClient) -> None:
+        """Set the offsets that this leader finds, which the other worker wrote, and go on."""
+        found = self.call(rest, "GET", "/connectors/lines/offsets")
+        position = sum(len(line) + 1 for line in self.lines)
+        assert found == {"offsets": [{"partition": {"filename": str(self.file)}, "offset": {"position": position}}]}
+        self.call(rest, "PATCH", "/connectors/lines/offsets", found)
+        self.call(rest, "PUT", "/connectors/lines/resume")
+
     def offset_keys(self) -> set[bytes]:
         return {message.key() for message in self.kafka.messages(self.offsets_topic)}
 
@@ -120,7 +128,9 @@ def mixed(broker: Any, tmp_path: Path, topic_name: str) -> Iterator[Mixed]:
 
 @pytest.mark.parametrize("first", ["java", "heeler"])
 def test_a_source_moves_between_java_and_heeler(mixed: Mixed, first: str) -> None:
-    """`first` leads and begins; the other one takes over when it is killed, and is killed in its turn."""
+    """`first` leads and begins; the other one takes over its stopped connector when it is killed, fences what is left
+    of it, and is killed in its turn.
+    """
     rests = {"java": mixed.java.rest, "heeler": mixed.heeler.rest}
     second = "heeler" if first == "java" else "java"
 
@@ -144,9 +154,15 @@ def test_a_source_moves_between_java_and_heeler(mixed: Mixed, first: str) -> Non
     start(second)
     mixed.append(500)
     mixed.arrive()
+    zombie = mixed.stop(rests[first])
     kill(first)
+    mixed.alter(rests[second])
     mixed.append(1000)
     mixed.arrive()
+    zombie.produce(mixed.topic, "too late")
+    with pytest.raises(KafkaException, match="fenced"):
+        zombie.commit_transaction(30)
+    assert mixed.counts()[-2:] == [{"task-count": 2}, {"task-count": 1}]
     assert mixed.owner(rests[second]) == second
     start(first)
     mixed.create(rests[first], **{"batch.size": "5000"})  # whoever leads fences, whoever runs the task asks for it
