@@ -38,7 +38,7 @@ def test_a_source_runs_through_a_rolling_change(kafka, tmp_path):
                 worker.properties["exactly.once.source.support"] = support
                 worker.start().wait_ready(READY_S)
                 cluster.wait_settled(even=False)
-                reader.wait_flowing(STREAMS)
+            reader.wait_flowing(STREAMS)
             if support == "preparing":
                 change(cluster, 301)
                 wait_until(lambda: transactions(cluster) > 0, 20, "the leader's transactions")
