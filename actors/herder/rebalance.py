@@ -193,6 +193,9 @@ def on_readable_again(turn: Turn, error: Exception | None) -> None:
         _count_failure(turn)
         turn.timer(("join", ""), turn.now + _retry_ms(turn))
         return
+    if turn.state.releasing or turn.state.flushing:  # the group is not left yet: what joined now would stay a member
+        turn.timer(("join", ""), turn.now + _retry_ms(turn))
+        return
     turn.set(config=turn.state.store, phase=Phase.JOINING)
     turn.emit(JoinGroup())
 
