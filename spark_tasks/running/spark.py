@@ -161,11 +161,11 @@ class SparkJobs:
             raise SparkLostError(f"the Spark job of {label} did not end: {_first_line(error)}") from error
 
     def cancel(self, group: str) -> None:
-        """Have the running job of that group fail."""
+        """Have the job of that group fail, also where it is only about to run."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         try:
-            self._context._jsc.sc().cancelJobGroup(group)  # noqa: SLF001
+            self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001
         except (Py4JError, OSError) as error:
             _logger.warning("Spark did not take the cancellation of %s: %s", group, _first_line(error))
 

@@ -105,11 +105,13 @@ def test_cancel_what_runs_and_what_waits(engine: SparkEngine, tmp_path: Path) ->
 
 
 def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngine, tmp_path: Path) -> None:
-    busy = [engine.submit(f"busy-{n}", [Answer(n, 1.0 if n else 0.2)]) for n in range(4)]
-    wait_until(lambda: all(future.running() for future in busy))
-    hanging = [engine.submit(f"hang-{n}", [Hang(str(tmp_path / str(n)))]) for n in range(2)]
-    wait_until(lambda: any(len(job) == 2 for job in engine._running.values()), what="a shared job")
-    for batch in hanging:
+    for left in reversed(range(engine._spark.slots)):  # the last slot comes free first, for both that wait then
+        busy = engine.submit(f"busy-{left}", [Answer(left, 2.0 if left else 0.3)])
+        wait_until(busy.running)
+    tasks = ["shared-0", "shared-1"]
+    shared = [engine.submit(task, [Hang(str(tmp_path / task))]) for task in tasks]
+    wait_until(lambda: tasks in [[s.task for s in job] for job in engine._running.values()], what="a shared job")
+    for batch in shared:
         engine.cancel(batch)
     wait_until(lambda: not engine._running, what="free slots")
 
