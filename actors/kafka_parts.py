@@ -65,8 +65,7 @@ class KafkaParts:
         """The log of the config, offset or status topic."""
         names = {"config": "configs", "offset": "offsets", "status": "statuses"}
         committed = kind != "status" and self.config.exactly_once
-        # The status store decides itself what is repeated: a newer status may have superseded it. And what a suspended
-        # process has not sent in time is not sent when it goes on: others may have its work by then.
+        # The status store decides itself what is repeated: a newer status may have superseded it.
         session = self.config["session.timeout.ms"]
         retries = {} if kind != "status" else {
             "retries": 0, "delivery_timeout_ms": session, "request_timeout_ms": session}
@@ -80,7 +79,8 @@ class KafkaParts:
     def _log(self, topic: str, suffix: str, *, read_committed: bool,
              producer: Mapping[str, Any] | None = None, prepare: Callable[[], None] = lambda: None) -> KafkaTopicLog:
         return KafkaTopicLog(topic, self.settings, self.admin, client_id=f"{self.client_id}-{suffix}",
-                             read_committed=read_committed, producer=producer, prepare=prepare)
+                             read_committed=read_committed, producer=producer, prepare=prepare,
+                             session_s=self.config["session.timeout.ms"] / 1000)
 
     def config_writer(self) -> PrivilegedWriter | None:
         """The leader's transactional writer of the config topic; None where writes are plain (KIP-618)."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
+from kafka.errors import KafkaError
+
 
 class LogRecord(NamedTuple):
     """One record; `timestamp` in ms since the epoch. A tombstone's value is None."""
@@ -25,6 +27,10 @@ class Position(NamedTuple):
 
     partition: int
     offset: int
+
+
+class SuspendedError(KafkaError):  # type: ignore[misc]
+    """Records were not sent, since this process slept while they waited."""
 
 
 KeyValue = tuple[bytes, bytes | None]

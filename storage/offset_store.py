@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from kafka.errors import KafkaError
 
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from storage.futures import done, error_of, gather, then
 from storage.ids import ConnectorName, TopicName
-from storage.log_protocol import KeyValue, LogRecord, Position, TopicLog
+from storage.log_protocol import KeyValue, LogRecord, Position, SuspendedError, TopicLog
 from storage.offset_fold import Offset, OffsetState, Partition, fold, merge, records_for
 
 log = logging.getLogger(__name__)
@@ -174,6 +174,8 @@ class ConnectorOffsetStore:
         except TimeoutError as error:
             future.cancel()
             raise ConnectError(f"{message}: no answer in {self._timeout:.0f} s") from error
+        except SuspendedError as error:
+            raise RetriableError(f"{message}: {error}") from error
         except (KafkaError, CancelledError) as error:
             raise ConnectError(f"{message}: {error!r}") from error
 

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 from spark_tasks.errors import ConnectError
 from storage.errors import PrivilegedWriteError
 from storage.log_protocol import KeyValue, Position
-from storage.topic_log import client_for
+from storage.topic_client import client_for
 
 log = logging.getLogger(__name__)
 

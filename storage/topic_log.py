@@ -17,41 +17,28 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError, RetriableError
-from kafka.net.compat import KafkaNetClient
 
 from spark_tasks.errors import ConnectError
 from storage.futures import complete, fail
 from storage.log_protocol import LogRecord, OnError, OnRecords, Position
 from storage.read_progress import Ends, ReadProgress, ends_of
 from storage.record_reader import install, is_mark
+from storage.topic_client import client_for
 
 log = logging.getLogger(__name__)
 
 _FETCH_WAIT_MS = 10_000  # the broker holds an empty fetch that long
 _FETCH_BYTES = 32 << 20
-_METADATA_BACKOFF_MS = 20  # the library waits that long between two metadata requests: 100 ms would delay every start
 _TOPIC_WAIT = 30.0  # seconds for a topic that was just created to be known
 _FOREVER_MS = 2**31 - 1
-
-
-def client_for(topic: str) -> Callable[..., KafkaNetClient]:
-    """A `kafka_client` factory for clients that deal with one topic: they ask for its metadata from the start."""
-
-    def make(**configs: Any) -> KafkaNetClient:
-        client = KafkaNetClient(**configs)
-        client.cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
-        client.cluster.config["allow_auto_create_topics"] = False  # such a topic would not be compacted
-        client.cluster.set_topics([topic])
-        return client
-
-    return make
 
 
 class KafkaTopicLog:
     """One topic of one worker: a TopicLog.
 
     `clients`: kafka-python settings that consumer and producer share (servers, security); `admin`: the worker's
-    shared admin client, not closed here; `producer`: more settings of the producer; `prepare`: what to do before the
+    shared admin client, not closed here; `producer`: more settings of the producer; `session_s`: what waits to be sent
+    while the process sleeps for longer fails; `prepare`: what to do before the
     topic is read, such as making it, in the reader's thread.
     """
 
@@ -65,6 +52,7 @@ class KafkaTopicLog:
         read_committed: bool = False,
         writable: bool = True,
         producer: Mapping[str, Any] | None = None,
+        session_s: float | None = None,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self._topic = topic
@@ -83,6 +71,7 @@ class KafkaTopicLog:
             "delivery_timeout_ms": _FOREVER_MS,
             "retry_backoff_ms": 20,
             "metrics_enabled": False,
+            "kafka_client": client_for(topic, session_s),
             **(producer or {}),
         }
         self._prepare = prepare
@@ -268,7 +257,7 @@ class KafkaTopicLog:
             if self._stopping.is_set() or not self._writable:
                 raise KafkaError(f"The log of topic {self._topic} is closed or read-only")
             if self._producer is None:
-                producer = KafkaProducer(**self._shared, **self._producer_settings)
+                producer = KafkaProducer(**{**self._shared, **self._producer_settings})
                 producer.partitions_for(self._topic)
                 self._producer = producer
             return self._producer

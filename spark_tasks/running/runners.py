@@ -11,7 +11,6 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.running.delivery import Delivery
 from spark_tasks.running.engine import SparkEngine
 from spark_tasks.running.group_consumer import GroupIo
-from spark_tasks.running.pulse import Pulse
 from spark_tasks.running.sink_task import SinkTask
 from spark_tasks.running.source_task import SourceTask
 from spark_tasks.running.transactional import delivery_of
@@ -31,13 +30,11 @@ class Runners:
         self, worker: Mapping[str, str], plugins: Plugins, *, report: Callable[[str], None] | None = None,
         make_delivery: MakeDelivery | None = None,
     ) -> None:
-        """Starts no Spark yet. `worker`: the worker's properties; `report`: is told when Spark died."""
+        """Starts nothing. `worker`: the worker's properties; `report`: is told when Spark died."""
         self.engine = SparkEngine(worker, plugins.plugin_path, report)
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()
-        self._pulse = Pulse()
-        self._pulse.start()
         self._make_delivery = make_delivery or delivery_of
 
     def make(self, context: TaskContext) -> TaskRunner:
@@ -50,7 +47,7 @@ class Runners:
         if issubclass(connector, SourceConnector):
             rows = connector.yields == "rows"
             source = SourcePipeline(context.worker, context.connector, rows=rows)
-            return SourceTask(context, connector, source, self._pulse, self._make_delivery(context))
+            return SourceTask(context, connector, source, self._make_delivery(context))
         raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
 
     def close(self) -> None:
@@ -58,4 +55,3 @@ class Runners:
         self.engine.close()
         self._watchers.close()
         self._io.close()
-        self._pulse.close()

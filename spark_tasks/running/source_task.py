@@ -24,12 +24,12 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SourcePipeline
+from spark_tasks.pulse import process_pulse
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.boundaries import signal_of
 from spark_tasks.running.clients import client_properties, connection_settings
 from spark_tasks.running.delivery import AtLeastOnce, Delivery
 from spark_tasks.running.pacing import Idling, SplitSize
-from spark_tasks.running.pulse import Pulse
 from spark_tasks.running.readers import Plan, StreamReader, deal
 from spark_tasks.running.retries import Patience
 from spark_tasks.running.source_split import SourceJob, SourceResult, SourceSplit
@@ -54,11 +54,11 @@ class _Batch:
 
 
 class SourceTask:
-    """A TaskRunner. `pulse`: the worker's; `delivery` None: at least once."""
+    """A TaskRunner. `delivery` None: at least once."""
 
     def __init__(
         self, context: TaskContext, connector: type[SourceConnector], pipeline: SourcePipeline,
-        pulse: Pulse, delivery: Delivery | None = None,
+        delivery: Delivery | None = None,
     ) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
@@ -67,7 +67,6 @@ class SourceTask:
         self._connector = connector
         self._pipeline = pipeline
         self._offsets = context.offsets
-        self._pulse = pulse
         self._properties = client_properties(context.worker, context.connector, "producer")
         self._client = connection_settings(self._properties)
         self._options, idempotent = appender_options(self._properties)
@@ -116,7 +115,7 @@ class SourceTask:
         """Whether this process may have missed that another worker runs this task, and writes its offsets. Where they
         are in transactions, Kafka fences.
         """
-        return self._delivery.boundary is None and self._pulse.silence_since(self._loaded_at) > self._session_s
+        return self._delivery.boundary is None and process_pulse().silence_since(self._loaded_at) > self._session_s
 
     def run_once(self) -> Progress:
         """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""

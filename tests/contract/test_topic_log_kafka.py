@@ -11,7 +11,8 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError
-from storage.log_protocol import LogRecord
+from spark_tasks.pulse import Pulse
+from storage.log_protocol import LogRecord, SuspendedError
 from storage.topic_log import KafkaTopicLog
 from tests.support import wait_until
 
@@ -45,6 +46,30 @@ def topic(broker: Any, topic_name: str) -> Iterator[Topic]:
     made = Topic(broker.bootstrap_servers, topic_name)
     yield made
     made.close()
+
+
+def test_what_waited_while_the_process_slept_is_not_sent(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind = [30.0]
+    pulse = Pulse(lambda: time.monotonic() - behind[0])
+    monkeypatch.setattr("storage.topic_client.process_pulse", lambda: pulse)
+    log, seen = topic.log(session_s=5.0)
+    assert log.send(b"a", b"1").result(WAIT)
+    behind[0] = 0.0  # the last beat was 30 seconds ago
+    with pytest.raises(SuspendedError, match=r"did nothing for 30\.\d s"):
+        log.send(b"a", b"late").result(WAIT)
+    pulse.beat()
+    with pytest.raises(SuspendedError):
+        log.send(b"a", b"late").result(WAIT)
+
+    def again() -> Any:
+        try:
+            return log.send(b"b", b"2").result(WAIT)
+        except SuspendedError:
+            return None
+
+    wait_until(again, what="a process that has noticed")
+    log.read_to_end().result(WAIT)
+    assert [(r.key, r.value) for r in seen] == [(b"a", b"1"), (b"b", b"2")]
 
 
 def test_the_end_is_reached_behind_an_aborted_transaction(topic: Topic) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 BEAT_S: Final = 0.25
@@ -14,26 +15,12 @@ _KEPT: Final = 64
 
 
 class Pulse:
-    """A thread that beats. Whoever comes to life again before it does sees that its last beat is long ago."""
+    """Something beats. Whoever comes to life again before it does sees that its last beat is long ago."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last = clock()
         self._silences: deque[tuple[float, float]] = deque(maxlen=_KEPT)  # (end, length)
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin to beat."""
-        self._last = self._clock()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Beat no more. Safe twice."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join(5)
 
     def silence_since(self, moment: float) -> float:
         """The longest silence, in seconds, that was not over at `moment` (of time.monotonic)."""
@@ -47,6 +34,16 @@ class Pulse:
             self._silences.append((now, now - self._last))
         self._last = now
 
-    def _run(self) -> None:
-        while not self._ended.wait(BEAT_S):
-            self.beat()
+
+@cache
+def process_pulse() -> Pulse:
+    """That of this process; it beats from the first call on."""
+    pulse = Pulse()
+
+    def run() -> None:
+        while True:
+            time.sleep(BEAT_S)
+            pulse.beat()
+
+    threading.Thread(target=run, name="pulse", daemon=True).start()
+    return pulse

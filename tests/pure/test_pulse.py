@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_tasks.running.pulse import Pulse
+from spark_tasks.pulse import Pulse
 
 
 class Clock:
