@@ -15,7 +15,7 @@ from storage.log_protocol import SuspendedError
 
 # The library waits that long between two metadata requests: 100 ms would delay every start.
 _METADATA_BACKOFF_MS: Final = 20
-_LEFT_S: Final = 0.05  # what waited is sent by then; a worker that joins its group again needs longer
+_LEFT_S: Final = 0.1  # what waited is sent by then; a worker that joins its group again needs longer
 
 
 class _FreshClient(KafkaNetClient):  # type: ignore[misc]
@@ -26,16 +26,11 @@ class _FreshClient(KafkaNetClient):  # type: ignore[misc]
     def __init__(self, session_s: float, **configs: Any) -> None:
         super().__init__(**configs)
         self._session_s = session_s
-        self._polled_at = time.monotonic()
         process_pulse()  # it has to beat before anything can sleep
-
-    def poll(self, *arguments: Any, **options: Any) -> Any:
-        self._polled_at = time.monotonic()
-        return super().poll(*arguments, **options)
 
     def send(self, node_id: Any, request: Any, **options: Any) -> Future:
         if isinstance(request, ProduceRequest):
-            slept = process_pulse().silence_since(min(self._polled_at, time.monotonic() - _LEFT_S))
+            slept = process_pulse().silence_since(time.monotonic() - _LEFT_S)
             if slept > self._session_s:
                 return Future().failure(SuspendedError(f"this process did nothing for {slept:.1f} s"))
         return super().send(node_id, request, **options)
