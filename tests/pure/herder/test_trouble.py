@@ -58,7 +58,7 @@ def membership(generation: int, *, leader: bool, failed: bool = False, offset: i
 
 
 def test_a_member_that_left_does_not_hear_what_was_said_before() -> None:
-    world = running(unsync_backoff_ms=5000)
+    world = running(unsync_backoff_ms=5000, scheduled_delay_max_ms=300_000)  # so its work goes on
     node = world.nodes["w0"]
     node.configs.held = True
     world.log.append(plan(PutTargetState(C, TargetState.PAUSED)).stages[0])
