@@ -46,15 +46,9 @@ test-pure: lint
 	@echo "== Tests without Kafka and Spark"
 	@$(BIN)/python -m pytest -q -n 2 -m 'not integration and not interop' $(wildcard $(PURE))
 
-ALONE := $(wildcard tests/integration/test_group_*.py tests/integration/test_cluster_*.py) tests/integration/test_exactly_once_cluster.py \
-	tests/interop/test_group_interop.py
-
 test: test-pure
-	@echo "== Tests with real Kafka, real Spark, Java Connect, two files at once"
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 --ignore=tests/benchmarks $(addprefix --ignore=,$(ALONE)) tests \
-		-m 'integration or interop'
-	@echo "== Tests of groups with short sessions, which need the machine for themselves"
-	@$(BIN)/python -m pytest --durations=15 $(ALONE) -m 'integration or interop'
+	@echo "== All other tests: real Kafka, real Spark, Java Connect"
+	@$(BIN)/python -m pytest --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
 	@$(BIN)/python -m pytest -q --ignore=tests/benchmarks $(addprefix --ignore=,$(wildcard $(PURE))) tests \
 		-m 'not integration and not interop' || { code=$$?; test $$code -eq 5; }
 
