@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+BACK_SOON = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}  # after a kill -9
 
 
 def wait_until(condition: Callable[[], T], within: float = 15.0, what: str = "the condition") -> T:

@@ -131,10 +131,8 @@ def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:
             sent, end = log.send(b"b", b"2"), log.read_to_end(timeout=60)
             assert not sent.done()
             broker.start()
-            begun = time.monotonic()
-            log.read_past([sent.result(60)]).result(60)
-            end.result(60)
-            assert time.monotonic() - begun < 10  # usually half a second
+            log.read_past([sent.result(WAIT)]).result(WAIT)
+            end.result(WAIT)
             log.read_past([log.send(b"c", b"3").result(WAIT)]).result(WAIT)
             assert [r.key for r in seen] == [b"a", b"b", b"c"]
             wait_until(lambda: log.read_to_end().result(WAIT) is None)

@@ -18,7 +18,7 @@ from heeler.broker import EmbeddedBroker
 from heeler.errors import SetupError
 from heeler.jars import BROKER, resolve
 from heeler.ports import free_port, serves_kafka
-from tests.support import wait_until
+from tests.support import BACK_SOON, wait_until
 
 pytestmark = pytest.mark.integration
 HEELER = [sys.executable, "-m", "heeler"]
@@ -64,8 +64,7 @@ def test_two_side_by_side_leave_no_process_and_no_folder():
 
 
 def test_a_broker_that_fails_and_returns_keeps_port_and_records(topic_name):
-    settings = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
-    with EmbeddedBroker(quick=True, settings=settings) as own:
+    with EmbeddedBroker(quick=True, settings=BACK_SOON) as own:
         address = own.bootstrap_servers
         produce(address, topic_name, b"1")
         own.stop(graceful=False)

@@ -13,6 +13,7 @@ from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.fetch import read_range
+from tests.support import BACK_SOON
 
 pytestmark = pytest.mark.integration
 
@@ -29,8 +30,7 @@ def raw(number):
 
 
 def test_appending_and_reading_go_on_after_a_crash():
-    settings = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}  # back sooner after a crash
-    with EmbeddedBroker(quick=True, settings=settings) as broker:
+    with EmbeddedBroker(quick=True, settings=BACK_SOON) as broker:
         cluster = KafkaCluster(client_settings({"bootstrap.servers": broker.bootstrap_servers}))
         appender = Appender(cluster, cluster.init_producer_id(), max_batch_bytes=20_000)
         begun, templates = threading.Event(), [raw(number) for number in range(10)]

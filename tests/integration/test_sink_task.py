@@ -21,7 +21,7 @@ from spark_tasks.running.sink_task import PAUSED_MS, UPKEEP_MS
 from spark_tasks.running.spark import SparkLostError
 from tests.running_plugins import Folder
 from tests.running_rig import Loop, ThreadEngine, context_of
-from tests.support import wait_until
+from tests.support import BACK_SOON, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -336,7 +336,7 @@ def test_a_session_that_the_brokers_refuse_is_explained(rig: SinkRig) -> None:
 
 
 def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    settings = {"group.initial.rebalance.delay.ms": "0", "broker.session.timeout.ms": "1000"}
+    settings = {"group.initial.rebalance.delay.ms": "0", **BACK_SOON}
     with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=settings) as broker:
         (tmp_path / "notes").mkdir()
         rig = SinkRig(broker.bootstrap_servers, tmp_path / "notes")

@@ -19,7 +19,7 @@ from spark_tasks.running.runners import Runners
 from spark_tasks.running.spark import SparkLostError
 from tests.running_plugins import Folder
 from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of
-from tests.support import wait_until
+from tests.support import BACK_SOON, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -271,8 +271,7 @@ def test_the_brokers_create_topics_otherwise(rig: SourceRig) -> None:
 
 
 def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
-    settings = {"broker.session.timeout.ms": "1000"}
-    with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=settings) as broker:
+    with EmbeddedBroker(data_dir=tmp_path / "data", quick=True, settings=BACK_SOON) as broker:
         (tmp_path / "notes").mkdir()
         rig = SourceRig(broker.bootstrap_servers, tmp_path / "notes")
         try:
