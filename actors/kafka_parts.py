@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,9 @@ from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.connections import net_client
-from storage.ids import TopicName
-from storage.internal_topics import ensure_topics, internal_topics, own_offsets
+from storage.internal_topics import connector_offsets, ensure_topics, internal_topics
 from storage.log_protocol import PrivilegedWriter
+from storage.own_offsets import OwnOffsets
 from storage.privileged_writer import KafkaPrivilegedWriter
 from storage.topic_log import KafkaTopicLog
 
@@ -42,10 +43,7 @@ class KafkaParts:
         settings = client_settings(properties)
         client_id = config["client.id"] or f"connect-{config.group_id}"
         try:
-            admin = KafkaAdminClient(**{
-                "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": _patience_ms(properties), **settings,
-                "kafka_client": net_client, "client_id": f"{client_id}-admin",
-            })
+            admin = _admin(settings, f"{client_id}-admin", _patience_ms(properties))
         except KafkaError as error:
             raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
                                f"the worker's bootstrap.servers and security settings: {error!r}") from error
@@ -69,18 +67,21 @@ class KafkaParts:
         session = self.config["session.timeout.ms"]
         retries = {} if kind != "status" else {
             "retries": 0, "delivery_timeout_ms": session, "request_timeout_ms": session}
-        return self._log(self.config[f"{kind}.storage.topic"], names[kind], read_committed=committed, producer=retries)
+        return KafkaTopicLog(self.config[f"{kind}.storage.topic"], self.settings, nullcontext(self.admin),
+                             client_id=f"{self.client_id}-{names[kind]}", read_committed=committed, producer=retries,
+                             session_s=float(session) / 1000)
 
-    def connector_offsets_log(self, topic: TopicName) -> KafkaTopicLog:
+    def connector_offsets_log(self, own: OwnOffsets) -> KafkaTopicLog:
         """The log of a connector's own offsets topic, which is made where it is missing."""
-        return self._log(topic, f"offsets-{topic}", read_committed=True,
-                         prepare=lambda: ensure_topics(self.admin, [own_offsets(self.config.originals, topic)]))
+        return KafkaTopicLog(own.topic, own.consumer, self._own_admin(own),
+                             client_id=f"{self.client_id}-offsets-{own.topic}", read_committed=True,
+                             producer=own.producer, session_s=self.config["session.timeout.ms"] / 1000)
 
-    def _log(self, topic: str, suffix: str, *, read_committed: bool,
-             producer: Mapping[str, Any] | None = None, prepare: Callable[[], None] = lambda: None) -> KafkaTopicLog:
-        return KafkaTopicLog(topic, self.settings, self.admin, client_id=f"{self.client_id}-{suffix}",
-                             read_committed=read_committed, producer=producer, prepare=prepare,
-                             session_s=self.config["session.timeout.ms"] / 1000)
+    @contextmanager
+    def _own_admin(self, own: OwnOffsets) -> Iterator[KafkaAdminClient]:
+        with closing(_admin(own.admin, f"{self.client_id}-admin-{own.topic}", PATIENCE_MS)) as admin:
+            ensure_topics(admin, [connector_offsets(self.config.originals, own.topic)])
+            yield admin
 
     def config_writer(self) -> PrivilegedWriter | None:
         """The leader's transactional writer of the config topic; None where writes are plain (KIP-618)."""
@@ -90,14 +91,23 @@ class KafkaParts:
         return KafkaPrivilegedWriter(self.config["config.storage.topic"], self.settings,
                                      transactional_id=transactional_id, client_id=f"{self.client_id}-configs-leader")
 
-    def offsets_writer(self, topic: TopicName, transactional_id: str) -> PrivilegedWriter:
+    def offsets_writer(self, own: OwnOffsets | None, transactional_id: str) -> PrivilegedWriter:
         """A writer of altered offsets that fences the task of that transactional id."""
-        return KafkaPrivilegedWriter(topic, self.settings, transactional_id=transactional_id,
+        topic, settings = (self.config["offset.storage.topic"], self.settings) if own is None else (
+            own.topic, own.producer)
+        return KafkaPrivilegedWriter(topic, settings, transactional_id=transactional_id,
                                      client_id=f"{self.client_id}-offsets-{transactional_id}")
 
     def close(self) -> None:
         """Close the admin client."""
         self.admin.close()
+
+
+def _admin(settings: Mapping[str, Any], client_id: str, patience_ms: int) -> KafkaAdminClient:
+    return KafkaAdminClient(**{
+        "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": patience_ms, **settings, "kafka_client": net_client,
+        "client_id": client_id,
+    })
 
 
 def _patience_ms(properties: Mapping[str, str]) -> int:

@@ -14,7 +14,8 @@ from typing import Any, Final, NewType
 
 from actors.assignment.protocol import Allocation, Membership
 from storage.config_state import ClusterConfigState, ConfigChange, RestartRequest, SessionKey
-from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState, TopicName
+from storage.ids import Config, ConnectorName, ConnectorTaskId, State, TargetState
+from storage.own_offsets import OwnOffsets
 from storage.status import Status, TopicStatus
 
 OpId = NewType("OpId", int)
@@ -383,12 +384,12 @@ Answer = Callable[[Any, Exception | None], None]
 class ReadSourceOffsets:
     """All offsets of a source connector, as a tuple of (partition, offset), go to `answer`.
 
-    `topic` is the connector's own offsets topic (`offsets.storage.topic`), None where it has none.
+    `own` says where the connector has them, None: on the worker's topic only.
     """
 
     connector: ConnectorName
     answer: Answer
-    topic: TopicName | None = None
+    own: OwnOffsets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +402,7 @@ class WriteSourceOffsets:
     connector: ConnectorName
     offsets: SourceOffsets | None
     answer: Answer
-    topic: TopicName | None = None
+    own: OwnOffsets | None = None
     transactional_id: str | None = None
 
 

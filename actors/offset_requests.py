@@ -22,11 +22,11 @@ from actors.producer_fencing import ProducerFencing
 from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.connections import net_client
 from spark_tasks.plugins import Plugins
 from storage.config_state import ConfigView
 from storage.ids import Config, ConnectorName
-from storage.offset_store import own_offsets_topic
 
 if TYPE_CHECKING:
     from spark_tasks.api import SinkConnector, SourceConnector
@@ -90,8 +90,8 @@ class OffsetRequests:
                 found = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
             return [({"kafka_topic": tp.topic, "kafka_partition": tp.partition}, {"kafka_offset": at.offset})
                     for tp, at in sorted(found.items())]
-        topic = own_offsets_topic(config)
-        return list(self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, topic)))
+        own = self._config.own_offsets(config)
+        return list(self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own)))
 
     def _ask_store(self, message: Callable[[Answer], Any]) -> Any:
         future: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
@@ -119,15 +119,15 @@ class OffsetRequests:
                 + _OUTSIDE.format(altered))
 
     def _alter_source(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SourceConnector]) -> bool:
-        topic = own_offsets_topic(config)
+        own = self._config.own_offsets(config)
         offsets: Pairs | None = request.offsets
-        if offsets is None:
-            known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, topic))
-            offsets = [(partition, None) for partition, _ in known]
         producer = self._fence_former_tasks(request.connector) if self._config.exactly_once else None
+        if offsets is None:
+            known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own))
+            offsets = [(partition, None) for partition, _ in known]
         elsewhere = plugin.alter_offsets(config, offsets)
         wanted = tuple(offsets) if request.offsets is not None else None
-        self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, topic, producer))
+        self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, own, producer))
         return elsewhere
 
     def _fence_former_tasks(self, name: ConnectorName) -> str:
@@ -167,8 +167,6 @@ class OffsetRequests:
         return config.get("consumer.override.group.id") or f"connect-{name}"
 
     def _admin(self, config: Mapping[str, str]) -> KafkaAdminClient:
-        from spark_tasks.running.clients import client_properties  # noqa: PLC0415 - late, as it imports the data plane
-
         properties = client_properties(self._config.originals, config, "admin")
         return KafkaAdminClient(**client_settings(properties), kafka_client=net_client)
 

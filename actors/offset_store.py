@@ -15,19 +15,19 @@ import pykka
 from actors.messages import Answer, ReadSourceOffsets, WriteSourceOffsets
 from spark_tasks.errors import ConnectError
 from storage.futures import complete, done, error_of, fail, then
-from storage.ids import TopicName
 from storage.log_protocol import PrivilegedWriter
 from storage.offset_fold import Offset, Partition
 from storage.offset_store import ConnectorOffsetStore, OffsetStores
+from storage.own_offsets import OwnOffsets
 
-OpenWriter = Callable[[TopicName, str], PrivilegedWriter]
+OpenWriter = Callable[[OwnOffsets | None, str], PrivilegedWriter]
 Change = Sequence[tuple[Partition, Offset | None]]
 
 
 class OffsetStoreActor(pykka.ThreadingActor):
     """Takes ReadSourceOffsets and WriteSourceOffsets. `ready` completes once the worker's topic is read.
 
-    `open_writer(topic, transactional_id)` makes the writer for offsets that are altered exactly-once.
+    `open_writer(own_offsets, transactional_id)` makes the writer for offsets that are altered exactly-once.
     """
 
     def __init__(self, stores: OffsetStores, open_writer: OpenWriter, ready: Future[None]) -> None:
@@ -59,22 +59,25 @@ class OffsetStoreActor(pykka.ThreadingActor):
     def on_receive(self, message: Any) -> None:
         """See messages.py."""
         match message:
-            case ReadSourceOffsets(connector, answer, topic):
-                store, ready = self._stores.open_soon(connector, topic)
-                found = then(ready, lambda _: store.read_soon())
-                self._answer(store, then(found, lambda pairs: done(tuple(pairs))), answer, "Failed to fetch offsets")
-            case WriteSourceOffsets(connector, offsets, answer, topic, transactional_id):
-                store, ready = self._stores.open_soon(connector, topic)
-                changes = then(ready, lambda _: _changes(store, offsets))
-                written = then(changes, lambda pairs: self._write(store, pairs, transactional_id))
+            case ReadSourceOffsets(connector, answer, own):
+                store = self._stores.of(connector, own)
+                found = then(store.read_soon(), lambda pairs: done(tuple(pairs)))
+                self._answer(store, found, answer, "Failed to fetch offsets")
+            case WriteSourceOffsets(connector, offsets, answer, own, transactional_id):
+                store = self._stores.of(connector, own)
+                writer = None if transactional_id is None else (lambda: self._open_writer(own, transactional_id))
+                written = then(_changes(store, offsets), lambda pairs: self._write(store, pairs, writer))
                 self._answer(store, written, answer, "Failed to alter/reset offsets")
             case _:
                 raise TypeError(f"the offset store does not know {message!r}")
 
-    def _write(self, store: ConnectorOffsetStore, changes: Change, transactional_id: str | None) -> Future[None]:
-        if transactional_id is None or not changes:
+    @staticmethod
+    def _write(
+        store: ConnectorOffsetStore, changes: Change, open_writer: Callable[[], PrivilegedWriter] | None
+    ) -> Future[None]:
+        if open_writer is None or not changes:
             return store.write_soon(changes)
-        writer = self._open_writer(TopicName(store.topic), transactional_id)
+        writer = open_writer()
 
         def over(_: object) -> None:
             writer.close()

@@ -13,12 +13,14 @@ from typing import Any
 from actors.herder.effects import FenceProducers
 from actors.herder.events import ProducersFenced
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.client_properties import Kind, client_properties, same_brokers
 from storage.ids import Config, ConnectorName
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_MS = 30_000
 _AT_ONCE = 8
+_CLIENTS: tuple[Kind, Kind] = ("admin", "producer")
 
 
 class ProducerFencing:
@@ -50,15 +52,17 @@ class ProducerFencing:
     def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str]) -> None:
         """Waits. Raises ConnectError where one of them could not be fenced."""
         from spark_tasks.kafka.cluster import KafkaCluster  # noqa: PLC0415 - late, as it imports the data plane
-        from spark_tasks.running.clients import client_properties, connection_settings, same_brokers  # noqa: PLC0415
+        from spark_tasks.running.clients import connection_settings  # noqa: PLC0415
 
-        properties = client_properties(self._worker, self._resolve(config, connector), "admin")
-        if not same_brokers(properties, self._worker):
+        resolved = self._resolve(config, connector)
+        admin, producer = (client_properties(self._worker, resolved, kind) for kind in _CLIENTS)
+        if not same_brokers(admin, producer):
             raise ConnectError(
-                f"the admin client's bootstrap.servers {properties.get('bootstrap.servers')} are not those of the "
-                "worker's Kafka cluster, in which exactly-once sources write: their producers cannot be fenced there"
+                f"the connector's admin client is configured for {admin.get('bootstrap.servers')}, but its producers, "
+                f"which are to be fenced, write to {producer.get('bootstrap.servers')}: set "
+                "admin.override.bootstrap.servers (and what else the admin client needs there)"
             )
-        cluster = KafkaCluster(connection_settings(properties))
+        cluster = KafkaCluster(connection_settings(admin))
         try:
             with ThreadPoolExecutor(_AT_ONCE, "fence-producer") as pool:
                 done = [pool.submit(cluster.init_producer_id, i, deadline_ms=TIMEOUT_MS) for i in transactional_ids]

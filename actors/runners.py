@@ -21,7 +21,7 @@ from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.task_configs import check_tasks_max
 from storage.config_state import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
-from storage.offset_store import OffsetStores, own_offsets_topic
+from storage.offset_store import OffsetStores
 
 if TYPE_CHECKING:
     from spark_tasks.running.runners import Runners
@@ -95,7 +95,7 @@ class TaskRunners:
             connector_name=task.connector, task=task.task, group_id=self.config.group_id,
             worker=self.config.originals, connector=connector,
             config=self.resolve(command.task_config, task.connector), engine=runners.engine,
-            offsets=self.offsets.of(task.connector, own_offsets_topic(connector)) if source else None,
+            offsets=self.offsets.of(task.connector, self.config.own_offsets(connector)) if source else None,
             wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
             guard=guard if source and self.config.exactly_once else None,
         ))

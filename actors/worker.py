@@ -60,7 +60,7 @@ from rest.settings import RestSettings
 from spark_tasks.errors import ConfigError, ConnectError
 from storage.config_state import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
-from storage.offset_store import OffsetStores, OffsetTopic, own_offsets_topic
+from storage.offset_store import OffsetStores, OffsetTopic
 from storage.status import StatusView, TopicStatus
 
 log = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ class Worker:
             self._tell_herder,
             lambda epoch, _: ConnectorActor.start(
                 epoch, self._tell_herder, self._plugins, self.resolve,
-                lambda name, config: self._offsets.read(name, own_offsets_topic(config)), log_context),
+                lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context),
             tasks.start, tasks.cancel, tasks.stopping)
         validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],

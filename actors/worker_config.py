@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from actors.client_keys import CLIENT_KEYS
 from actors.ignored_keys import warning
@@ -17,11 +17,10 @@ from actors.worker_keys import KNOWN_PREFIXES, LISTENER, WORKER_KEYS
 from spark_tasks.config_def import ConfigDef, Type, invalid, to_text
 from spark_tasks.config_providers import ConfigProvider, ConfigTransformer, load_providers
 from spark_tasks.errors import ConfigError
-from storage.ids import TopicName, WorkerId
+from storage.ids import WorkerId
+from storage.own_offsets import OwnOffsets, own_offsets
 
 log = logging.getLogger(__name__)
-ClientKind = Literal["producer", "consumer", "admin"]
-TopicKind = Literal["config", "offset", "status"]
 _SECRET = re.compile(r"password|secret|jaas|token|passphrase|credential|\.key$|private", re.IGNORECASE)
 _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
@@ -33,16 +32,6 @@ class Listener:
     scheme: str
     host: str
     port: int
-
-
-@dataclass(frozen=True, slots=True)
-class InternalTopic:
-    """How an internal topic is to be created (KIP-605); -1 leaves a number to the brokers."""
-
-    name: TopicName
-    partitions: int
-    replication_factor: int
-    settings: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,37 +99,17 @@ class WorkerConfig:
         """The settings under a prefix, without it."""
         return {k.removeprefix(prefix): v for k, v in self.originals.items() if k.startswith(prefix)}
 
-    def client(self, kind: ClientKind | None = None) -> dict[str, str]:
-        """Settings of a Kafka client, in Kafka's names: the worker's own connection, or a connector's client.
-
-        A connector's client starts with the worker's connection and security settings, overlaid with what stands
-        under its prefix. (Java gives only admin clients that start; producers and consumers of a secured cluster
-        need every setting three times there.) A prefix with its own `bootstrap.servers` starts from nothing else:
-        that is another cluster.
+    def client(self) -> dict[str, str]:
+        """Settings of the worker's own Kafka clients, in Kafka's names. As in Java, they get what nobody knows as well:
+        max.request.size is an example.
         """
-        base = {k: v for k, v in self.originals.items() if k in CLIENT_KEYS or k.startswith(_CLIENT_PREFIXES)}
-        base["bootstrap.servers"] = self.bootstrap_servers
-        if kind is None:  # Java's clients of the internal topics get everything; max.request.size is an example
-            return base | {k: self.originals[k] for k in self.unknown_keys()}
-        base.pop("client.id", None)  # each client of a connector has an id of its own
-        own = {k: v for k, v in self.prefixed(f"{kind}.").items() if not k.startswith("listeners")}
-        return own if "bootstrap.servers" in own else {**base, **own}
+        known = {k: v for k, v in self.originals.items() if k in CLIENT_KEYS or k.startswith(_CLIENT_PREFIXES)}
+        unknown = {k: self.originals[k] for k in self.unknown_keys()}
+        return {**known, "bootstrap.servers": self.bootstrap_servers, **unknown}
 
-    def internal_topic(self, kind: TopicKind) -> InternalTopic:
-        """The config, offset or status topic. It is always compacted, the config topic has always one partition."""
-        prefix = f"{kind}.storage."
-        settings = self.prefixed(prefix)
-        if settings.pop("cleanup.policy", None) is not None:
-            log.warning("%scleanup.policy is ignored: the topic is always compacted", prefix)
-        partitions = 1
-        if kind != "config":
-            partitions = self.values[f"{prefix}partitions"]
-        elif "partitions" in settings:
-            log.warning("%spartitions is ignored: the config topic has always one", prefix)
-        for own in ("topic", "partitions", "replication.factor"):
-            settings.pop(own, None)
-        name = TopicName(self.values[f"{prefix}topic"])
-        return InternalTopic(name, partitions, self.values[f"{prefix}replication.factor"], settings)
+    def own_offsets(self, connector: Mapping[str, str]) -> OwnOffsets | None:
+        """Where a source connector's offsets are, if not on the worker's topic alone. Raises ConfigError."""
+        return own_offsets(self.originals, connector, exactly_once=self.exactly_once)
 
     @property
     def rest_listeners(self) -> list[Listener]:

@@ -55,7 +55,7 @@ def internal_topics(worker: Mapping[str, str]) -> tuple[InternalTopic, InternalT
     )
 
 
-def own_offsets(worker: Mapping[str, str], name: TopicName) -> InternalTopic:
+def connector_offsets(worker: Mapping[str, str], name: TopicName) -> InternalTopic:
     """A connector's own offsets topic: as the worker's, but for the name."""
     return replace(_offsets(worker), name=name, property="offsets.storage.topic")
 

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafka.errors import KafkaError
 
 from spark_tasks.errors import ConnectError, RetriableError
 from storage.futures import done, error_of, gather, then
-from storage.ids import ConnectorName, TopicName
+from storage.ids import ConnectorName
 from storage.log_protocol import KeyValue, LogRecord, Position, SuspendedError, TopicLog
 from storage.offset_fold import Offset, OffsetState, Partition, fold, merge, records_for
+from storage.own_offsets import OwnOffsets
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Offsets = Sequence[tuple[Partition, Offset | None]]
-OpenLog = Callable[[TopicName], TopicLog]
+OpenLog = Callable[[OwnOffsets], TopicLog]
 
 
 class OffsetTopic:
@@ -78,6 +79,8 @@ class ConnectorOffsetStore:
         self._own = own
         self._primary = own or worker
         self._timeout = timeout
+        # Nobody waits for it here: a transaction of a former task may have to be ended before its topic can be read.
+        self._ready = done(None) if own is None else own.start()
 
     @property
     def topic(self) -> str:
@@ -120,7 +123,7 @@ class ConnectorOffsetStore:
     def read_soon(self) -> Future[list[tuple[Partition, Offset]]]:
         """As `read`."""
         topics = [self._worker] if self._own is None else [self._worker, self._own]
-        read = gather([topic.read_to_end_soon() for topic in topics])
+        read = then(self._ready, lambda _: gather([topic.read_to_end_soon() for topic in topics]))
         return then(read, lambda _: done(merge(self._worker.state, self._own_state(), self._connector)))
 
     def write_soon(self, offsets: Offsets) -> Future[None]:
@@ -168,7 +171,7 @@ class ConnectorOffsetStore:
         self._worker.send_soon(records_for(self._worker.state, self._connector, kept)).add_done_callback(written)
 
     def _wait(self, future: Future[T], message: str) -> T:
-        message = f"{message} of connector {self._connector}"
+        message = f"{message} of connector {self._connector} (topic {self.topic})"
         try:
             return future.result(self._timeout)
         except TimeoutError as error:
@@ -180,12 +183,6 @@ class ConnectorOffsetStore:
             raise ConnectError(f"{message}: {error!r}") from error
 
 
-def own_offsets_topic(connector: Mapping[str, str]) -> TopicName | None:
-    """The offsets topic that a source connector's (resolved) configuration names."""
-    topic = connector.get("offsets.storage.topic", "").strip()
-    return TopicName(topic) if topic else None
-
-
 class OffsetStores:
     """Makes the offset store of each connector; `open_log` opens the log of a connector's own topic."""
 
@@ -194,29 +191,15 @@ class OffsetStores:
         self._open_log = open_log
         self._timeout = timeout
 
-    def of(self, connector: ConnectorName, topic: TopicName | None = None) -> ConnectorOffsetStore:
-        """The store of a connector; blocks while its own topic, if it has one, is read. `close` it in the end."""
-        store, ready = self.open_soon(connector, topic)
-        try:
-            ready.result(self._timeout)
-        except (KafkaError, ConnectError, CancelledError, TimeoutError) as error:
-            store.close()
-            raise ConnectError(f"Offsets topic {topic} of connector {connector} cannot be read: {error!r}") from error
-        return store
+    def of(self, connector: ConnectorName, own: OwnOffsets | None = None) -> ConnectorOffsetStore:
+        """The store of a connector, which begins to read its own topic, if it has one. `close` it in the end."""
+        topic = None if own is None else OffsetTopic(self._open_log(own))
+        return ConnectorOffsetStore(connector, self.worker, topic, timeout=self._timeout)
 
-    def read(self, connector: ConnectorName, topic: TopicName | None) -> Sequence[tuple[Partition, Offset]]:
+    def read(self, connector: ConnectorName, own: OwnOffsets | None) -> Sequence[tuple[Partition, Offset]]:
         """All committed offsets of a connector; blocks. Raises ConnectError."""
-        store = self.of(connector, topic)
+        store = self.of(connector, own)
         try:
             return store.read()
         finally:
             store.close()
-
-    def open_soon(
-        self, connector: ConnectorName, topic: TopicName | None = None
-    ) -> tuple[ConnectorOffsetStore, Future[Any]]:
-        """The store, and a future that completes when it may be used."""
-        if topic is None or topic == self.worker.name:
-            return ConnectorOffsetStore(connector, self.worker, timeout=self._timeout), done(None)
-        own = OffsetTopic(self._open_log(topic))
-        return ConnectorOffsetStore(connector, self.worker, own, timeout=self._timeout), own.start()

@@ -10,8 +10,9 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -36,27 +37,26 @@ _FOREVER_MS = 2**31 - 1
 class KafkaTopicLog:
     """One topic of one worker: a TopicLog.
 
-    `clients`: kafka-python settings that consumer and producer share (servers, security); `admin`: the worker's
-    shared admin client, not closed here; `producer`: more settings of the producer; `session_s`: what waits to be sent
-    while the process sleeps for longer fails; `prepare`: what to do before the
-    topic is read, such as making it, in the reader's thread.
+    `clients`: kafka-python settings that consumer and producer share (servers, security); `admin`: entered in the
+    reader's thread before the topic is read (so that it may make the topic), left when the log is stopped; `producer`:
+    more settings of the producer; `session_s`: what waits to be sent while the process sleeps for longer fails.
     """
 
     def __init__(
         self,
         topic: str,
         clients: Mapping[str, Any],
-        admin: KafkaAdminClient,
+        admin: AbstractContextManager[KafkaAdminClient],
         *,
         client_id: str,
         read_committed: bool = False,
         writable: bool = True,
         producer: Mapping[str, Any] | None = None,
         session_s: float | None = None,
-        prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self._topic = topic
-        self._admin = admin
+        self._open_admin = admin
+        self._admin: KafkaAdminClient | None = None
         self._shared = {
             "reconnect_backoff_max_ms": 1000,  # as Kafka Connect; the library's 30 s would outlast any restart
             **clients,
@@ -74,7 +74,6 @@ class KafkaTopicLog:
             "kafka_client": client_for(topic, session_s),
             **(producer or {}),
         }
-        self._prepare = prepare
         self._writable = writable
         self._producer: KafkaProducer | None = None
         self._consumer: KafkaConsumer | None = None
@@ -146,13 +145,15 @@ class KafkaTopicLog:
     # ------------------------------------------------------------ the reader's thread
     def _run(self, started: Future[None], on_records: OnRecords, on_error: OnError) -> None:
         try:
-            self._prepare()
-            partitions = self._open()
-            ends = self._ends(partitions)
-        except Exception as error:  # noqa: BLE001  (whatever it is: somebody waits for the start)
-            fail(started, error)
-            return
-        self._progress.wait(ends, started)
+            with self._open_admin as self._admin:
+                self._progress.wait(self._ends(self._open()), started)
+                self._read(on_records, on_error)
+        except Exception as error:
+            if started.done():
+                raise
+            fail(started, error)  # whatever it is: somebody waits for the start
+
+    def _read(self, on_records: OnRecords, on_error: OnError) -> None:
         while not self._stopping.is_set():
             try:
                 fetched = self._poll()
@@ -197,7 +198,7 @@ class KafkaTopicLog:
                     "be a connectivity issue, the topic may not exist, or it was created just now and needs more time"
                 )
         partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-        begins = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        begins = self._list(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
         consumer.assign(partitions)
         reached = self._progress.reached()
         for partition in partitions:
@@ -249,8 +250,14 @@ class KafkaTopicLog:
     def _ends(self, partitions: list[TopicPartition]) -> Ends:
         # Not through the consumer, whose connection may just be waiting for the broker, and without regard to
         # transactions: what is in an open one was written before "now" as well.
-        found = self._admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+        found = self._list(dict.fromkeys(partitions, OffsetSpec.LATEST))
         return {partition.partition: end.offset for partition, end in found.items()}
+
+    def _list(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> Mapping[TopicPartition, Any]:
+        if self._admin is None:
+            raise KafkaError(f"The log of topic {self._topic} is not open yet")
+        found: Mapping[TopicPartition, Any] = self._admin.list_partition_offsets(wanted)
+        return found
 
     def _make_producer(self) -> KafkaProducer:
         with self._lock:

@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from spark_tasks.running.runners import Runners
 from spark_tasks.task import TaskContext
 from storage.ids import ConnectorName, TopicName
 from storage.offset_store import ConnectorOffsetStore, OffsetStores, OffsetTopic
+from storage.own_offsets import OwnOffsets
 from storage.topic_log import KafkaTopicLog
 from tests.running_plugins import Folder, NumbersConnector, NumbersReader, Range
 from tests.running_rig import Loop, ThreadEngine
@@ -125,15 +127,19 @@ class OnceRig:
         self.opened: list[Callable[[], None]] = []
         self.create(self.topic)
         self.create(self.offsets_topic)
-        self.stores = OffsetStores(OffsetTopic(self.log(TopicName(self.offsets_topic))), self.log)
+        self.stores = OffsetStores(OffsetTopic(self.log(self.own(self.offsets_topic))), self.log)
         self.stores.worker.start().result(30)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         for future in self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
             future.result(20)
 
-    def log(self, topic: TopicName) -> KafkaTopicLog:
-        log = KafkaTopicLog(topic, self.settings, self.log_admin, client_id="once", read_committed=True)
+    def own(self, topic: str) -> OwnOffsets:
+        return OwnOffsets(TopicName(topic), self.settings, self.settings, self.settings)
+
+    def log(self, own: OwnOffsets) -> KafkaTopicLog:
+        admin = nullcontext(self.log_admin)
+        log = KafkaTopicLog(own.topic, self.settings, admin, client_id="once", read_committed=True)
         self.opened.append(log.stop)
         return log
 
@@ -142,7 +148,7 @@ class OnceRig:
         (self.notes.path / "new-limit").rename(self.notes.path / "limit")
 
     def store(self, own: str | None = None) -> ConnectorOffsetStore:
-        return self.stores.of(ConnectorName(self.name), TopicName(own) if own else None)
+        return self.stores.of(ConnectorName(self.name), self.own(own) if own else None)
 
     def start(self, guard: Guard | None = None, own_offsets: str | None = None, **options: str) -> Loop:
         """An instance of task 0; dots in options as underscores."""

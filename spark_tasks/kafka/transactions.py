@@ -22,7 +22,7 @@ from spark_tasks.kafka.identity import ProducerIdentity
 # CONCURRENT_TRANSACTIONS, so a long pause would be most of a small transaction's time.
 _FIRST_WAIT_MS: Final = 1.0
 _LARGEST_WAIT_MS: Final = 100.0
-_GIVE_UP_MS: Final = 3_000.0
+_GIVE_UP_MS: Final = 2_000.0
 
 
 class TransactionOwner:
@@ -106,13 +106,14 @@ class TransactionOwner:
         self._added.update(added)
 
     def give_up(self) -> None:
-        """Abort what may be open, if that is quickly done, and take no new epoch: the end of this owner."""
+        """The end of this owner: abort what may be open, if that is quickly done. An appender that still works has a
+        stale epoch then, and can begin no transaction that nobody would end.
+        """
         if self._identity is None:
             return
         self._timeout_ms = min(self._timeout_ms, _GIVE_UP_MS)
         with contextlib.suppress(ConnectError):  # fenced, or it will time out
-            self._run("aborting", self._end, False)
-        self._added.clear()
+            self.abort(unsure=True)
 
     def _renew(self, producer_id: int, epoch: int) -> ProducerIdentity:
         self._identity = self._cluster.init_producer_id(

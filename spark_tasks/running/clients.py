@@ -1,4 +1,4 @@
-"""What a connector's Kafka clients are configured with: the worker's settings, overlaid by the connector's."""
+"""Kafka's client properties to the settings of a task's clients."""
 
 from __future__ import annotations
 
@@ -12,36 +12,8 @@ from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.running.group_consumer import ConsumerSettings, assignors
 
-Kind = Literal["producer", "consumer", "admin"]
 Reset = Literal["earliest", "latest", "none"]
 T = TypeVar("T")
-
-_OF_THE_WORKER: Final = (
-    "bootstrap.servers", "client.dns.lookup", "metadata.max.age.ms", "request.timeout.ms", "reconnect.backoff.ms",
-    "reconnect.backoff.max.ms", "retry.backoff.ms", "connections.max.idle.ms",
-)  # fmt: skip
-_SECURITY: Final = ("security.", "ssl.", "sasl.")
-
-
-def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], kind: Kind) -> dict[str, str]:
-    """Kafka client properties in Kafka's names.
-
-    The worker's connection and security settings, then `<kind>.*` of the worker, then `<kind>.override.*` of the
-    connector (KIP-458). (Java starts from the bootstrap servers alone, so that a secured cluster needs every setting
-    several times.) A prefix with `bootstrap.servers` of its own means another cluster and inherits nothing.
-    """
-    base = {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith(_SECURITY)}
-    for settings, prefix in ((worker, f"{kind}."), (connector, f"{kind}.override.")):
-        own = {k.removeprefix(prefix): v for k, v in settings.items() if k.startswith(prefix)}
-        base = own if "bootstrap.servers" in own else {**base, **own}
-    return base
-
-
-def same_brokers(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether both name some broker in common: the same cluster, as far as names tell."""
-    first, second = ({server.strip().lower() for server in properties.get("bootstrap.servers", "").split(",")}
-                     for properties in (one, other))
-    return bool(first & second)
 
 
 def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:

@@ -21,17 +21,11 @@ from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.api import SinkConnector
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SinkPipeline
-from spark_tasks.running.clients import (
-    client_properties,
-    connection_settings,
-    consumer_settings,
-    isolation,
-    number,
-    reset_policy,
-)
+from spark_tasks.running.clients import connection_settings, consumer_settings, isolation, number, reset_policy
 from spark_tasks.running.ddl import schema_of
 from spark_tasks.running.executor import value_of
 from spark_tasks.running.group_consumer import CommitRefusedError, GroupConsumer, GroupIo

@@ -21,13 +21,14 @@ from pyspark import cloudpickle
 
 from spark_tasks.api import SourceConnector
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SourcePipeline
 from spark_tasks.pulse import process_pulse
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.boundaries import signal_of
-from spark_tasks.running.clients import client_properties, connection_settings
+from spark_tasks.running.clients import connection_settings
 from spark_tasks.running.delivery import AtLeastOnce, Delivery
 from spark_tasks.running.pacing import Idling, SplitSize
 from spark_tasks.running.readers import Plan, StreamReader, deal

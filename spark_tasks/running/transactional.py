@@ -20,12 +20,13 @@ from spark_tasks.api import TransactionSignal
 from spark_tasks.columns import RAW_SCHEMA
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import ProducerFencedError
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.boundaries import Boundary
-from spark_tasks.running.clients import client_properties, connection_settings, number, same_brokers
+from spark_tasks.running.clients import connection_settings, number
 from spark_tasks.running.delivery import Lane
 from spark_tasks.running.stream_offsets import Changed, SourceOffsets
 from spark_tasks.task import OffsetStore, StartGuard, TaskContext
@@ -54,11 +55,6 @@ class Settings:
         if not idempotent:
             raise ConfigError(
                 f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery needs all"
-            )
-        if not same_brokers(properties, context.worker):
-            raise ConfigError(
-                f"Invalid value {properties.get('bootstrap.servers')} for configuration bootstrap.servers of the "
-                "producer: an exactly-once source writes to the cluster that holds the worker's offsets"
             )
         mine = f"{context.group_id}-{context.connector_name}-{context.task}"
         if properties.get("transactional.id", mine) != mine:

@@ -18,9 +18,10 @@ from storage.ids import ConnectorName, TopicName
 from storage.log_protocol import PrivilegedWriter
 from storage.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from storage.offset_store import ConnectorOffsetStore, OffsetStores, OffsetTopic
+from storage.own_offsets import OwnOffsets
 
 C = ConnectorName("c")
-OWN = TopicName("own")
+OWN = OwnOffsets(TopicName("own"), {}, {}, {})
 
 
 class World:
@@ -30,7 +31,7 @@ class World:
         self.topics = {"offsets": MemoryTopic("offsets", 3), "own": MemoryTopic("own")}
         self.opened: list[MemoryTopicLog] = []
         self.writers: list[MemoryPrivilegedWriter] = []
-        self.stores = OffsetStores(OffsetTopic(self.open("offsets")), self.open, timeout=5)
+        self.stores = OffsetStores(OffsetTopic(self.open("offsets")), lambda own: self.open(own.topic), timeout=5)
         self.ready: Future[None] = Future()
         self.ref = OffsetStoreActor.start(self.stores, self.writer, self.ready)
         self.ready.result(10)
@@ -39,8 +40,9 @@ class World:
         self.opened.append(MemoryTopicLog(self.topics[name]))
         return self.opened[-1]
 
-    def writer(self, topic: TopicName, transactional_id: str) -> PrivilegedWriter:
-        self.writers.append(MemoryPrivilegedWriter(self.topics[topic], transactional_id))
+    def writer(self, own: OwnOffsets | None, transactional_id: str) -> PrivilegedWriter:
+        topic = self.topics["offsets" if own is None else own.topic]
+        self.writers.append(MemoryPrivilegedWriter(topic, transactional_id))
         return self.writers[-1]
 
     def ask(self, kind: type, *args: Any, **more: Any) -> Any:
@@ -91,7 +93,7 @@ def test_failures_name_the_connector(world: World) -> None:
     log.hold()
     slow = ConnectorOffsetStore(C, world.stores.worker, timeout=0.05)
     world.topics["offsets"].append([(b'["c",{}]', b"{}")])
-    with pytest.raises(ConnectError, match="Failed to fetch offsets of connector c: no answer"):
+    with pytest.raises(ConnectError, match=r"Failed to fetch offsets of connector c \(topic offsets\): no answer"):
         slow.read()
     with pytest.raises(TypeError, match="JSON"):
         store.write([({"x": object()}, {})])
@@ -135,23 +137,19 @@ def test_around_a_transaction_of_somebody_else(world: World) -> None:
     store.close()
 
 
-def test_the_worker_topic_by_name_is_no_topic_of_its_own(world: World) -> None:
-    assert world.stores.of(C, TopicName("offsets"))._own is None
-
-
-@pytest.mark.parametrize("topic", [None, OWN])
+@pytest.mark.parametrize("own", [None, OWN])
 @pytest.mark.parametrize("transactional_id", [None, "group-c-0"])
-def test_read_alter_reset(world: World, topic: TopicName | None, transactional_id: str | None) -> None:
-    more = {"topic": topic, "transactional_id": transactional_id}
-    assert world.ask(ReadSourceOffsets, topic=topic) == ()
+def test_read_alter_reset(world: World, own: OwnOffsets | None, transactional_id: str | None) -> None:
+    more = {"own": own, "transactional_id": transactional_id}
+    assert world.ask(ReadSourceOffsets, own=own) == ()
     assert world.ask(WriteSourceOffsets, None, **more) is None  # nothing there: nothing to do
     assert world.pairs("offsets") == []
     world.ask(WriteSourceOffsets, (({"f": "a"}, {"p": 1}), ({"f": "b"}, {"p": 2})), **more)
-    assert {p["f"]: o["p"] for p, o in world.ask(ReadSourceOffsets, topic=topic)} == {"a": 1, "b": 2}
+    assert {p["f"]: o["p"] for p, o in world.ask(ReadSourceOffsets, own=own)} == {"a": 1, "b": 2}
     world.ask(WriteSourceOffsets, (({"f": "a"}, None),), **more)
-    assert world.ask(ReadSourceOffsets, topic=topic) == (({"f": "b"}, {"p": 2}),)
+    assert world.ask(ReadSourceOffsets, own=own) == (({"f": "b"}, {"p": 2}),)
     world.ask(WriteSourceOffsets, None, **more)
-    assert world.ask(ReadSourceOffsets, topic=topic) == ()
+    assert world.ask(ReadSourceOffsets, own=own) == ()
     assert bool(world.writers) == (transactional_id is not None)
     assert all(writer._epoch is None for writer in world.writers)  # closed
 

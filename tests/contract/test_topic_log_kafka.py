@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ class Topic:
         self.logs: list[KafkaTopicLog] = []
 
     def log(self, **more: Any) -> tuple[KafkaTopicLog, list[LogRecord]]:
-        log = KafkaTopicLog(self.name, self.clients, self.admin, client_id="test", **more)
+        log = KafkaTopicLog(self.name, self.clients, nullcontext(self.admin), client_id="test", **more)
         self.logs.append(log)
         records: list[LogRecord] = []
         log.start(records.extend, lambda _: None).result(WAIT)
@@ -111,7 +112,7 @@ def test_other_producers_batches(topic: Topic, compression: str | None) -> None:
 def test_what_prevents_the_start_is_told(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.topic_log._TOPIC_WAIT", 0.3)
     for name, error in (("no-such-topic", ConnectError), ("not/a/name", ValueError)):
-        log = KafkaTopicLog(name, topic.clients, topic.admin, client_id="test", writable=False)
+        log = KafkaTopicLog(name, topic.clients, nullcontext(topic.admin), client_id="test", writable=False)
         with pytest.raises(error, match=name):
             log.start(lambda _: None, lambda _: None).result(WAIT)
         assert log.send(b"k", b"v").exception(WAIT) is not None

@@ -15,10 +15,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from heeler.broker import EmbeddedBroker
 from heeler.rest_client import RestError
 from tests.integration.cluster import SETTLE_S, Cluster
 from tests.integration.exactly_once import Reader, config_records, numbers
-from tests.integration.workers import READY_S, pause_between
+from tests.integration.workers import READY_S, Kafka, pause_between
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -219,3 +220,45 @@ def test_offsets_in_a_topic_of_the_connectors_own(cluster, kafka):
     reader.wait_flowing(1)
     reader.close()
     cluster.delete("own")
+
+
+def test_into_another_kafka(cluster):
+    """Its offsets are there too, in its transactions, in a topic that is made; the worker's topic has a copy."""
+    offsets, name = cluster.settings["offset.storage.topic"], "elsewhere"
+    with EmbeddedBroker(quick=True) as broker:
+        there = Kafka(broker.bootstrap_servers)
+        there.create(name, 2)
+        clients = {f"{kind}_override_bootstrap_servers": there.servers for kind in ("producer", "consumer", "admin")}
+        numbers(cluster, name, 2, streams=2, **clients)
+        settled(cluster)
+        reader = Reader(there, name)
+        reader.wait_flowing(2)
+        numbers(cluster, name, 1, streams=2, **clients)  # a round of fencing, there
+        settled(cluster)
+        reader.wait_flowing(2)
+        rest = cluster.leader().rest
+        rest.call("PUT", f"/connectors/{name}/stop")
+        wait_until(lambda: rest.states(name) == ["STOPPED"], SETTLE_S, "the source to be stopped")
+        found = rest.call("GET", f"/connectors/{name}/offsets")["offsets"]
+        at = {o["partition"]["stream"]: o["offset"]["sequence"] for o in found}
+        assert at == reader.check()
+        ours = {m.value() for m in cluster.kafka.messages(offsets) if b'"elsewhere"' in m.key()}
+        assert {m.value() for m in there.messages(offsets)} >= ours > set()
+        rest.call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{**found[0], "offset": {"sequence": 0}}]})
+        assert there.messages(offsets)[-1].value() == b'{"sequence":0}'
+        rest.call("DELETE", f"/connectors/{name}/offsets")
+        assert rest.call("GET", f"/connectors/{name}/offsets") == {"offsets": []}
+        reader.close()
+        cluster.delete(name)
+
+
+def test_clients_of_two_kafkas(cluster):
+    numbers(cluster, "torn", 1, streams=1, producer_override_bootstrap_servers="127.0.0.1:1")
+    rest = cluster.leader().rest
+
+    def traces():
+        return [task["trace"] for task in rest.call("GET", "/connectors/torn/status")["tasks"] if "trace" in task]
+
+    wait_until(lambda: rest.states("torn"), SETTLE_S, "a status")
+    assert "set consumer.override.bootstrap.servers" in wait_until(traces, SETTLE_S, "the task to fail")[0]
+    cluster.delete("torn")

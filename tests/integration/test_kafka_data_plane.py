@@ -22,7 +22,7 @@ from spark_tasks.kafka.errors import (
     UnknownTopicError,
 )
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.transactions import TransactionOwner
+from spark_tasks.kafka.transactions import Member, TransactionOwner
 from spark_tasks.records import RecordTooLargeError
 from spark_tasks.records.partitioner import murmur2
 
@@ -248,6 +248,17 @@ def test_a_stale_epoch_cannot_append_nor_commit(cluster, topic):
         old.commit()
     new.commit()
     assert [row["value"] for row in read(cluster, name, isolation="read_committed")] == [b"new"]
+
+
+def test_an_appender_that_outlives_its_owner_begins_no_transaction(cluster, topic):
+    name = topic()
+    owner = TransactionOwner(cluster, f"id-{name}")
+    owner.init()
+    append_as(owner, cluster, name, [b"left open"])
+    late = Member(cluster, owner.identity, ())
+    owner.give_up()
+    with pytest.raises(ProducerFencedError):
+        late.admit([(name, 0)])
 
 
 def test_an_open_transaction_holds_read_committed_back(cluster, topic):

@@ -1,5 +1,5 @@
 """A Java worker and a heeler worker in one exactly-once group: each leads, each fences for the other, and a file source
-moves between them. A read_committed reader sees each line once, in order.
+moves between them, also one that writes to another Kafka. A read_committed reader sees each line once, in order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from heeler.broker import EmbeddedBroker
 from heeler.rest_client import RestClient, RestError
 from heeler.worker_process import WorkerProcess
 from tests.exactly_once_rig import visible
@@ -25,11 +26,13 @@ SOON_S = 90.0
 
 
 class Mixed:
-    """Both workers, a file, and the topic that it goes to."""
+    """Both workers, their Kafka, a file, the topic that it goes to, and the Kafka that has this topic."""
 
-    def __init__(self, kafka: Kafka, folder: Path, group: str) -> None:
-        self.kafka, self.folder, self.group = kafka, folder, group
-        self.topic = kafka.create(f"{group}-lines")
+    def __init__(self, kafka: Kafka, there: Kafka, folder: Path, group: str) -> None:
+        self.kafka, self.there, self.folder, self.group = kafka, there, folder, group
+        self.topic = there.create(f"{group}-lines")
+        clients = ("producer", "consumer", "admin") if there is not kafka else ()
+        self.overrides = {f"{kind}.override.bootstrap.servers": there.servers for kind in clients}
         settings = {
             "bootstrap.servers": kafka.servers, "group.id": group, "key.converter": STRING, "value.converter": STRING,
             **{f"{kind}.storage.topic": f"{group}-{kind}s" for kind in ("config", "offset", "status")},
@@ -49,7 +52,8 @@ class Mixed:
     def create(self, rest: RestClient, **more: str) -> None:
         self.call(rest, "PUT", "/connectors/lines/config", {
             "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "tasks.max": "1",
-            "file": str(self.file), "topic": self.topic, "exactly.once.support": "required", **more})
+            "file": str(self.file), "topic": self.topic, "exactly.once.support": "required",
+            **self.overrides, **more})
 
     def call(self, rest: RestClient, method: str, path: str, body: Any = None) -> Any:
         """Once the worker can do it: it may not know yet who leads."""
@@ -69,7 +73,7 @@ class Mixed:
 
     def arrive(self) -> None:
         def all_there() -> bool:
-            found = visible(self.kafka.servers, self.topic)
+            found = visible(self.there.servers, self.topic)
             assert found == self.lines[: len(found)], "lost, doubled or out of order"
             assert len(found) == len(self.lines), f"{len(found)} of {len(self.lines)} lines"
             return True
@@ -96,7 +100,7 @@ class Mixed:
         """
         self.call(rest, "PUT", "/connectors/lines/stop")
         wait_until(lambda: rest.states("lines") == ["STOPPED"], SOON_S, "the connector to stop")
-        zombie = Producer({"bootstrap.servers": self.kafka.servers, "transactional.id": f"{self.group}-lines-1"})
+        zombie = Producer({"bootstrap.servers": self.there.servers, "transactional.id": f"{self.group}-lines-1"})
         zombie.init_transactions(30)
         zombie.begin_transaction()
         self.kafka.send(self.config_topic, ['{"task-count":2}'], ["tasks-fencing-lines"])
@@ -111,7 +115,7 @@ class Mixed:
         self.call(rest, "PUT", "/connectors/lines/resume")
 
     def offset_keys(self) -> set[bytes]:
-        return {message.key() for message in self.kafka.messages(self.offsets_topic)}
+        return {message.key() for message in self.there.messages(self.offsets_topic)}
 
     def counts(self) -> list[Any]:
         return [json.loads(m.value()) for m in self.kafka.messages(self.config_topic)
@@ -119,14 +123,30 @@ class Mixed:
 
 
 @pytest.fixture
-def mixed(broker: Any, tmp_path: Path, topic_name: str) -> Iterator[Mixed]:
-    made = Mixed(Kafka(broker.bootstrap_servers), tmp_path, topic_name)
+def kafka(broker: Any) -> Kafka:
+    """The workers' Kafka."""
+    return Kafka(broker.bootstrap_servers)
+
+
+@pytest.fixture
+def there(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """The Kafka that the source writes to."""
+    if request.param == "same Kafka":
+        yield kafka
+    else:
+        with EmbeddedBroker(quick=True) as other:
+            yield Kafka(other.bootstrap_servers)
+
+
+@pytest.fixture
+def mixed(kafka: Kafka, there: Kafka, tmp_path: Path, topic_name: str) -> Iterator[Mixed]:
+    made = Mixed(kafka, there, tmp_path, topic_name)
     yield made
     made.java.stop(0)
     made.heeler.kill()
 
 
-@pytest.mark.parametrize("first", ["java", "heeler"])
+@pytest.mark.parametrize(("first", "there"), [("java", "same Kafka"), ("heeler", "another Kafka")], indirect=["there"])
 def test_a_source_moves_between_java_and_heeler(mixed: Mixed, first: str) -> None:
     """`first` leads and begins; the other one takes over its stopped connector when it is killed, fences what is left
     of it, and is killed in its turn.

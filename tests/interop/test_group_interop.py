@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,8 @@ def member(broker, worker_properties):
             herder.member.tell(RequestRejoin("the config topic changed"))
 
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-    log = KafkaTopicLog(
-        worker_properties["config.storage.topic"], clients, admin, client_id="heeler-configs", writable=False
-    )
+    log = KafkaTopicLog(worker_properties["config.storage.topic"], clients, nullcontext(admin),
+                        client_id="heeler-configs", writable=False)
 
     def start():
         log.start(follow_topic, lambda _error: None).result(30)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.worker_config import InternalTopic, Listener, WorkerConfig, from_environment, load_worker_config
+from actors.worker_config import Listener, WorkerConfig, from_environment, load_worker_config
 from actors.worker_keys import WORKER_KEYS, split_header_rules
 from spark_tasks.errors import ConfigError
 
@@ -101,43 +99,15 @@ def test_all_errors_are_told_at_once_and_secrets_are_not():
     assert (shown["x"], shown["session.timeout.ms"]) == ("1", "10000")
 
 
-def test_connector_clients_start_from_the_workers_connection():
-    config = with_(
-        {
-            "security.protocol": "SASL_SSL", "sasl.jaas.config": "j", "client.id": "w", "retry.backoff.ms": "7",
-            "producer.linger.ms": "5", "producer.retry.backoff.ms": "9", "consumer.max.poll.records": "3",
-            "admin.listeners": "http://:1", "admin.request.timeout.ms": "1", "max.request.size": "99",
-        }
-    )
-    connection = {
+def test_the_workers_own_clients_get_what_nobody_knows():
+    config = with_({
+        "security.protocol": "SASL_SSL", "sasl.jaas.config": "j", "client.id": "w", "retry.backoff.ms": "7",
+        "producer.linger.ms": "5", "admin.listeners": "http://:1", "max.request.size": "99",
+    })
+    assert config.client() == {
         "bootstrap.servers": "b1:9092,b2:9092", "security.protocol": "SASL_SSL", "sasl.jaas.config": "j",
-        "retry.backoff.ms": "7",
+        "retry.backoff.ms": "7", "client.id": "w", "max.request.size": "99",
     }
-    assert config.client() == connection | {"client.id": "w", "max.request.size": "99"}
-    assert config.client("producer") == connection | {"linger.ms": "5", "retry.backoff.ms": "9"}
-    assert config.client("consumer") == connection | {"max.poll.records": "3"}
-    assert config.client("admin") == connection | {"request.timeout.ms": "1"}
-
-
-def test_a_client_of_another_cluster_inherits_nothing():
-    config = with_({"security.protocol": "SSL", "producer.bootstrap.servers": "other:1", "producer.acks": "1"})
-    assert config.client("producer") == {"bootstrap.servers": "other:1", "acks": "1"}
-
-
-def test_internal_topics_take_their_settings(caplog):
-    config = with_(
-        {
-            "config.storage.partitions": "5", "config.storage.cleanup.policy": "delete",
-            "offset.storage.partitions": "-1", "offset.storage.replication.factor": "-1",
-            "offset.storage.min.insync.replicas": "2",
-        }
-    )
-    with caplog.at_level(logging.WARNING):
-        assert config.internal_topic("config") == InternalTopic("c", 1, 3, {})
-    assert "config.storage.partitions" in caplog.text
-    assert "config.storage.cleanup.policy" in caplog.text
-    assert config.internal_topic("offset") == InternalTopic("o", -1, -1, {"min.insync.replicas": "2"})
-    assert config.internal_topic("status") == InternalTopic("s", 5, 3, {})
 
 
 @pytest.mark.parametrize(
@@ -192,7 +162,7 @@ def test_the_file_the_environment_and_the_overrides(tmp_path):
     config = load_worker_config(file, ["group.id=cli", "producer.a=b=c"], env)
     assert config.spark == {"spark.app.name": "für alle"}
     assert (config.group_id, config["retry.backoff.ms"]) == ("cli", 2)
-    assert config.client("producer")["a"] == "b=c"
+    assert config.originals["producer.a"] == "b=c"
     for bad in ("group.id", "=x"):
         with pytest.raises(ConfigError, match="must be KEY=VALUE"):
             load_worker_config(file, [bad])

@@ -5,33 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.running.appending import appender_options
-from spark_tasks.running.clients import (
-    client_properties,
-    consumer_settings,
-    isolation,
-    reset_policy,
-    same_brokers,
-)
+from spark_tasks.running.clients import consumer_settings, isolation, reset_policy
 from spark_tasks.running.spark import spark_settings
 from spark_tasks.running.topic_creation import TopicSettings, topic_creation
 
 WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
-
-
-def test_worker_then_prefix_then_override() -> None:
-    worker = {**WORKER, "consumer.isolation.level": "read_committed", "consumer.session.timeout.ms": "7000"}
-    found = client_properties(worker, {"consumer.override.session.timeout.ms": "9000", "topics": "t"}, "consumer")
-    assert found == {
-        "bootstrap.servers": "a:9092", "security.protocol": "PLAINTEXT", "isolation.level": "read_committed",
-        "session.timeout.ms": "9000",
-    }  # fmt: skip
-
-
-def test_another_cluster_inherits_nothing() -> None:
-    worker = {**WORKER, "producer.acks": "1"}
-    found = client_properties(worker, {"producer.override.bootstrap.servers": "b:1"}, "producer")
-    assert found == {"bootstrap.servers": "b:1"}
 
 
 def test_a_sink_task_s_consumer() -> None:
@@ -104,10 +84,3 @@ def test_topics_are_left_to_the_brokers() -> None:
 def test_unix_sockets_only_where_their_names_fit(folder: str, enabled: str) -> None:
     found = spark_settings({"spark.python.unix.domain.socket.dir": folder})
     assert found["spark.python.unix.domain.socket.enabled"] == enabled
-
-
-@pytest.mark.parametrize(("other", "same"), [
-    ("a:1,b:2", True), ("b:2, a:1", True), ("A:1", True), ("c:3", False), ("a:2", False),
-])
-def test_the_same_brokers_however_they_are_written(other: str, same: bool) -> None:
-    assert same_brokers({"bootstrap.servers": "a:1, b:2"}, {"bootstrap.servers": other}) is same

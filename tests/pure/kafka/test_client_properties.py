@@ -1,0 +1,31 @@
+"""Worker and connector on the properties of a Kafka client."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_tasks.kafka.client_properties import client_properties, same_brokers
+
+WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
+
+
+def test_worker_then_prefix_then_override() -> None:
+    worker = {**WORKER, "consumer.isolation.level": "read_committed", "consumer.session.timeout.ms": "7000"}
+    found = client_properties(worker, {"consumer.override.session.timeout.ms": "9000", "topics": "t"}, "consumer")
+    assert found == {
+        "bootstrap.servers": "a:9092", "security.protocol": "PLAINTEXT", "isolation.level": "read_committed",
+        "session.timeout.ms": "9000",
+    }  # fmt: skip
+
+
+def test_another_cluster_inherits_nothing() -> None:
+    worker = {**WORKER, "producer.acks": "1"}
+    found = client_properties(worker, {"producer.override.bootstrap.servers": "b:1"}, "producer")
+    assert found == {"bootstrap.servers": "b:1"}
+
+
+@pytest.mark.parametrize(("other", "same"), [
+    ("a:1,b:2", True), ("b:2, a:1", True), ("A:1", True), ("c:3", False), ("a:2", False),
+])
+def test_the_same_brokers_however_they_are_written(other: str, same: bool) -> None:
+    assert same_brokers({"bootstrap.servers": "a:1, b:2"}, {"bootstrap.servers": other}) is same
