@@ -1,6 +1,6 @@
 """TLS contexts from Kafka's `ssl.*` keys, for listeners and for requests to other workers.
 
-Key and trust stores may be PEM files, PEM in the property itself, or PKCS12; the content decides, not ssl.*.type.
+Key and trust stores may be PEM files, PEM in the property itself, PKCS12 or JKS; the content decides, not ssl.*.type.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _identity(tls: Mapping[str, str]) -> _Identity | None:
     content = read_store("ssl.keystore.location", tls["ssl.keystore.location"])
     if is_pem(content):
         return _Identity(content, key_password or store_password)
-    return _Identity(identity(content, store_password), None)
+    return _Identity(identity(content, store_password, key_password), None)
 
 
 def _trusted(tls: Mapping[str, str]) -> str | None:

@@ -1,30 +1,26 @@
 """Key and trust stores as Java's users have them, turned into PEM. The content decides what a store is: keytool has
 written PKCS12 for years, whatever the file is called, and Java reads it where ssl.*.type says JKS (the default).
+What is JKS in truth becomes PKCS12 first.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from spark_tasks.errors import ConfigError
+from spark_tasks.jks import is_jks, to_pkcs12
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
-
-_JKS: Final = b"\xfe\xed\xfe\xed"
 
 
 def read_store(key: str, location: str) -> bytes:
     """A store's content; `key` says where its location is configured. Raises ConfigError."""
     try:
-        content = Path(location).read_bytes()
+        return Path(location).read_bytes()
     except OSError as error:
         raise ConfigError(f"{key}: {location} cannot be read: {error.strerror}") from None
-    if content.startswith(_JKS):
-        raise ConfigError(f"{key}: {location} is in Java's old JKS format: convert it with `keytool -importkeystore "
-                          "-srckeystore OLD -destkeystore NEW -deststoretype pkcs12`")
-    return content
 
 
 def is_pem(content: bytes) -> bool:
@@ -32,12 +28,14 @@ def is_pem(content: bytes) -> bool:
     return b"-----BEGIN" in content
 
 
-def identity(content: bytes, password: str | None) -> bytes:
-    """The private key, not encrypted, and its certificate chain. Raises ConfigError."""
+def identity(content: bytes, password: str | None, key_password: str | None) -> bytes:
+    """The private key, not encrypted, and its certificate chain; only in JKS has a key a password of its own. Raises
+    ConfigError.
+    """
     # In the functions here: this library would cost every start 100 ms.
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
 
-    store = _load("ssl.keystore.location", content, password)
+    store = _load("ssl.keystore.location", content, password, key_password)
     if store.key is None or store.cert is None:
         raise ConfigError("ssl.keystore.location: there is no private key with its certificate in the store")
     parts = [store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
@@ -56,10 +54,17 @@ def certificates(content: bytes, password: str | None) -> str:
     return "".join(c.certificate.public_bytes(Encoding.PEM).decode() for c in found)
 
 
-def _load(key: str, content: bytes, password: str | None) -> PKCS12KeyAndCertificates:
+def _load(
+    key: str, content: bytes, password: str | None, key_password: str | None = None
+) -> PKCS12KeyAndCertificates:
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415
 
+    if is_jks(content):
+        try:
+            content, password = to_pkcs12(content, password, key_password)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
     try:
         return load_pkcs12(content, None if password is None else password.encode())
     except ValueError as error:
-        raise ConfigError(f"{key} is neither PEM nor a PKCS12 store with this password: {error}") from None
+        raise ConfigError(f"{key} is neither PEM nor JKS nor a PKCS12 store with this password: {error}") from None

@@ -125,7 +125,7 @@ def _own_certificate(properties: Mapping[str, str]) -> dict[str, Any]:
         content = read_store("ssl.keystore.location", location)
         chain: str | None = location  # a PEM key store file holds the key and the chain
         if not is_pem(content):
-            chain = _private_file(identity(content, properties.get("ssl.keystore.password")).decode())
+            chain = _private_file(identity(content, properties.get("ssl.keystore.password"), password).decode())
             password = None
         key = chain
     else:

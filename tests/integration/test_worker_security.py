@@ -60,11 +60,11 @@ def secured(certificates: Certificates):
 
 @pytest.fixture(scope="module")
 def trust_store(certificates: Certificates, tmp_path_factory):
-    """What `keytool` makes of the broker's certificate."""
+    """What `keytool` makes of the broker's certificate in Java's old format."""
     file = tmp_path_factory.mktemp("trust") / "kafka.truststore.jks"
     subprocess.run([str(Path(find_java()).with_name("keytool")), "-importcert", "-noprompt", "-alias", "ca", "-file",
-                    str(certificates.certificate), "-keystore", str(file), "-storepass", "changeit"],
-                   check=True, capture_output=True)
+                    str(certificates.certificate), "-keystore", str(file), "-storetype", "JKS", "-storepass",
+                    "changeit"], check=True, capture_output=True)
     return {"ssl.truststore.location": str(file), "ssl.truststore.password": "changeit", "ssl.truststore.type": "JKS"}
 
 

@@ -8,6 +8,7 @@ import http.client
 import http.server
 import ipaddress
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
 
+from heeler.java import find_java
 from rest.app import create_admin_app, create_app
 from rest.server import RestServer
 from rest.settings import Listener, RestSettings
@@ -110,6 +112,17 @@ class Certificates:
     encrypted_pem: Path
     pkcs12: Path
     certificate: Path
+
+    @property
+    def jks(self) -> Path:
+        """What keytool makes of `pkcs12` in Java's old format; the key has the password `own pass`."""
+        made = self.pem.with_name("jks")
+        if not made.exists():
+            subprocess.run([
+                str(Path(find_java()).with_name("keytool")), "-importkeystore", "-srckeystore", str(self.pkcs12),
+                "-srcstorepass", "secret", "-srcalias", "worker", "-destkeystore", str(made), "-deststoretype", "JKS",
+                "-deststorepass", "secret", "-destkeypass", "own pass"], check=True, capture_output=True)
+        return made
 
 
 def make_certificates(folder: Path, name: str = "127.0.0.1") -> Certificates:

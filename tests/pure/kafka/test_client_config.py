@@ -125,7 +125,7 @@ def keytool(tmp_path_factory):
 
     def make(kind):
         run(f"key-{kind}", "-genkeypair", "-alias", "a", "-keyalg", "EC", "-dname", "CN=localhost",
-            "-storetype", kind, "-keypass", "secret")
+            "-storetype", kind, "-keypass", "own pass" if kind == "JKS" else "secret")
         run(f"key-{kind}", "-exportcert", "-alias", "a", "-rfc", "-file", f"{kind}.pem")
         run(f"trust-{kind}", "-importcert", "-alias", "ca", "-noprompt", "-file", f"{kind}.pem", "-storetype", kind)
         return {"ssl.keystore.location": str(folder / f"key-{kind}"), "ssl.keystore.password": "secret",
@@ -144,9 +144,14 @@ def test_stores_that_keytool_makes(keytool):
         assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
     with pytest.raises(ConfigError, match=r"ssl.truststore.location is neither PEM nor .* with this password"):
         client_settings({**stores, "ssl.truststore.password": "other"})
-    old = keytool("JKS")
-    with pytest.raises(ConfigError, match=r"old JKS format.*keytool -importkeystore"):
-        client_settings({**stores, **old})
+
+
+def test_stores_in_javas_old_format(keytool):
+    stores = {**SERVER, "security.protocol": "SSL", **keytool("JKS")}
+    settings = client_settings({**stores, "ssl.key.password": "own pass"})
+    assert "ssl_password" not in settings
+    with pytest.raises(ConfigError, match="Cannot recover key"):
+        client_settings({**stores, "ssl.key.password": "other"})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""Stores in Java's old JKS format, turned into PKCS12 by Java's own keytool. Whoever has none pays nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Final
+
+from spark_tasks.errors import ConfigError
+
+_MAGIC: Final = b"\xfe\xed\xfe\xed"
+_LONGEST_S: Final = 60  # keytool takes a second where the machine has nothing else to do
+_KEYS = re.compile(r"^Alias name: (.*)\n.*\nEntry type: PrivateKeyEntry$", re.MULTILINE)
+_ERROR = re.compile(r"^keytool error: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
+_one_at_a_time = Lock()  # a hundred tasks that start together with the same store wait for one keytool
+
+
+def is_jks(content: bytes) -> bool:
+    """Whether a store is in the format that was Java's before PKCS12."""
+    return content.startswith(_MAGIC)
+
+
+def to_pkcs12(content: bytes, password: str | None, key_password: str | None) -> tuple[bytes, str]:
+    """The same store in PKCS12, with its new password; made once per process. As in Java, `password` None leaves the
+    store unchecked. `key_password`: of the key, where it has one of its own. Raises ConfigError.
+    """
+    with _one_at_a_time:
+        return _converted(content, password, key_password)
+
+
+@lru_cache(maxsize=32)
+def _converted(content: bytes, password: str | None, key_password: str | None) -> tuple[bytes, str]:
+    keytool, new_password = _find_keytool(), secrets.token_urlsafe()
+    given = {"HEELER_OLD": password, "HEELER_KEY": key_password, "HEELER_NEW": new_password}
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # English, and passwords that are not ASCII arrive whole
+    environment |= {name: value for name, value in given.items() if value is not None}
+
+    def run(*arguments: str) -> str:
+        return _run([keytool, *arguments], environment)
+
+    with TemporaryDirectory(prefix="heeler-jks-") as folder:  # readable by this user only
+        old, new = Path(folder, "old.jks"), Path(folder, "new.p12")
+        old.write_bytes(content)
+        known = password is not None
+        options = ["-srcstorepass:env", "HEELER_OLD"] if known else []
+        if key_password not in (None, password):  # keytool takes a key's own password only for a key that is named
+            listed = run("-list", "-v", "-keystore", str(old), *(["-storepass:env", "HEELER_OLD"] if known else []))
+            if key := _KEYS.search(listed):
+                options += ["-srcalias", key[1], "-srckeypass:env", "HEELER_KEY"]
+        run("-importkeystore", "-noprompt", "-srckeystore", str(old), "-srcstoretype", "jks", *options,
+            "-destkeystore", str(new), "-deststoretype", "pkcs12", "-deststorepass:env", "HEELER_NEW")
+        return new.read_bytes(), new_password
+
+
+def _find_keytool() -> str:
+    """Beside the Java that runs Spark and Kafka: JAVA_HOME's, else the PATH's."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    keytool = java and shutil.which("keytool", path=str(Path(java).resolve().parent))
+    if not keytool:
+        where = f"beside {java}" if java else f"in JAVA_HOME ({home})" if home else "since there is no java on the PATH"
+        raise ConfigError(f"there is no keytool {where}, and a JKS store needs it: install a whole Java runtime, or "
+                          "convert the store elsewhere (keytool -importkeystore -srckeystore OLD -destkeystore NEW "
+                          "-deststoretype pkcs12)")
+    return keytool
+
+
+def _run(command: list[str], environment: dict[str, str]) -> str:
+    """What keytool says. Its standard input is empty: where it asks for a password, it gets none."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own Java
+            command, env=environment, input="", capture_output=True, encoding="utf-8", errors="replace",
+            timeout=_LONGEST_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{command[0]}, which a JKS store needs, does not work: {error}") from None
+    if done.returncode:
+        said = _ERROR.search(done.stdout)
+        reason = said[1] if said else (done.stdout + done.stderr).strip()[-200:]
+        raise ConfigError(f"keytool cannot read this JKS store ({reason}): check the store's password, the key's own "
+                          "(ssl.key.password), and that the file is whole")
+    return done.stdout
