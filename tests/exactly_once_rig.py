@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from kafka.admin import KafkaAdminClient
 
 from spark_tasks.api import Options
@@ -169,6 +169,11 @@ class OnceRig:
     def values(self, topic: str | None = None, *, committed: bool = True) -> list[str]:
         """What a reader of the topic's partition 0 sees now."""
         return visible(self.bootstrap, topic or self.topic, committed=committed)
+
+    def size(self) -> int:
+        """How many records and transaction markers the topic's partition 0 has."""
+        partition = TopicPartition(self.topic, 0)
+        return int(self.admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(20).offset)
 
     def offsets(self) -> Sequence[Any]:
         return [(dict(p), dict(o)) for p, o in self.store().read()]

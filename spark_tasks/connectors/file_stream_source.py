@@ -19,7 +19,7 @@ from spark_tasks.api import Options, SourceConnector, SourceOffset, SourcePartit
 from spark_tasks.columns import SCHEMA_KEY, one_topic
 from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.connectors.limits import DEFAULT_BYTES, max_bytes
-from spark_tasks.connectors.line_ends import last_line_end
+from spark_tasks.connectors.line_ends import last_line_end, nth_line_end
 from spark_tasks.connectors.lines import split_lines
 from spark_tasks.connectors.standard_input import standard_input
 from spark_tasks.errors import ConnectError, RetriableError
@@ -34,8 +34,8 @@ _MAX_LONG = 2**63 - 1
 
 class FileStreamSourceConnector(SourceConnector):
     """As Kafka Connect's, with one source partition {"filename"} whose offset {"position"} counts the bytes of the
-    lines sent. (Java adds up characters and then skips as many bytes: ADR 0008.) `batch.size` is accepted and checked,
-    and bounds nothing: for batches of its default, 2000 lines, Spark's jobs would cost far more than the reading.
+    lines sent. (Java adds up characters and then skips as many bytes: ADR 0008.) `batch.size` counts where it is set:
+    for batches of its default, 2000 lines, Spark's jobs would cost far more than the reading.
     """
 
     version = "4.3.1"
@@ -51,8 +51,8 @@ class FileStreamSourceConnector(SourceConnector):
         ),
         ConfigKey(
             "batch.size", Type.INT, default=2000, importance=Importance.LOW,
-            doc="How many lines Kafka Connect's task takes from the file at a time. Without effect here: batches are "
-                "planned by bytes and time.",
+            doc="How many lines of the file a batch has at most, where it is set; with transaction.boundary=poll each "
+                "batch is a transaction. Where it is not set, batches are planned by bytes and time, which is faster.",
         ),
     )  # fmt: skip
 
@@ -117,7 +117,10 @@ class FileStreamData(DataSource):  # type: ignore[misc]  # PySpark has no types
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - PySpark's signature
         """See DataSource."""
         file, topic = self.options.get("file"), self.options["topic"]
-        return FileReader(file, topic) if file else StandardInputReader(topic)
+        if not file:
+            return StandardInputReader(topic)
+        lines = self.options.get("batch.size")
+        return FileReader(file, topic, None if lines is None else int(lines))
 
 
 @dataclass
@@ -132,12 +135,14 @@ class FileRange(InputPartition):  # type: ignore[misc]  # PySpark has no types
 
 class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
     """Its offset is {"filename", "position"}. Opens the file anew for each batch, so a file that was replaced under
-    its name is read on at the position; a file that has become shorter is waited for until it is longer again.
+    its name is read on at the position; a file that has become shorter is waited for until it is longer again. A batch
+    has at most `lines` lines, but one at least.
     """
 
-    def __init__(self, file: str, topic: str) -> None:
+    def __init__(self, file: str, topic: str, lines: int | None = None) -> None:
         self._file = file
         self._topic = topic
+        self._lines = lines
         self._complaint = ""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
@@ -166,6 +171,8 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
             self._complaint = ""
             allowed = max_bytes(limit)
             bound = size if allowed is None else min(size, position + max(1, allowed))
+            if self._lines is not None:
+                bound = nth_line_end(fd, position, bound, max(1, self._lines))
             return {"filename": self._file, "position": last_line_end(fd, position, bound, size)}
         finally:
             os.close(fd)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+
 _BLOCK = 64 * 1024
 _LINE_BLOCK = 1024 * 1024
+_LF, _CR = 10, 13
 
 
 def last_line_end(fd: int, start: int, bound: int, size: int) -> int:
@@ -52,3 +55,17 @@ def first_line_end(fd: int, start: int, size: int) -> int | None:
             return at + back + (2 if block[back + 1] == 10 else 1)
         at += usable
     return None
+
+
+def nth_line_end(fd: int, start: int, bound: int, lines: int) -> int:
+    """The position after so many complete lines from `start` on; `bound` where that is before them."""
+    at = start
+    # One byte more, which tells whether a CR ends a line. Where the file has none, its end is the bound anyway.
+    while len(block := np.frombuffer(os.pread(fd, min(_BLOCK, bound - at) + 1, at), np.uint8)) > 1:
+        here, following = block[:-1], block[1:]
+        ends = np.flatnonzero((here == _LF) | ((here == _CR) & (following != _LF)))
+        if len(ends) >= lines:
+            return at + int(ends[lines - 1]) + 1
+        lines -= len(ends)
+        at += len(here)
+    return bound

@@ -213,6 +213,18 @@ def test_the_connector_discards_a_transaction_and_goes_on(rig: OnceRig) -> None:
     assert rig.offsets() == offset(400)
 
 
+def test_a_file_is_sent_in_transactions_of_batch_size_lines(rig: OnceRig, tmp_path: Path) -> None:
+    file, lines = tmp_path / "in.txt", [f"line {n:02}" for n in range(50)]
+    file.write_text("".join(f"{line}\n" for line in lines))
+    loop = rig.start(connector_class="FileStreamSource", file=str(file), batch_size="8", transaction_boundary="poll")
+    loop.await_records(50)
+    loop.stop()
+    assert rig.values() == lines
+    ends = [*range(8, 50, 8), 50]
+    assert rig.values(rig.offsets_topic) == [f'{{"position":{end * 8}}}' for end in ends]
+    assert rig.size() == 50 + len(ends), "records, and a marker where each transaction ends"
+
+
 def test_a_reader_that_defines_no_transactions_is_refused(rig: OnceRig) -> None:
     rig.limit(10)
     loop = rig.start(connector_class="tests.running_plugins.NumbersConnector", transaction_boundary="connector")
