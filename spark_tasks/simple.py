@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 from spark_tasks.api import Options, SourceConnector
 from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.errors import ConfigError, DataError
 
 Offset = dict[str, Any]
 ReadNew = Callable[[Options, Offset], tuple[Iterable[tuple[Any, ...]], Offset]]
@@ -24,8 +25,17 @@ class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
         return {}
 
     def read(self, start: Offset) -> tuple[Iterator[tuple[Any, ...]], Offset]:
-        rows, end = self._read_new(self._options, start)
-        return iter(rows), end
+        match self._read_new(self._options, start):
+            case rows, dict() as end:
+                return iter(rows), end
+            case other:
+                raise DataError(f"{self._read_new.__name__} answers {_shown(other)}; a source answers two things, its "
+                                "new rows and the offset behind them, which is a dict")
+
+
+def _shown(answer: Any) -> str:
+    parts = answer if isinstance(answer, tuple) else [answer]
+    return " and ".join(f"a {type(part).__name__}" for part in parts) or "an empty tuple"
 
 
 class _FunctionSource(DataSource):  # type: ignore[misc]
@@ -50,6 +60,8 @@ def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
     function looks up. One task; the function runs in a Python worker of Spark, and again from the same `start` after a
     failure. While there is nothing new it is asked on heeler's worker, some ten times a second at first.
     """
+    if not isinstance(schema, str):
+        raise ConfigError('@source needs the columns of its rows, for example @source("id bigint, name string")')
 
     def decorate(read_new: ReadNew) -> type[SourceConnector]:
         def data_source(_: type[SourceConnector], options: Options) -> DataSource:

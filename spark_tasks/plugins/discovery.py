@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 from spark_tasks.plugins.kinds import Kind
 
 _log = logging.getLogger(__name__)
+Complain = Callable[[str], None]
 _GROUPS = {kind.value: kind for kind in Kind}
 _BASES = {  # the end of a base class's name says the kind; the longer names first
     "HeaderConverter": Kind.HEADER_CONVERTER,
@@ -51,14 +52,21 @@ def installed() -> list[Found]:
     ]
 
 
-def in_folders(plugin_path: Iterable[str]) -> list[Found]:
-    """The plugins of the folders, which are appended to sys.path. A folder that is not there is a warning."""
-    return [found for folder in plugin_path for place in _places(Path(folder)) for found in _in_place(place)]
+def in_folders(plugin_path: Iterable[str], complain: Complain) -> list[Found]:
+    """The plugins of the folders, which are appended to sys.path. `complain` is told of folders and of modules that
+    cannot be read.
+    """
+    return [
+        found
+        for folder in plugin_path
+        for place in _places(Path(folder), complain)
+        for found in _in_place(place, complain)
+    ]
 
 
-def _places(folder: Path) -> Iterator[Path]:
+def _places(folder: Path, complain: Complain) -> Iterator[Path]:
     if not folder.is_dir():
-        _log.warning("plugin.path: %s is not a folder", folder)
+        complain(f"plugin.path: {folder} is not a folder")
         return
     yield folder
     for child in sorted(folder.iterdir()):
@@ -69,7 +77,7 @@ def _places(folder: Path) -> Iterator[Path]:
             yield child
 
 
-def _in_place(place: Path) -> list[Found]:
+def _in_place(place: Path, complain: Complain) -> list[Found]:
     location = str(place)
     if location not in sys.path:
         sys.path.append(location)  # last: a plugin folder must not replace what heeler itself runs on
@@ -83,7 +91,7 @@ def _in_place(place: Path) -> list[Found]:
         for file in sorted(place.rglob("*.py")):
             inside = file.relative_to(place)
             if inside.parts[0].removesuffix(".py") not in claimed and _importable(place, inside):
-                found += _in_source(file, inside, location)
+                found += _in_source(file, inside, location, complain)
     return found
 
 
@@ -109,11 +117,11 @@ def _from_entry_point(point: metadata.EntryPoint, location: str) -> Found | None
     )
 
 
-def _in_source(file: Path, inside: Path, location: str) -> list[Found]:
+def _in_source(file: Path, inside: Path, location: str, complain: Complain) -> list[Found]:
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(file.read_bytes(), file.name)
     except (SyntaxError, ValueError, OSError) as e:
-        _log.warning("plugin.path: %s cannot be read: %s", file, e)
+        complain(f"plugin.path: {file} cannot be read: {e}")
         return []
     parts = inside.with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -128,7 +136,7 @@ def _in_source(file: Path, inside: Path, location: str) -> list[Found]:
 
 def _kind_of(node: ast.ClassDef | ast.FunctionDef) -> Kind | None:
     if isinstance(node, ast.FunctionDef):
-        decorators = [d.func for d in node.decorator_list if isinstance(d, ast.Call)]
+        decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
         is_source = any(getattr(d, "attr", getattr(d, "id", "")) == "source" for d in decorators)
         return Kind.CONNECTOR if is_source else None
     for base in node.bases:

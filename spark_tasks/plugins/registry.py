@@ -35,7 +35,11 @@ class Plugins:
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
         self._given = installed
-        self._found = [*(_installed() if installed is None else installed), *discovery.in_folders(self.plugin_path)]
+        self._complaints: list[str] = []
+        folders = discovery.in_folders(self.plugin_path, self._complaints.append)
+        self._found = [*(_installed() if installed is None else installed), *folders]
+        for complaint in self._complaints:
+            _log.warning(complaint)
         self._loaded: dict[Found, Plugin | Exception] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,6 +81,7 @@ class Plugins:
                 f"Failed to find any class that implements {kind.interface} and which name matches {name}, available "
                 f"{kind.interface[0].lower()}{kind.interface[1:]}s are: "
                 + ", ".join(p.describe() for p in self.of_kind(kind))
+                + "".join(f". {complaint}" for complaint in self._complaints)  # what is asked for may well be there
             )
         return plugin
 

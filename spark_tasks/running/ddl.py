@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import types
 
@@ -23,17 +23,6 @@ _SIMPLE: Final[Mapping[str, Callable[[], types.DataType]]] = {
     "timestamp": types.TimestampType, "timestamp_ltz": types.TimestampType, "timestamp_ntz": types.TimestampNTZType,
 }  # fmt: skip
 _DECIMALS = ("decimal", "dec", "numeric")
-
-
-def schema_of(source: Any) -> types.StructType:
-    """A data source's schema; empty where it has none (sources and sinks of Connect records need none)."""
-    from pyspark.errors import PySparkNotImplementedError  # noqa: PLC0415
-
-    try:
-        schema = source.schema()
-    except (PySparkNotImplementedError, NotImplementedError):
-        return types.StructType()
-    return parse(schema) if isinstance(schema, str) else schema
 
 
 def parse(text: str) -> types.StructType:

@@ -10,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from spark_tasks.running.ddl import schema_of
+from spark_tasks.running.data_sources import schema_of, stream_reader_of
 from spark_tasks.running.pacing import SplitSize
 from spark_tasks.running.stream_offsets import StreamOffset
 
@@ -37,12 +36,7 @@ class StreamReader:
     def __init__(self, source: Any) -> None:
         schema = schema_of(source)
         self.arrow_schema: pa.Schema | None = to_arrow_schema(schema) if len(schema) else None
-        try:
-            self.reader = source.streamReader(schema)
-            self.simple = False
-        except (PySparkNotImplementedError, NotImplementedError):
-            self.reader = source.simpleStreamReader(schema)
-            self.simple = True
+        self.reader, self.simple = stream_reader_of(source, schema)
         takes_limit = not self.simple and bool(inspect.signature(self.reader.latestOffset).parameters)
         self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
 

@@ -26,7 +26,7 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SinkPipeline
 from spark_tasks.running.clients import connection_settings, consumer_settings, isolation, number, reset_policy
-from spark_tasks.running.ddl import schema_of
+from spark_tasks.running.data_sources import data_source_of, writer_of
 from spark_tasks.running.executor import value_of
 from spark_tasks.running.group_consumer import CommitRefusedError, GroupConsumer, GroupIo
 from spark_tasks.running.pacing import MOST_RECORDS, SplitSize
@@ -77,8 +77,7 @@ class SinkTask:
     def start(self) -> None:
         """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as it takes."""
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
-        source = self._connector.data_source(dict(self._context.config))
-        self._writer = source.writer(schema_of(source), overwrite=False)
+        self._writer = writer_of(data_source_of(self._connector, self._context.config))
         job = SinkJob(
             self._client, self._isolation, self._connector.accepts, self._pipeline, cloudpickle.dumps(self._writer)
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.sql import Row
 
 from spark_tasks.errors import DataError
 from spark_tasks.kafka.append import Appender
@@ -118,8 +119,8 @@ class _Writing:
 
 
 def as_batches(rows: Iterable[Any], schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    """What a reader yields, as record batches: those of a reader that makes them (large ones cut), or tuples and Rows
-    gathered. Raises DataError for anything else.
+    """What a reader yields, as record batches: those of a reader that makes them (large ones cut), or tuples, lists and
+    Rows gathered. Raises DataError for anything else.
     """
     iterator = iter(rows)
     first = next(iterator, None)
@@ -139,13 +140,31 @@ def as_batches(rows: Iterable[Any], schema: pa.Schema | None) -> Iterator[pa.Rec
 
 def _from_tuples(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     try:
-        columns = list(zip(*rows, strict=True)) if rows and len(schema) else []
+        columns = list(zip(*_in_order(rows, schema.names), strict=True)) if rows and len(schema) else []
         if len(columns) != len(schema):
             raise DataError(f"the source yields rows of {len(columns)} values, its schema has {len(schema)} columns")
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise DataError(f"rows of the source do not fit its schema: {error}") from error
+
+
+def _in_order(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+    """The rows with their values in the order of the schema: as in PySpark, a Row with names goes by them."""
+    kinds = set(map(type, rows))
+    for kind in kinds:  # a dict or a text would be taken apart too: into its keys, its letters
+        if not issubclass(kind, (tuple, list)):
+            raise DataError(f"the source yields rows of type {kind.__name__}; a row is a tuple, a list or a Row")
+    return [_by_name(row, names) for row in rows] if any(issubclass(kind, Row) for kind in kinds) else rows
+
+
+def _by_name(row: Any, names: Sequence[str]) -> Any:
+    fields = getattr(row, "__fields__", None)
+    if fields is None or fields == names:
+        return row
+    if sorted(fields) != sorted(names):
+        raise DataError(f"the source yields a Row with {', '.join(fields)}; its schema has {', '.join(names)}")
+    return [row[name] for name in names]
 
 
 @lru_cache(maxsize=256)

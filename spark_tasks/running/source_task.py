@@ -29,6 +29,7 @@ from spark_tasks.pulse import process_pulse
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.boundaries import signal_of
 from spark_tasks.running.clients import connection_settings
+from spark_tasks.running.data_sources import data_source_of
 from spark_tasks.running.delivery import AtLeastOnce, Delivery
 from spark_tasks.running.pacing import Idling, SplitSize
 from spark_tasks.running.readers import Plan, StreamReader, deal
@@ -87,7 +88,7 @@ class SourceTask:
     def start(self) -> None:
         """Make the reader, fence predecessors where the delivery does that, load the offsets."""
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
-        self._stream = StreamReader(self._connector.data_source(dict(self._context.config)))
+        self._stream = StreamReader(data_source_of(self._connector, self._context.config))
         admin = connection_settings(client_properties(self._context.worker, self._context.connector, "admin"))
         job = SourceJob(
             self._client, self._options, self._pipeline, cloudpickle.dumps(self._stream.reader),
@@ -271,7 +272,7 @@ class SourceTask:
 
     def close(self) -> None:
         """Finish, stop the reader, close the connections."""
-        stream, self._stream = self._stream, self._stream
+        stream = self._stream
         try:
             if not self._cancelled:
                 self._finish()
@@ -296,5 +297,3 @@ class SourceTask:
     def _give_up(self) -> None:
         if (batch := self._batch) is not None:
             self._context.engine.cancel(batch.future)
-
-

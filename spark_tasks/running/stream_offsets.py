@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spark_tasks.api import SourceOffset, SourcePartition
+from spark_tasks.errors import DataError
 
 StreamOffset = dict[str, Any]
 SourceOffsets = Sequence[tuple[SourcePartition, SourceOffset]]
@@ -16,12 +17,17 @@ _NESTED = "stream"  # the one key of an offset that Connect's flat maps cannot h
 
 def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
     """Connect's offsets: as a reader with PartitionedOffsets says, else one for the source partition {"task": n}."""
+    if not isinstance(offset, dict):
+        raise DataError(f"an offset of {type(reader).__name__} is a {type(offset).__name__}; it has to be a dict")
     if hasattr(reader, "to_source_offsets"):
         found: SourceOffsets = reader.to_source_offsets(offset)
         return found
     simple = all(isinstance(value, str | int | float | bool | None) for value in offset.values())
     flat = simple and _NESTED not in offset
-    return [({"task": task}, offset if flat else {_NESTED: json.dumps(offset)})]
+    try:
+        return [({"task": task}, offset if flat else {_NESTED: json.dumps(offset)})]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"an offset of {type(reader).__name__} holds what JSON cannot: {error}") from error
 
 
 def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset:

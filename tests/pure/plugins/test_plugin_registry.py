@@ -189,3 +189,19 @@ def test_importing_the_registry_is_cheap():
             "print([m for m in sys.modules if m in ('pyspark', 'numba', 'pyarrow', 'pandas')])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_who_asks_for_a_plugin_is_told_what_cannot_be_read(folder):
+    (folder / "acme_typo.py").write_text(source("TypoConnector").replace("(SourceConnector):", "(SourceConnector)"))
+    plugins = Plugins([str(folder), str(folder / "gone")], installed=())
+    with pytest.raises(PluginNotFoundError, match=r"^Failed to find any class that implements Connector ") as caught:
+        plugins.connector("TypoConnector")
+    assert f"{folder}/acme_typo.py cannot be read: expected ':' (acme_typo.py, line 5)" in str(caught.value)
+    assert f"{folder}/gone is not a folder" in str(caught.value)
+
+
+def test_a_source_whose_columns_are_forgotten_is_found_and_says_so(folder):
+    (folder / "acme_bare.py").write_text(
+        "from heeler import source\n\n@source\ndef Bare(options, start):\n    return [], {}\n")
+    with pytest.raises(PluginNotFoundError, match=r"acme_bare\.Bare .* cannot be imported: @source needs the columns"):
+        registry(folder).connector("Bare")

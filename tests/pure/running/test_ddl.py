@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from spark_tasks.errors import ConfigError
-from spark_tasks.running.ddl import parse, schema_of
+from spark_tasks.running.ddl import parse
 
 
 def test_the_forms_that_spark_takes() -> None:
@@ -42,11 +42,3 @@ def test_the_forms_that_spark_takes() -> None:
 def test_what_cannot_be_read_says_so(text: str) -> None:
     with pytest.raises(ConfigError, match="schema"):
         parse(text)
-
-
-def test_a_data_source_without_a_schema() -> None:
-    class Source:
-        def schema(self) -> str:
-            raise NotImplementedError
-
-    assert schema_of(Source()) == StructType()

@@ -6,6 +6,7 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 from spark_tasks.errors import DataError, RetriableError
 from spark_tasks.running.executor import Outcome, SplitError, SplitRunner, run_split, value_of
@@ -82,6 +83,22 @@ def test_batches_are_cut_and_keep_their_order() -> None:
 def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: pa.Schema | None) -> None:
     with pytest.raises(DataError):
         list(as_batches(iter(rows), schema))
+
+
+TEXTS = pa.schema([("a", pa.string()), ("b", pa.string())])
+
+
+@pytest.mark.parametrize(("row", "kind"), [({"a": "x", "b": "y"}, "dict"), ("xy", "str"), (7, "int")])
+def test_what_is_no_row_is_not_taken_apart(row: object, kind: str) -> None:
+    with pytest.raises(DataError, match=f"rows of type {kind}; a row is a tuple, a list or a Row"):
+        list(as_batches(iter([("v", "w"), row]), TEXTS))
+
+
+def test_a_row_with_names_goes_by_them() -> None:
+    (batch,) = as_batches(iter([Row(b="2", a="1"), ("3", "4"), Row("5", "6"), ["7", "8"]]), TEXTS)
+    assert batch.column("a").to_pylist() == ["1", "3", "5", "7"]
+    with pytest.raises(DataError, match="a Row with a, c; its schema has a, b"):
+        list(as_batches(iter([Row(a="1", c="2")]), TEXTS))
 
 
 def test_rows_for_a_sink_are_the_value_s_fields() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_tasks.errors import DataError
 from spark_tasks.running.stream_offsets import Changed, from_connect, to_connect
 
 
@@ -58,3 +61,9 @@ def test_only_changed_offsets_are_written() -> None:
     changed.note(first)
     second = [({"file": "a"}, {"position": 1}), ({"file": "b"}, {"position": 3})]
     assert changed.of(second) == second[1:]
+
+
+@pytest.mark.parametrize(("offset", "why"), [(5, "is a int; it has to be a dict"), ({"at": date.min}, "JSON cannot")])
+def test_an_offset_that_cannot_be_kept_says_why(offset: Any, why: str) -> None:
+    with pytest.raises(DataError, match=f"an offset of Plain .*{why}"):
+        to_connect(Plain(), 0, offset)
