@@ -146,7 +146,7 @@ class WorkerConfig:
 
     def unknown_keys(self) -> list[str]:
         """Settings that mean nothing to a worker: often misspelt ones."""
-        return sorted(k for k in self.originals if k not in WORKER_KEYS and not k.startswith(KNOWN_PREFIXES))
+        return _unknown(self.originals)
 
     def redacted(self) -> dict[str, str | None]:
         """What may be logged: every setting with its default, secrets hidden, placeholders kept."""
@@ -170,8 +170,7 @@ def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mappi
     import javaproperties  # noqa: PLC0415 - only here
 
     try:
-        with file.open(encoding="utf-8") as opened:
-            props: dict[str, str] = javaproperties.load(opened)
+        props: dict[str, str] = javaproperties.loads(_decoded(file.read_bytes()))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ConfigError(f"The worker file {file} cannot be read: {why}") from error
@@ -181,7 +180,18 @@ def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mappi
         if not equals or not key.strip():
             raise ConfigError(f"Invalid override {override}: must be KEY=VALUE")
         props[key.strip()] = value
-    return WorkerConfig.of(props)
+    try:
+        return WorkerConfig.of(props)
+    except ConfigError as error:
+        raise ConfigError(f"The settings of the worker file {file} are not right:\n{error}") from error
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8 where it is that, else Latin-1, which is what Java reads a worker file in."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -212,10 +222,16 @@ def _parse(originals: Mapping[str, str]) -> dict[str, Any]:
         except ConfigError as error:
             text = originals.get(name)
             errors.append(str(error).replace(text, "[hidden]") if text and _is_secret(name) else str(error))
+            near = difflib.get_close_matches(name, _unknown(originals), 1, 0.85) if text is None else ()
+            errors[-1] += "".join(f" Is {key} meant to be it?" for key in near)
     errors += _contradictions(values)
     if errors:
         raise ConfigError("\n".join(errors))
     return values
+
+
+def _unknown(originals: Mapping[str, str]) -> list[str]:
+    return sorted(k for k in originals if k not in WORKER_KEYS and not k.startswith(KNOWN_PREFIXES))
 
 
 def _contradictions(values: Mapping[str, Any]) -> Iterable[str]:

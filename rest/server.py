@@ -16,7 +16,7 @@ from rest.http_server import HttpServer, TlsAdapter
 from rest.paths import StartResponse, WsgiApp
 from rest.settings import Listener, RestSettings
 from rest.tls import client_context, server_context
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +37,14 @@ class RestServer:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Bind all listeners and serve them in the background. Raises ConnectError where one cannot be bound."""
+        """Bind all listeners and serve them in the background. Raises ConfigError where one cannot be bound."""
         try:
             for server in self._servers:
                 server.prepare()
         except OSError as error:
             self.stop()
-            raise ConnectError(f"REST cannot listen on {_shown(server.bind_addr)}: {error}") from error
+            raise ConfigError(f"REST cannot listen on {_shown(server.bind_addr)}: {error}. Name another address in "
+                              "listeners (or admin.listeners), or stop the program that has this one") from error
         for server in self._servers:
             name = f"rest-{server.bind_addr[1]}"
             thread = threading.Thread(target=server.serve, name=name, daemon=True)

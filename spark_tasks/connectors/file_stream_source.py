@@ -174,6 +174,8 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
             if self._lines is not None:
                 bound = nth_line_end(fd, position, bound, max(1, self._lines))
             return {"filename": self._file, "position": last_line_end(fd, position, bound, size)}
+        except OSError as error:
+            raise ConnectError(f"file {self._file} cannot be read: {error}") from error
         finally:
             os.close(fd)
 

@@ -21,7 +21,7 @@ from spark_tasks.connectors.parquet_claims import KEPT_S, RANGE_KEY, claim, fini
 from spark_tasks.connectors.parquet_files import OffsetRange, ParquetSettings, present
 from spark_tasks.converters.json_columns import parse_columns
 from spark_tasks.converters.json_write import JsonWriter
-from spark_tasks.errors import RetriableError
+from spark_tasks.errors import ConnectError, RetriableError
 
 _STALE_S = 24 * 3600  # hidden files of that age belong to nobody any more
 
@@ -49,7 +49,10 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Files:
         """See DataSourceArrowWriter."""
         settings, done = self._settings, list[tuple[str, OffsetRange]]()
-        Path(settings.folder).mkdir(parents=True, exist_ok=True)
+        try:
+            Path(settings.folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConnectError(f"path: the folder {settings.folder} cannot be made: {error.strerror}") from error
         current: _OpenFile | None = None
         try:
             for batch in iterator:

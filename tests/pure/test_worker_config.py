@@ -170,6 +170,22 @@ def test_the_file_the_environment_and_the_overrides(tmp_path):
         load_worker_config(tmp_path / "none")
 
 
+def test_a_file_that_java_reads_in_latin_1(tmp_path):
+    lines = "\n".join([*(f"{k}={v}" for k, v in BASE.items()), "spark.app.name=caf\u00e9"])
+    for encoding in ("latin-1", "utf-8"):
+        file = tmp_path / encoding
+        file.write_text(lines, encoding=encoding)
+        assert load_worker_config(file).spark == {"spark.app.name": "caf\u00e9"}
+
+
+def test_what_is_wrong_names_the_file_and_the_key_that_is_misspelt(tmp_path):
+    file = tmp_path / "w.properties"
+    file.write_text("\n".join(f"{k}={v}" for k, v in BASE.items()).replace("group.id", "gruop.id"))
+    with pytest.raises(ConfigError, match=r"w\.properties are not right:\nMissing required configuration \"group\.id\" "
+                                          r"which has no default value\. Is gruop\.id meant to be it\?$"):
+        load_worker_config(file)
+
+
 def test_the_environments_convention():
     env = {
         "CONNECT_GROUP_ID": "g", "CONNECT_CONFIG_PROVIDERS_FILE_PARAM_ALLOWED__PATHS": "p", "CONNECT_A___B": "d",

@@ -84,6 +84,11 @@ def test_a_file_that_shrinks_between_planning_and_reading(tmp_path):
             list(reader.read(part))
 
 
+def test_a_folder_in_place_of_the_file(tmp_path):
+    with pytest.raises(ConnectError, match=rf"^file {tmp_path} cannot be read: .*Is a directory"):
+        FileReader(str(tmp_path), "lines").latestOffset({"position": 0})
+
+
 def test_bytes_that_are_not_utf8(tmp_path):
     file = tmp_path / "f"
     file.write_bytes(b"ok\n\xff\xfe\n")

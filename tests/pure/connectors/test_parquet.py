@@ -176,6 +176,12 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConnectError, match=r"^path: the folder /.*/file cannot be made: File exists$"):
+        write(writer_of(tmp_path / "file"), records(0, 1))
+
+
 def test_a_crash_between_renames_leaves_no_gap(tmp_path):
     writer = writer_of(tmp_path, rotate_records="2")
     late, early = write(writer, records(4, 2)), write(writer, records(0, 4))
