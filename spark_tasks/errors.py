@@ -16,7 +16,7 @@ class StartCancelledError(ConnectError):
 
 
 class DataError(ConnectError):
-    """One record cannot be read, converted or written; `errors.tolerance` decides what becomes of it."""
+    """A record cannot be read, converted or written: its task fails."""
 
 
 class ConfigError(ConnectError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from spark_tasks.api import SinkConnector, SourceConnector
 from spark_tasks.errors import ConfigError
+from spark_tasks.ignored_keys import warning
 from spark_tasks.pipeline import SinkPipeline, SourcePipeline
 from spark_tasks.plugins import Plugins
 from spark_tasks.running.delivery import Delivery
@@ -17,6 +19,7 @@ from spark_tasks.running.transactional import delivery_of
 from spark_tasks.running.watcher import EndWatchers
 from spark_tasks.task import TaskContext, TaskRunner
 
+_logger = logging.getLogger(__name__)
 MakeDelivery = Callable[[TaskContext], Delivery | None]
 
 
@@ -39,6 +42,8 @@ class Runners:
 
     def make(self, context: TaskContext) -> TaskRunner:
         """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
+        if ignored := warning(context.connector):
+            _logger.warning(ignored)
         name = context.connector.get("connector.class", "")
         connector = self._plugins.connector(name)
         if issubclass(connector, SinkConnector):

@@ -10,11 +10,14 @@ import actors
 from actors.ignored_keys import IGNORED, IGNORED_PREFIXES, why_ignored
 from actors.worker_config import WorkerConfig
 from actors.worker_keys import KNOWN_PREFIXES, WORKER_KEYS
+from spark_tasks import ignored_keys as connectors
+from spark_tasks.connector_config import SINK, SOURCE
 from tests.pure.test_worker_config import BASE
 
 ROOT = Path(actors.__file__).parents[1]
 LISTS = ("actors/worker_keys.py", "actors/client_keys.py", "actors/ignored_keys.py",
-         "spark_tasks/validation/client_configs.py")  # they name keys without using them
+         "spark_tasks/validation/client_configs.py",
+         "spark_tasks/connector_config.py", "spark_tasks/ignored_keys.py")  # they name keys without using them
 # Put together where they are used: storage/internal_topics.py and client_config.py
 COMPOSED = {*(f"{kind}.storage.{what}" for kind in ("config", "offset", "status") for what in (
     "topic", "replication.factor")), "ssl.keystore.type", "ssl.truststore.type"}
@@ -46,3 +49,17 @@ def test_one_warning_for_what_was_set(caplog):
     for key, advice in (("rest.extension.classes", "put a proxy"), ("offset.flush.timeout.ms", "leave it out"),
                         ("sasl.login.class", "leave it out")):
         assert advice in told.partition(f"{key} (")[2].partition(")")[0], told
+
+
+def test_every_key_of_a_connector_is_used_or_ignored():
+    composed = {"topic.creation.groups", *(f"{kind}.converter.plugin.version" for kind in ("key", "value", "header"))}
+    unused = ({*SINK.keys, *SOURCE.keys} - composed) - used_keys()
+    # The dead letter queue's topic is checked against the connector's own topics, and then nothing is sent there.
+    assert unused == {*connectors.IGNORED} - {"errors.deadletterqueue.topic.name"}
+
+
+def test_a_connector_that_wants_what_is_not_there_is_warned():
+    defaults = {"errors.tolerance": "none", "errors.retry.timeout": "0", "errors.log.enable": "false"}
+    assert connectors.warning(defaults) is None
+    wanted = {**defaults, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+    assert "ignores errors.tolerance, errors.deadletterqueue.topic.name: " in str(connectors.warning(wanted))
