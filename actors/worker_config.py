@@ -5,19 +5,17 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from actors.client_keys import CLIENT_KEYS
 from actors.ignored_keys import warning
-from actors.worker_keys import KNOWN_PREFIXES, LISTENER, WORKER_KEYS
-from spark_tasks.config_def import ConfigDef, Type, invalid, to_text
+from actors.worker_keys import KNOWN_PREFIXES, WORKER_KEYS
+from spark_tasks.config_def import ConfigDef, Type, invalid
 from spark_tasks.config_providers import ConfigProvider, ConfigTransformer, load_providers
 from spark_tasks.errors import ConfigError
-from storage.ids import WorkerId
 from storage.own_offsets import OwnOffsets, own_offsets
 
 log = logging.getLogger(__name__)
@@ -26,23 +24,11 @@ _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
-    """One address of the REST API. An empty host means all interfaces, port 0 a free one."""
-
-    scheme: str
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """`values`: every known key, parsed; `originals`: the settings as given, with provider placeholders replaced;
-    `raw`: before that.
-    """
+    """`values`: every known key, parsed; `originals`: the settings as given, with provider placeholders replaced."""
 
     values: Mapping[str, Any]
     originals: Mapping[str, str]
-    raw: Mapping[str, str]
     providers: Mapping[str, ConfigProvider]
 
     @classmethod
@@ -53,7 +39,7 @@ class WorkerConfig:
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
             log.warning("plugin.path cannot have placeholders (KIP-421); %s is taken as it is", props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
-        config = cls(_parse(originals), originals, dict(props), providers)
+        config = cls(_parse(originals), originals, providers)
         for key in config.unknown_keys():
             near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
             log.warning("%s is not a key of a worker%s", key, f"; did you mean {near[0]}?" if near else "")
@@ -111,54 +97,9 @@ class WorkerConfig:
         """Where a source connector's offsets are, if not on the worker's topic alone. Raises ConfigError."""
         return own_offsets(self.originals, connector, exactly_once=self.exactly_once)
 
-    @property
-    def rest_listeners(self) -> list[Listener]:
-        """Where the REST API listens."""
-        return [_listener(url) for url in self.values["listeners"]]
-
-    @property
-    def admin_listeners(self) -> list[Listener] | None:
-        """Where /admin listens; None for the main listeners, an empty list for nowhere."""
-        urls = self.values["admin.listeners"]
-        return None if urls is None else [_listener(url) for url in urls]
-
-    def advertised_url(self, bound_ports: Sequence[int] | None = None) -> str:
-        """The URL that other workers use, with a slash at its end as Java's.
-
-        `bound_ports`: the ports that rest_listeners are bound to, in their order; needed where one is 0. Without
-        rest.advertised.host.name it is the listener's host, or this machine's address where that is every interface.
-        """
-        scheme = self._advertised_scheme()
-        own = next((n for n, listener in enumerate(self.rest_listeners) if listener.scheme == scheme), None)
-        host = self.values["rest.advertised.host.name"] or (None if own is None else self.rest_listeners[own].host)
-        port = self.values["rest.advertised.port"]
-        if port is None and own is not None:
-            port = bound_ports[own] if bound_ports else self.rest_listeners[own].port
-        if port is None:
-            raise invalid("rest.advertised.listener", scheme, f"listeners ({self.originals.get('listeners')}) has none")
-        if not host or host in ("0.0.0.0", "::"):
-            host = _local_address()
-        return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
-
-    def worker_id(self, bound_ports: Sequence[int] | None = None) -> WorkerId:
-        """The advertised host:port, by which statuses name this worker."""
-        return WorkerId(self.advertised_url(bound_ports).split("://", 1)[1].rstrip("/"))
-
     def unknown_keys(self) -> list[str]:
         """Settings that mean nothing to a worker: often misspelt ones."""
         return _unknown(self.originals)
-
-    def redacted(self) -> dict[str, str | None]:
-        """What may be logged: every setting with its default, secrets hidden, placeholders kept."""
-        shown = {name: to_text(self.values[name], key.type) for name, key in WORKER_KEYS.keys.items()}
-        shown |= {k: v for k, v in self.raw.items() if k not in WORKER_KEYS or "${" in v}
-        return {k: "[hidden]" if v and _is_secret(k) and "${" not in v else v for k, v in sorted(shown.items())}
-
-    def _advertised_scheme(self) -> str:
-        chosen = self.values["rest.advertised.listener"]
-        if chosen is not None:
-            return str(chosen).lower()
-        return "http" if any(x.scheme == "http" for x in self.rest_listeners) else "https"
 
 
 def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
@@ -244,21 +185,6 @@ def _contradictions(values: Mapping[str, Any]) -> Iterable[str]:
         yield str(invalid("inter.worker.signature.algorithm", signature, allowed))
 
 
-def _listener(url: str) -> Listener:
-    match = LISTENER.fullmatch(url)
-    if match is None:  # the validator has refused it
-        raise ConfigError(f"{url} is not a listener")
-    return Listener(match["scheme"].lower(), match["host"], int(match["port"]))
-
-
 def _is_secret(name: str) -> bool:
     known = WORKER_KEYS.keys.get(name)
     return known.type is Type.PASSWORD if known else bool(_SECRET.search(name))
-
-
-def _local_address() -> str:
-    """The machine's address by its own host name, as Java's InetAddress.getLocalHost."""
-    try:
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return "127.0.0.1"

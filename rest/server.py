@@ -83,7 +83,8 @@ class RestServer:
         chosen = next(
             ((listener, server) for listener, server in zip(settings.listeners, self._main, strict=True)
              if listener.protocol == protocol), (settings.listeners[0], self._main[0]))
-        host = settings.advertised_host or chosen[0].host or _own_address()
+        own = chosen[0].host
+        host = settings.advertised_host or (_own_address() if own in ("", "0.0.0.0", "::") else own)
         return host, settings.advertised_port or chosen[1].bind_addr[1]
 
     @property

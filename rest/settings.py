@@ -69,7 +69,7 @@ class RestSettings:
         """From a worker's raw properties. Raises ConfigError."""
         admin = props.get("admin.listeners")
         port = props.get("rest.advertised.port")
-        return cls(
+        settings = cls(
             listeners=_listeners("listeners", props.get("listeners", "http://:8083")),
             admin_listeners=None if admin is None else _listeners("admin.listeners", admin) if admin.strip() else (),
             advertised_host=props.get("rest.advertised.host.name") or None,
@@ -82,6 +82,11 @@ class RestSettings:
             tls=_tls(props, "listeners.https."),
             admin_tls=_tls(props, "admin.listeners.https."),
         )
+        protocol = settings.advertised_listener
+        if protocol and port is None and protocol not in {listener.protocol for listener in settings.listeners}:
+            raise ConfigError(f"rest.advertised.listener: none of the listeners is {protocol}; name another, or set "
+                              "rest.advertised.port (and rest.advertised.host.name) for a proxy before the worker")
+        return settings
 
     @property
     def advertised_protocol(self) -> str:

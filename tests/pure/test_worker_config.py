@@ -1,4 +1,4 @@
-"""A worker's configuration: keys, sources, clients, listeners and advertised address."""
+"""A worker's configuration: keys, sources, clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.worker_config import Listener, WorkerConfig, from_environment, load_worker_config
+from actors.worker_config import WorkerConfig, from_environment, load_worker_config
 from actors.worker_keys import WORKER_KEYS, split_header_rules
 from spark_tasks.errors import ConfigError
 
@@ -94,9 +94,6 @@ def test_all_errors_are_told_at_once_and_secrets_are_not():
         WorkerConfig.of({"session.timeout.ms": "x", "offset.flush.timeout.ms": "y"})
     message = str(error.value)
     assert all(k in message for k in ("group.id", "session.timeout.ms", "offset.flush.timeout.ms", "key.converter"))
-    shown = with_({"ssl.key.password": "pw1", "producer.sasl.jaas.config": "pw2", "x": "1"}).redacted()
-    assert shown["ssl.key.password"] == shown["producer.sasl.jaas.config"] == "[hidden]"
-    assert (shown["x"], shown["session.timeout.ms"]) == ("1", "10000")
 
 
 def test_the_workers_own_clients_get_what_nobody_knows():
@@ -108,50 +105,6 @@ def test_the_workers_own_clients_get_what_nobody_knows():
         "bootstrap.servers": "b1:9092,b2:9092", "security.protocol": "SASL_SSL", "sasl.jaas.config": "j",
         "retry.backoff.ms": "7", "client.id": "w", "max.request.size": "99",
     }
-
-
-@pytest.mark.parametrize(
-    ("props", "bound", "url"),
-    [
-        ({"listeners": "http://h:1"}, None, "http://h:1/"),
-        ({"listeners": "https://s:2,http://h:1"}, None, "http://h:1/"),
-        ({"listeners": "https://s:2,http://h:1", "rest.advertised.listener": "https"}, None, "https://s:2/"),
-        ({"listeners": "https://s:2"}, None, "https://s:2/"),
-        ({"listeners": "HTTP://h:1"}, None, "http://h:1/"),
-        ({"listeners": "https://s:0,http://h:0"}, [7, 8], "http://h:8/"),
-        ({"listeners": "http://h:1", "rest.advertised.host.name": "pub"}, None, "http://pub:1/"),
-        ({"listeners": "http://h:1", "rest.advertised.port": "80"}, [1], "http://h:80/"),
-        ({"listeners": "http://[::1]:5"}, None, "http://[::1]:5/"),
-        (
-            {"listeners": "http://h:1", "rest.advertised.listener": "https", "rest.advertised.host.name": "p",
-             "rest.advertised.port": "443"}, None, "https://p:443/",
-        ),
-    ],
-)
-def test_the_advertised_address(props, bound, url):
-    config = with_(props)
-    assert config.advertised_url(bound) == url
-    assert config.worker_id(bound) == url.split("/")[2]
-
-
-@pytest.mark.parametrize("listener", ["http://:9", "http://0.0.0.0:9", "http://[::]:9"])
-def test_every_interface_is_advertised_as_an_address(listener):
-    host, port = with_({"listeners": listener}).worker_id().rsplit(":", 1)
-    assert port == "9"
-    assert host.count(".") == 3
-    assert host != "0.0.0.0"
-
-
-def test_an_advertised_listener_that_does_not_exist_is_an_error():
-    with pytest.raises(ConfigError, match=r"rest\.advertised\.listener.*has none"):
-        with_({"listeners": "http://h:1", "rest.advertised.listener": "https"}).advertised_url()
-
-
-def test_listeners():
-    config = with_({"listeners": "http://:0, https://[::1]:2", "admin.listeners": ""})
-    assert config.rest_listeners == [Listener("http", "", 0), Listener("https", "::1", 2)]
-    assert config.admin_listeners == []
-    assert make().admin_listeners is None
 
 
 def test_the_file_the_environment_and_the_overrides(tmp_path):
@@ -218,7 +171,6 @@ def test_config_providers_in_the_worker_file(tmp_path, monkeypatch, caplog):
     assert config["ssl.key.password"].value == "s3cret"
     assert config["plugin.path"] == ["${env:HEELER_TEST_PASSWORD}"]
     assert "plugin.path" in caplog.text
-    assert config.redacted()["ssl.key.password"] == "${env:HEELER_TEST_PASSWORD}"
     assert config.transformer.transform({"p": "${env:HEELER_TEST_PASSWORD}"}).data == {"p": "s3cret"}
 
 

@@ -142,8 +142,9 @@ def test_several_listeners_and_admin_apart() -> None:
         assert call(admin, "GET", "/connectors")[0] == 404
 
 
-def test_all_interfaces_and_the_advertised_address() -> None:
-    with serving(FakeWorker(), replace(RestSettings(), listeners=(Listener("http", "", 0),))) as server:
+@pytest.mark.parametrize("every", ["", "0.0.0.0", "::"])
+def test_all_interfaces_and_the_advertised_address(every: str) -> None:
+    with serving(FakeWorker(), replace(RestSettings(), listeners=(Listener("http", every, 0),))) as server:
         port = server.ports[0]
         assert call(port, "GET", "/connectors") == (200, [])
         assert server.advertised[1] == port

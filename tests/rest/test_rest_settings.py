@@ -33,6 +33,13 @@ def test_advertised_protocol(props: dict[str, str], protocol: str) -> None:
     assert RestSettings.from_properties(props).advertised_protocol == protocol
 
 
+def test_an_advertised_listener_is_there_or_at_a_port_of_its_own() -> None:
+    props = {"listeners": "http://h:1", "rest.advertised.listener": "https"}
+    with pytest.raises(ConfigError, match=r"^rest\.advertised\.listener: none of the listeners is https"):
+        RestSettings.from_properties(props)
+    assert RestSettings.from_properties({**props, "rest.advertised.port": "443"}).advertised_protocol == "https"
+
+
 def test_tls_keys_are_all_prefixed_or_none() -> None:
     plain = RestSettings.from_properties({"ssl.keystore.location": "a", "ssl.client.auth": "required"})
     assert plain.tls == {"ssl.keystore.location": "a", "ssl.client.auth": "required"}
