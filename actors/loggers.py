@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from actors.logging_setup import level_name, parse_level
 from actors.ticker import Ticker
+from spark_tasks.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 ROOT = "root"
 
@@ -51,6 +54,13 @@ class WorkerLoggers:
                     logger.setLevel(number)
                     self._modified[name] = Ticker.now_ms()
         return affected
+
+    def heed(self, namespace: str, level: str) -> None:
+        """Set what the config topic says; a level that there is not is no reason to end the worker."""
+        try:
+            self.set_level(namespace, level)
+        except ConfigError as error:
+            log.warning("The level of logger %s in the config topic is ignored: %s", namespace, error)
 
     def _of(self, name: str) -> LoggerLevel:
         logger = logging.getLogger(None if name == ROOT else name)

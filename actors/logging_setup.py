@@ -15,7 +15,7 @@ from spark_tasks.errors import ConfigError
 TRACE = 5
 OFF = logging.CRITICAL + 10
 LEVELS = {
-    "TRACE": TRACE, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
+    "ALL": 1, "TRACE": TRACE, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
     "ERROR": logging.ERROR, "FATAL": logging.CRITICAL, "OFF": OFF,
 }
 """Kafka Connect's level names, the ones that REST takes and shows."""

@@ -222,7 +222,7 @@ class Worker:
             fence_producers=fencing.start,
             make_session_key=self._make_session_key,
             forget_topics=lambda effect: self._stores["status"].tell(DeleteTopicStatuses(effect.connector)),
-            set_logger_level=lambda effect: self.view.loggers.set_level(effect.namespace, effect.level),
+            set_logger_level=lambda effect: self.view.loggers.heed(effect.namespace, effect.level),
             statuses=lambda: self._statuses.statuses,
             publish=self._publish,
             halted=self._halted.set,

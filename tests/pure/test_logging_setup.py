@@ -102,7 +102,7 @@ def test_an_uncaught_error_of_a_thread_is_logged(lines):
 def test_level_names():
     assert [parse_level(n.lower()) for n in LEVELS] == list(LEVELS.values())
     assert [level_name(n) for n in (TRACE, 10, 20, 25, 30, 40, 50, OFF, 1)] == [
-        "TRACE", "DEBUG", "INFO", "INFO", "WARN", "ERROR", "FATAL", "OFF", "TRACE",
+        "TRACE", "DEBUG", "INFO", "INFO", "WARN", "ERROR", "FATAL", "OFF", "ALL",
     ]
     assert parse_level("warning") == logging.WARNING
     with pytest.raises(ConfigError, match=r"LOUD.*heeler\.log\.level.*TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF"):
