@@ -6,6 +6,7 @@ record), so an idle log costs next to nothing and a record is read back as soon 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -157,7 +158,7 @@ class KafkaTopicLog:
         while not self._stopping.is_set():
             try:
                 fetched = self._poll()
-            except (KafkaError, RuntimeError) as error:  # RuntimeError: the consumer's network loop has ended
+            except (KafkaError, ConnectError, RuntimeError) as error:  # RuntimeError: a network loop has ended
                 if not self._stopping.is_set():
                     log.warning("Reading topic %s failed and is tried again: %s", self._topic, error)
                     on_error(error)
@@ -166,15 +167,19 @@ class KafkaTopicLog:
             self._deliver(fetched, on_records, on_error)
 
     def _recover(self, error: Exception) -> None:
+        """A consumer whose network loop has ended is of no use: the next poll opens another one."""
+        if isinstance(error, RuntimeError):
+            self._give_up_consumer()
         self._stopping.wait(0.5)
-        if isinstance(error, RuntimeError) and not self._stopping.is_set():
-            try:
-                self._open()
-            except (KafkaError, ConnectError, RuntimeError) as again:
-                log.warning("Reading topic %s could not be taken up again: %s", self._topic, again)
+
+    def _give_up_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with contextlib.suppress(KafkaError, RuntimeError):  # it is broken already
+                consumer.close(timeout_ms=1000)
 
     def _open(self) -> list[TopicPartition]:
-        consumer = KafkaConsumer(
+        self._consumer = consumer = KafkaConsumer(
             **self._shared,
             group_id=None,
             enable_auto_commit=False,
@@ -187,9 +192,15 @@ class KafkaTopicLog:
             metrics_enabled=False,
         )
         install(consumer)
-        self._consumer = consumer
         if self._stopping.is_set():  # stop() came too early to see this consumer
             consumer.close(timeout_ms=1000)
+        try:
+            return self._assign(consumer)
+        except BaseException:
+            self._give_up_consumer()  # one without partitions would be polled for ever and say nothing
+            raise
+
+    def _assign(self, consumer: KafkaConsumer) -> list[TopicPartition]:
         deadline = time.monotonic() + _TOPIC_WAIT
         while not (numbers := consumer.partitions_for_topic(self._topic)):
             if time.monotonic() > deadline or self._stopping.wait(0.05):
@@ -209,7 +220,8 @@ class KafkaTopicLog:
 
     def _poll(self) -> Mapping[TopicPartition, list[LogRecord]]:
         if self._consumer is None:
-            raise KafkaError(f"Topic {self._topic} is not open")
+            self._open()
+            return {}
         fetched: Mapping[TopicPartition, list[LogRecord]] = self._consumer.poll(3_600_000, max_records=sys.maxsize)
         return fetched
 

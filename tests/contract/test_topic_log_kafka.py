@@ -120,6 +120,18 @@ def test_what_prevents_the_start_is_told(topic: Topic, monkeypatch: pytest.Monke
     assert "no-such-topic" not in topic.admin.list_topics()  # nobody made it, uncompacted, by asking for it
 
 
+def test_reading_is_taken_up_again_however_often_that_fails(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
+    log, seen = topic.log()
+    log.read_past([log.send(b"a", b"1").result(WAIT)]).result(WAIT)
+    topic.admin.close()  # a consumer can be made again, but the topic's beginning cannot be asked for
+    assert log._consumer is not None
+    log._consumer._net.close()  # what a defect in the client's network loop leaves behind
+    wait_until(lambda: caplog.text.count(f"Reading topic {topic.name} failed and is tried again") > 1)
+    log._admin = topic.admin = KafkaAdminClient(**topic.clients)
+    log.read_past([log.send(b"b", b"2").result(WAIT)]).result(WAIT)
+    assert [r.key for r in seen] == [b"a", b"b"]
+
+
 def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:
     from heeler.broker import EmbeddedBroker
 
