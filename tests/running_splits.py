@@ -35,6 +35,20 @@ class Fail:
 
 
 @dataclass(frozen=True)
+class Poison:
+    """Its answer can be pickled, and not be unpickled."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[str]]:
+        return int, ("no number",)
+
+
+@dataclass(frozen=True)
+class AnswerPoison:
+    def run(self) -> Poison:
+        return Poison()
+
+
+@dataclass(frozen=True)
 class Hang:
     """Touches the file and sleeps."""
 

@@ -241,12 +241,13 @@ class SparkEngine:
         layout = spread(len(flat), spark.slots, shared=len(job) > 1)
         try:
             answers = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout])
-        except SparkLostError as error:
+        except Exception as error:  # noqa: BLE001 - the answers are pickled, and unpickling may raise anything
+            lost = error if isinstance(error, SparkLostError) else SparkLostError(f"{tasks}: no answer: {error!r}")
             self._alone |= {s.task for s in job}
-            if isinstance(error, SparkSilentError) and not spark.alive(DYING_S):
+            if isinstance(lost, SparkSilentError) and not spark.alive(DYING_S):
                 self._restart(spark)
             for submission in job:
-                submission.fail(error)
+                submission.fail(lost)
             return
         outcomes: list[Outcome] = [Outcome()] * len(flat)
         for numbers, answer in zip(layout, answers, strict=True):

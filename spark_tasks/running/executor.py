@@ -49,7 +49,7 @@ class SplitRunner:
         for _ in rows:
             pass
         refuse_second_attempt(TaskContext.get())
-        yield pickle.dumps([run_split(split) for split in self._partitions[index]], pickle.HIGHEST_PROTOCOL)
+        yield packed([run_split(split) for split in self._partitions[index]])
 
 
 class SecondAttemptError(ConnectError):
@@ -73,6 +73,22 @@ def run_split(pickled: bytes) -> Outcome:
         return Outcome(value=split.run(), seconds=time.perf_counter() - begun)
     except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises is its task's failure
         return failed_outcome(error, time.perf_counter() - begun)
+
+
+def packed(outcomes: list[Outcome]) -> bytes:
+    """The pickled outcomes; a value that cannot be pickled is its own split's error."""
+    try:
+        return pickle.dumps(outcomes, pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001 - a value holds what a plugin made: the message of a sink's writer
+        return pickle.dumps([_sendable(outcome) for outcome in outcomes], pickle.HIGHEST_PROTOCOL)
+
+
+def _sendable(outcome: Outcome) -> Outcome:
+    try:
+        pickle.dumps(outcome)
+    except Exception as error:  # noqa: BLE001 - as above
+        return failed_outcome(SplitError(f"the answer of a split cannot be sent to the worker: {error}"))
+    return outcome
 
 
 def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:

@@ -17,7 +17,7 @@ from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.running.engine import EngineState, SparkEngine
 from spark_tasks.running.spark import SparkLostError, SparkStartError
 from tests.integration.workers import leftovers
-from tests.running_splits import Answer, Describe, Fail, Hang, KillWorker, Meet
+from tests.running_splits import Answer, AnswerPoison, Describe, Fail, Hang, KillWorker, Meet
 from tests.support import wait_until
 
 pytestmark = pytest.mark.integration
@@ -57,6 +57,13 @@ def test_results_come_in_the_order_of_the_splits(engine: SparkEngine) -> None:
     splits = [Answer(n, 0.02 * (5 - n)) for n in range(6)]
     assert engine.submit("a-0", splits).result(20) == list(range(6))
     assert engine.submit("a-0", []).result(20) == []
+
+
+def test_an_answer_that_cannot_be_read_fails_its_task_and_keeps_no_other_waiting(engine: SparkEngine) -> None:
+    for _ in range(os.cpu_count() or 1):  # as many as there are threads that run jobs
+        with pytest.raises(SparkLostError, match=r"^p-0: no answer: .*no number"):
+            engine.submit("p-0", [AnswerPoison()]).result(20)
+    assert engine.submit("a-0", [Answer(1)]).result(20) == [1]
 
 
 def test_workers_are_hot_reused_and_forked_from_a_daemon_without_threads(engine: SparkEngine) -> None:

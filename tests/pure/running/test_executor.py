@@ -57,6 +57,20 @@ def test_an_error_that_cannot_travel_keeps_its_text_and_whether_it_is_retriable(
     assert str(outcome.error) == "OddError: ab"
 
 
+def test_an_answer_that_cannot_be_sent_is_its_split_s_error() -> None:
+    splits = [pickle.dumps(s) for s in (Good(), Unsendable(), Good())]
+    (answer,) = SplitRunner([splits])(0, iter(()))
+    first, second, third = pickle.loads(answer)
+    assert [first.value, third.value] == [7, 7]
+    with pytest.raises(SplitError, match="answer of a split cannot be sent to the worker: cannot pickle 'generator'"):
+        value_of(second)
+
+
+class Unsendable:
+    def run(self) -> object:
+        return (n for n in range(3))
+
+
 class Raiser:
     def run(self) -> None:
         raise OddError("a", "b")
