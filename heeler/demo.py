@@ -127,6 +127,8 @@ def _connectors(scene: Scene) -> dict[str, dict[str, str]]:
         scene.sink: {
             "connector.class": "parquet", "tasks.max": str(PARTITIONS), "topics": scene.topic,
             "path": str(scene.parquet),
+            # The source makes the topic. Spark starts first, and meanwhile the broker would, with one partition.
+            "consumer.override.allow.auto.create.topics": "false",
         },
     }
 

@@ -11,6 +11,8 @@ import psutil
 import pyarrow.dataset
 import pytest
 
+from heeler.demo import PARTITIONS
+from spark_tasks.connectors.parquet_files import parse
 from tests.integration.workers import leftovers, wait_gone
 from tests.support import wait_until
 
@@ -87,6 +89,8 @@ def test_demo_agrees_with_itself(demo, broker):
     assert [f.name for f in run.folder.iterdir()] == ["heeler-demo"]
     assert sorted(f.name for f in run.results.iterdir()) == ["csv", "parquet", "worker.log", "worker.properties"]
     assert run.rows().count_rows() == FLIGHTS
+    files = [parse(file.name) for file in (run.results / "parquet").glob("*.parquet")]
+    assert {file.partition for file in files if file} == set(range(PARTITIONS))
     assert {"year", "carrier", "arr_delay"} <= set(run.rows().schema.names)
 
 
