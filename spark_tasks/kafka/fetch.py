@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from kafka.protocol.consumer import FetchRequest
 
-from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import LEVELS, Isolation, KafkaCluster
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, is_retriable, translated
@@ -131,7 +130,7 @@ class _Fetcher:
                 if piece is not None:
                     self._ahead += 1
                     self._pieces.put(piece)
-        except (ConnectError, protocol.KafkaError, OSError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the reader waits for it
             self._stopped = True
             self._pieces.put(error)
         finally:

@@ -159,6 +159,12 @@ class Sender:
         self._cluster.io.start(self._exchange, connection, batches)
 
     async def _exchange(self, connection: _Connection, batches: list[Batch]) -> None:
+        try:
+            await self._send_and_settle(connection, batches)
+        except Exception as error:  # noqa: BLE001 - whatever it is, who appends waits for an end
+            self._fail(translated(error, f"appending to {batches[0].where[0]}-{batches[0].where[1]}"))
+
+    async def _send_and_settle(self, connection: _Connection, batches: list[Batch]) -> None:
         node, number = connection
         try:
             response = await self._cluster.io.send(self._request(batches), node, lane=f"produce-{number}")

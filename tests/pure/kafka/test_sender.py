@@ -39,6 +39,8 @@ class Broker:
     async def answer(self, request):
         self.requests += 1
         fault = self.faults.pop(0) if self.faults else None
+        if fault == "defect":
+            raise ValueError("no such field")
         if fault == "lost request":
             raise protocol.KafkaConnectionError("lost")
         responses = []
@@ -262,4 +264,11 @@ def test_gives_up_after_the_delivery_timeout(started):
     appender = Appender(started(broker), ME, delivery_timeout_ms=20)
     appender.append("t", 0, raw([b"x"]))
     with pytest.raises(ConnectError, match="1 records could not be appended to t-0"):
+        appender.flush()
+
+
+def test_a_defect_ends_the_appending_and_keeps_nobody_waiting(started):
+    appender = Appender(started(Broker(["defect"])), ME)
+    appender.append("t", 0, raw(numbers(0, 3)))
+    with pytest.raises(KafkaRefusedError, match=r"^appending to t-0: no such field$"):
         appender.flush()
