@@ -16,6 +16,7 @@ from actors.worker_keys import KNOWN_PREFIXES, WORKER_KEYS
 from spark_tasks.config_def import ConfigDef, Type, invalid
 from spark_tasks.config_providers import ConfigProvider, ConfigTransformer, load_providers
 from spark_tasks.errors import ConfigError
+from spark_tasks.validation.overrides import policy_of
 from storage.own_offsets import OwnOffsets, own_offsets
 
 log = logging.getLogger(__name__)
@@ -165,6 +166,10 @@ def _parse(originals: Mapping[str, str]) -> dict[str, Any]:
             errors.append(str(error).replace(text, "[hidden]") if text and _is_secret(name) else str(error))
             near = difflib.get_close_matches(name, _unknown(originals), 1, 0.85) if text is None else ()
             errors[-1] += "".join(f" Is {key} meant to be it?" for key in near)
+    try:
+        policy_of(originals)
+    except ConfigError as error:
+        errors.append(str(error))
     errors += _contradictions(values)
     if errors:
         raise ConfigError("\n".join(errors))

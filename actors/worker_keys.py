@@ -150,7 +150,7 @@ RUNTIME_KEYS = ConfigDef(
          "Names of config providers; each has its config.providers.NAME.class and .param.* (KIP-297).", ValidList()),
     _key("connector.client.config.override.policy", Type.STRING, "All", _MEDIUM,
          "Which producer.override.*, consumer.override.* and admin.override.* a connector may set: All, None, "
-         "Principal, Allowlist, or a class."),
+         "Principal, Allowlist, or Kafka Connect's class of that name."),
     _key("connector.client.config.override.allowlist", Type.LIST, [], _MEDIUM,
          "What the policy Allowlist allows (KIP-1188).", ValidList()),
     _key("topic.creation.enable", Type.BOOLEAN, True, _LOW,

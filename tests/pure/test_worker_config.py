@@ -78,6 +78,7 @@ def test_every_key_is_explained():
         ("group.id", "", "a name"),
         ("heeler.log.level", "LOUD", "DEBUG"),
         ("ssl.client.auth", "never", "required, requested, none"),
+        ("connector.client.config.override.policy", "com.acme.Mine", "All, None, Principal or Allowlist"),
     ],
 )
 def test_a_bad_value_names_key_value_and_what_is_allowed(key, value, allowed):
