@@ -69,7 +69,11 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
     console = console or Console()
     folder = (folder or Path("heeler-demo")).resolve()
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise SetupError(f"The demo's folder {folder} cannot be made: {error.strerror}. Run the demo where you may "
+                         "write, and where nothing else has that name.") from error
     with ExitStack() as cleanup:
         on_failure = cleanup.enter_context(ExitStack())
         on_failure.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from heeler.demo import Scene, _asking, report
+from heeler.demo import Scene, _asking, report, run_demo
 from heeler.errors import SetupError
 from heeler.rest_client import RestError
 from heeler.worker_process import WorkerProcess
@@ -34,6 +34,13 @@ def test_the_exit_code_says_whether_all_agrees(tmp_path, records, parquet, code)
     assert ("Something differs." if code else "Everything agrees.") in said.getvalue()
     for where in (scene.csv, scene.parquet, "flights-run on host:9092"):
         assert str(where) in said.getvalue()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SetupError, match=r"^The demo's folder /.*/taken cannot be made: File exists\."):
+        run_demo(None, keep=False, folder=tmp_path / "taken")
+    assert (tmp_path / "taken").is_file()
 
 
 def test_a_refusal_is_told_with_the_worker_s_log(tmp_path):
