@@ -39,17 +39,22 @@ class TopicCreation:
 
     def settings_of(self, topic: str) -> TopicSettings:
         """The settings of the first group whose `include` matches and whose `exclude` does not, else the default's."""
-        groups = [g.strip() for g in self.connector.get(_PREFIX + "groups", "").split(",") if g.strip()]
-        for group in groups:
+        for group in self.groups:
             if self._matches(group, "include", topic) and not self._matches(group, "exclude", topic):
-                return self._settings(group)
-        return self._settings("default")
+                return self.settings(group)
+        return self.settings("default")
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups beside the default one."""
+        return [g.strip() for g in self.connector.get(_PREFIX + "groups", "").split(",") if g.strip()]
 
     def _matches(self, group: str, key: str, topic: str) -> bool:
         patterns = self.connector.get(f"{_PREFIX}{group}.{key}", "").split(",")
         return any(compile_java(p.strip()).fullmatch(topic) for p in patterns if p.strip())
 
-    def _settings(self, group: str) -> TopicSettings:
+    def settings(self, group: str) -> TopicSettings:
+        """A group's settings. Raises ConfigError."""
         prefix = f"{_PREFIX}{group}."
         mine = {k.removeprefix(prefix): v for k, v in self.connector.items() if k.startswith(prefix)}
         inherited = {k: self.connector.get(f"{_PREFIX}default.{k}", "") for k in ("partitions", "replication.factor")}
@@ -84,14 +89,22 @@ class TopicCreation:
 def topic_creation(
     worker: Mapping[str, str], connector: Mapping[str, str], admin: Mapping[str, Any]
 ) -> TopicCreation | None:
-    """None where the brokers create topics by themselves: the worker or the connector does not ask for more."""
-    if worker.get("topic.creation.enable", "true").strip().lower() == "false":
-        return None
+    """None where the brokers create topics by themselves: the worker or the connector does not ask for more.
+
+    Raises ConfigError for settings that no topic could be created with, whether one has to be or not.
+    """
     mine = {k: v for k, v in connector.items() if k.startswith(_PREFIX)}
-    return TopicCreation(mine, admin) if any(k.startswith(_PREFIX + "default.") for k in mine) else None
+    if not mine or worker.get("topic.creation.enable", "true").strip().lower() == "false":
+        return None
+    found = TopicCreation(mine, admin)
+    for group in ("default", *found.groups):
+        found.settings(group)
+    return found
 
 
 def _number(key: str, text: str) -> int:
+    if not text.strip():
+        raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
     try:
         value = int(text)
     except ValueError:

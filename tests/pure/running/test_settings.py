@@ -80,6 +80,16 @@ def test_topics_are_left_to_the_brokers() -> None:
     assert topic_creation({}, {"topic": "t"}, {}) is None
 
 
+@pytest.mark.parametrize(("changed", "why"), [
+    ({"topic.creation.default.partitions": ""}, r'Missing required .* "topic\.creation\.default\.partitions"'),
+    ({"topic.creation.default.partitions": "x"}, r"Invalid value x for .*topic\.creation\.default\.partitions"),
+    ({"topic.creation.logs.partitions": "0"}, r"Invalid value 0 for .*topic\.creation\.logs\.partitions"),
+])
+def test_settings_that_no_topic_could_be_created_with_are_refused_at_once(changed: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        topic_creation({}, {**CREATION, **changed}, {})
+
+
 @pytest.mark.parametrize(("folder", "enabled"), [("/t", "true"), ("/" + "x" * 59, "true"), ("/" + "x" * 60, "false")])
 def test_unix_sockets_only_where_their_names_fit(folder: str, enabled: str) -> None:
     found = spark_settings({"spark.python.unix.domain.socket.dir": folder})
