@@ -27,9 +27,11 @@ from heeler.rest_client import RestError
 from heeler.worker_process import WorkerProcess
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.errors import UnknownTopicError
 
 PARTITIONS = 2
 PATIENCE_S = 300
+LOOK_MS = 1000  # for a topic that is not there yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +183,8 @@ def _asking(worker: WorkerProcess) -> Iterator[None]:
 
 def _topic_records(cluster: KafkaCluster, topic: str) -> int:
     try:
-        partitions = [(topic, p) for p in cluster.partitions(topic)]
-    except LookupError:
+        partitions = [(topic, p) for p in cluster.partitions(topic, timeout_ms=LOOK_MS)]
+    except UnknownTopicError:  # the source has not made it yet
         return 0
     return sum(cluster.offsets(partitions, "latest").values()) if partitions else 0
 
