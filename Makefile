@@ -44,7 +44,7 @@ PURE := tests/pure tests/property tests/actors tests/rest tests/test_architectur
 
 test-pure: lint
 	@echo "== Tests without Kafka and Spark"
-	@$(BIN)/python -m pytest -q -n 2 -m 'not integration and not interop' $(wildcard $(PURE))
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not integration and not interop' $(wildcard $(PURE))
 
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"

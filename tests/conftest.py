@@ -9,12 +9,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from heeler.broker import EmbeddedBroker
 
 # A shell that runs this in the background has it ignore Ctrl-C, and all that it starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("thorough", max_examples=2000, deadline=None)  # make histories
+settings.register_profile("quick", max_examples=60, deadline=None)
+settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")

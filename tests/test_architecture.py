@@ -64,7 +64,8 @@ def tree(file: Path) -> ast.Module:
     return ast.parse((ROOT / file).read_text(), str(file))
 
 
-def imports(file: Path) -> set[str]:
+@cache
+def imports(file: Path) -> frozenset[str]:
     """Every module that a file imports, those inside functions too; `from a import b` counts as a and as a.b."""
     found: set[str] = set()
     for node in ast.walk(tree(file)):
@@ -73,7 +74,7 @@ def imports(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: relative import"
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def within(module: str, places: tuple[str, ...]) -> bool:

@@ -42,11 +42,13 @@ SUSPEND_S = (0.5, 9.0)  # the session is 3 s
 class Chaos:
     """One run. `say` tells what happens."""
 
-    def __init__(self, folder: Path, seed: int, say: Callable[[str], None], rate: int = 400) -> None:
+    def __init__(self, folder: Path, seed: int, say: Callable[[str], None], rate: int = 400,
+                 pause: tuple[float, float] = PAUSE_S) -> None:
         self.random = random.Random(seed)
         self.folder = folder
         self.say = say
         self.rate = rate
+        self.pause = pause
         self.happened: Counter[str] = Counter()
         self.restarted = 0
         self._look_at = 0.0
@@ -67,7 +69,7 @@ class Chaos:
                 until = time.monotonic() + seconds
                 while time.monotonic() < until:
                     self._something()
-                    self._quiet(self.random.uniform(*PAUSE_S))
+                    self._quiet(self.random.uniform(*self.pause))
                 return self._end()
 
     def _sinks(self) -> None:

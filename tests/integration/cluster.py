@@ -138,7 +138,7 @@ class Cluster:
         assert not gaps, f"missing numbers: {gaps}"
         return {stream: seen.highest for stream, seen in streams.items()}
 
-    def wait_flowing(self, more: int = 200) -> None:
+    def wait_flowing(self, more: int = 100) -> None:
         """Until every stream has got on by so many records, nothing missing."""
         before = {stream: seen.highest for stream, seen in self.summary().streams.items()}
         streams = int(self.wanted["numbers-in"])

@@ -36,7 +36,7 @@ class Reader:
         partitions = self._consumer.list_topics(self.topic, 20).topics[self.topic].partitions
         self._consumer.assign([TopicPartition(self.topic, p, 0) for p in partitions])
 
-    def read(self, seconds: float = 0.5) -> None:
+    def read(self, seconds: float = 0.2) -> None:
         """What comes in so long."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -161,12 +160,6 @@ def test_a_folder_formatted_by_another_cluster_is_exit_code_2(tmp_path):
     assert "Traceback" not in run.stderr
 
 
-def test_a_quick_start_is_quick():
-    begun = time.monotonic()
-    with EmbeddedBroker(quick=True):
-        assert time.monotonic() - begun < 20  # 2 s on two idle cores; the limit is for a busy machine
-
-
 def test_the_first_broker_leaves_an_archive_that_the_next_one_uses(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     shutil.copytree(resolve(BROKER), cache / BROKER.folder, ignore=shutil.ignore_patterns("*.jsa"))
@@ -175,5 +168,6 @@ def test_the_first_broker_leaves_an_archive_that_the_next_one_uses(tmp_path, mon
         pass
     (archive,) = cache.rglob("*.jsa")
     with EmbeddedBroker(quick=True) as again:
-        assert any(f"SharedArchiveFile={archive}" in x for p in processes_about(again.data_dir) for x in p.cmdline())
+        words = [word for p in processes_about(again.data_dir) for word in p.cmdline()]
+        assert {f"-XX:SharedArchiveFile={archive}", "-XX:TieredStopAtLevel=1"} <= set(words)
     assert list(cache.rglob("*.jsa")) == [archive]

@@ -126,7 +126,7 @@ def test_a_worker_that_was_suspended_past_its_session_does_not_speak_as_a_member
     victim = cluster.leader() if who == "leader" else cluster.follower()
     victim.signal("STOP")
     cluster.wait_settled(without=[victim], within=30)
-    cluster.wait_flowing(400)  # the others are well ahead
+    cluster.wait_flowing(200)  # the others are well ahead
     victim.signal("CONT")
     wait_until(lambda: "this process did nothing for" in victim.log.read_text(), 20, "the worker to notice")
     cluster.wait_settled()

@@ -168,9 +168,7 @@ def test_deleted(rig, pipe, topic_name):
     rig.wait_lines(out, numbered("line", 0, 10))
     name = f"{topic_name}-in"
     before = rig.kafka.end("shared-worker-offsets")
-    begun = time.monotonic()
     rig.delete(name)
-    assert time.monotonic() - begun < 10
     for path in ("", "/config", "/status", "/tasks", "/offsets"):
         assert rig.refused("GET", f"/connectors/{name}{path}").status == 404, path
     assert rig.refused("DELETE", f"/connectors/{name}").status == 404

@@ -56,10 +56,8 @@ def test_stopped_in_the_middle_of_work(own_worker, topic_name):
         wait_until(lambda: read_summary(sums).to_json()["records"] > seen, 170, "records")  # noqa: B023
         family = processes_of(rig.process)
         assert len(family) >= 4, [p.cmdline() for p in family]  # the shell, the worker, Spark, Python workers
-        begun = time.monotonic()
         rig.process.signal(signal)
         assert rig.process.wait(30) == 0, rig.process.tail()
-        assert time.monotonic() - begun < 10
         assert rig.kafka.group_state(name) in ("EMPTY", "DEAD")  # Kafka forgets groups without members and offsets
         assert rig.kafka.group_state("connect-out") == "EMPTY"
         wait_gone(family, 1)
@@ -136,10 +134,8 @@ def test_while_it_starts(tmp_path):
                 with pytest.raises(RestError) as refused:
                     worker.rest.call(method, path, {} if method == "PUT" else None)
                 assert refused.value.status == 404  # as with Kafka Connect, nothing is served yet
-            begun = time.monotonic()
             worker.signal("TERM")
             assert worker.wait(15) == 0, worker.tail()
-            assert time.monotonic() - begun < 10
         finally:
             worker.kill()
 

@@ -17,7 +17,7 @@ from heeler.rest_client import RestClient, RestError
 from heeler.worker_process import WorkerProcess
 from tests.exactly_once_rig import visible
 from tests.integration.workers import STRING, Kafka
-from tests.interop.java_worker import JavaWorker
+from tests.interop.java_worker import TIMES, JavaWorker
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.integration, pytest.mark.timeout(400)]
@@ -41,8 +41,7 @@ class Mixed:
             "offset.flush.interval.ms": "1000",
         }  # fmt: skip
         self.java = JavaWorker(folder, settings)
-        self.heeler = WorkerProcess(folder, {**settings, "scheduled.rebalance.max.delay.ms": "0",
-                                             "session.timeout.ms": "6000", "heartbeat.interval.ms": "500"})
+        self.heeler = WorkerProcess(folder, {**settings, **TIMES})
         self.offsets_topic = settings["offset.storage.topic"]
         self.config_topic = settings["config.storage.topic"]
         self.lines: list[str] = []

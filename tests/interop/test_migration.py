@@ -31,8 +31,7 @@ def commands(java_port, heeler_port):
 
 def test_the_guide(broker, tmp_path, worker_properties):
     kafka = Kafka(broker.bootstrap_servers)
-    settings = {**worker_properties, "rest.advertised.host.name": "localhost", "consumer.session.timeout.ms": "6000",
-                "task.shutdown.graceful.timeout.ms": "2000"}
+    settings = {**worker_properties, "rest.advertised.host.name": "localhost"}
     java, port = JavaWorker(tmp_path, settings), free_port()
     source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text("before\n")

@@ -12,7 +12,7 @@ import pytest
 from heeler.worker_process import WorkerProcess
 from tests.integration.cluster import Cluster
 from tests.integration.workers import READY_S, Kafka
-from tests.interop.java_worker import JavaWorker
+from tests.interop.java_worker import TIMES, JavaWorker
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -25,10 +25,8 @@ class Mixed(Cluster):
     """The cluster's questions, asked of one Java and one heeler worker."""
 
     def __init__(self, kafka, folder, properties):
-        timing = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500", "consumer.session.timeout.ms": "6000",
-                  "task.shutdown.graceful.timeout.ms": "2000"}
         self.kafka, self.folder, self.group = kafka, folder, properties["group.id"]
-        self.settings = {**properties, **timing}
+        self.settings = {**properties, **TIMES}
         self.settings.pop("listeners")
         self.java = JavaWorker(folder, self.settings)
         self.heeler = WorkerProcess(folder, self.settings, "heeler")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.assignment.cooperative import AssignorState, assign
@@ -168,7 +168,6 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(steps, max_size=30), st.sampled_from([0, 1, 250, 300_000]))
 def test_any_history_settles_complete_unique_and_balanced(history, max_delay_ms):
     group = Group(max_delay_ms)
@@ -182,7 +181,6 @@ def test_any_history_settles_complete_unique_and_balanced(history, max_delay_ms)
     group.check_settled()
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), st.lists(st.integers(0, 9), max_size=6), small)
 def test_work_of_a_departed_worker_waits_and_nothing_else_moves(workers, tasks, index):
     group = Group(max_delay_ms=60_000)
@@ -209,7 +207,6 @@ def test_work_of_a_departed_worker_waits_and_nothing_else_moves(workers, tasks, 
     assert group.workers[back].owned == lost or others_idle or not lost
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 8), st.lists(st.integers(0, 9), max_size=8))
 def test_a_new_worker_costs_one_round_that_takes_and_one_that_gives(workers, tasks):
     group = Group(max_delay_ms=60_000)

@@ -3,7 +3,7 @@
 import json
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.arrow_types import to_arrow
@@ -59,7 +59,6 @@ def check(texts):
     assert [None if text == b"null" else text for text in written] == expected
 
 
-@settings(max_examples=150, deadline=None)
 @given(ROWS, st.booleans(), st.booleans())
 def test_columns_give_what_single_records_give(rows, ascii_only, spaces):
     separators = (" ,\t", " :\n") if spaces else (",", ":")
@@ -73,13 +72,11 @@ ODD = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(ODD, VALUES.map(lambda value: json.dumps(value).encode())), max_size=10))
 def test_odd_texts_among_others(texts):
     check(texts)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=30), st.text(alphabet='{}[]":,\\ntrufalse0123456789.eE+- u', max_size=20).map(str.encode)
@@ -133,7 +130,6 @@ def values_of(schema):
     return st.one_of(st.none(), found) if schema.optional else found
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_typed_values_survive_json(data):
     schema = data.draw(schemas())
@@ -161,7 +157,6 @@ def maps_in(schema):
             yield from maps_in(one)
 
 
-@settings(max_examples=100, deadline=None)
 @given(schemas())
 def test_schemas_survive_their_json(schema):
     assert from_text(to_text(schema)) == schema

@@ -5,7 +5,7 @@ import re
 import tempfile
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.connectors.intervals import Seen, merged
@@ -17,7 +17,6 @@ from spark_tasks.converters.simple_header import SimpleHeaderConverter
 WILD = st.text(alphabet='{}[]":,\\ tnrufalse0123456789.-+eE', max_size=24)
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.one_of(st.text(max_size=20), WILD))
 def test_every_header_text_has_a_value_and_prints_again(text):
     schema, value = SimpleHeaderConverter().to_connect_header("t", "h", text.encode("utf-8", "replace"))
@@ -40,14 +39,12 @@ def reference(data, final):
     return lines, end
 
 
-@settings(max_examples=300, deadline=None)
 @given(LINES, st.booleans())
 def test_lines_are_split_as_java_splits_them(data, final):
     lines, used = split_lines(np.frombuffer(data, np.uint8), final=final)
     assert (lines.to_pylist(), used) == reference(data, final)
 
 
-@settings(max_examples=200, deadline=None)
 @given(LINES, st.integers(0, 10), st.integers(1, 40))
 def test_the_last_line_end_is_one_and_within_the_bound(data, start, limit):
     ends = [0]
@@ -67,7 +64,6 @@ def test_the_last_line_end_is_one_and_within_the_bound(data, start, limit):
     assert end == (cut or within or after or [begin])[-1 if cut or within else 0]
 
 
-@settings(max_examples=200)
 @given(
     st.lists(
         st.tuples(st.integers(0, 30), st.integers(0, 5)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12

@@ -8,7 +8,7 @@ import struct
 import crc32c
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.columns import RAW_SCHEMA
@@ -49,7 +49,6 @@ def mutated(data, changes):
     return damaged
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(list(LOGS)),
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
@@ -72,7 +71,6 @@ def test_with_checksums_only_right_records_come_through(compression, changes, cu
     assert decoded.next_offset == len(rows)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(list(LOGS)),
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6),
@@ -91,7 +89,6 @@ def test_without_checksums_no_crash(compression, changes, reseal, aborted):
     decoded.records.validate(full=True)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.booleans())
 def test_arbitrary_bytes(data, with_magic):
     if with_magic and len(data) > 17:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka import codec
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -36,7 +36,6 @@ def numbered(rows):
     return [{**row, "offset": offset} for offset, row in enumerate(rows)]
 
 
-@settings(deadline=None)
 @given(records, st.sampled_from(sorted(CODES, key=str)), st.booleans())
 def test_reads_what_kafka_python_writes(rows, compression, transactional):
     builder = DefaultRecordBatchBuilder(
@@ -51,7 +50,6 @@ def test_reads_what_kafka_python_writes(rows, compression, transactional):
     assert decoded.records.to_pylist() == numbered(rows)
 
 
-@settings(deadline=None)
 @given(records, st.sampled_from(sorted(CODES, key=str)), st.integers(800, 3000))
 def test_kafka_python_reads_what_is_written(rows, compression, limit):
     raw = pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
@@ -72,7 +70,6 @@ def test_kafka_python_reads_what_is_written(rows, compression, limit):
     assert read == rows
 
 
-@settings(deadline=None)
 @given(records, st.sampled_from([None, "gzip", "snappy", "lz4", "zstd"]), st.integers(800, 3000), st.data())
 def test_back_and_forth(rows, compression, limit, data):
     whole = pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
@@ -88,7 +85,6 @@ def test_back_and_forth(rows, compression, limit, data):
     assert [{**row, "offset": 0} for row in read] == rows[begin:end]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=5))
 def test_timestamps_of_any_distance(times):
     raw = pa.RecordBatch.from_pylist(

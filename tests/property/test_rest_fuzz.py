@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug.test import Client
 
@@ -56,7 +56,6 @@ WORKER = _worker()
 APP = create_app(WORKER.ask, WORKER, RestSettings())
 
 
-@settings(max_examples=400, deadline=None)
 @given(METHOD, st.one_of(PATH, KNOWN_PATH), QUERY, BODY, st.lists(HEADER, max_size=3))
 def test_every_answer_is_json(method: str, path: str, query: str, body: bytes, headers: list[tuple[str, str]]) -> None:
     raw = path.encode().decode("latin-1") + query

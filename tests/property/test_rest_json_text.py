@@ -29,7 +29,7 @@ def test_round_trip(value: Any, escaped: bool) -> None:
     assert all(type(item) not in {JsonInt, JsonFloat} for item in _leaves(plain(read)))
 
 
-@given(st.dictionaries(TEXT, VALUE, min_size=1), ENCODING)
+@given(st.dictionaries(TEXT, VALUE, min_size=1, max_size=2), ENCODING)
 def test_encodings_of_json(value: dict[str, Any], encoding: str) -> None:
     assert loads(json.dumps(value).encode(encoding)) == value
 

@@ -1,7 +1,6 @@
 """Starting: what is checked before, and waiting that can be stopped."""
 
 import threading
-import time
 from concurrent.futures import Future
 
 import pytest
@@ -45,10 +44,8 @@ def test_an_error_of_the_function_may_be_a_time_out():
 def test_waiting_ends_when_it_is_asked_to():
     stop, never = threading.Event(), Future()
     threading.Timer(0.02, stop.set).start()
-    begun = time.monotonic()
     with pytest.raises(StoppedError):
-        wait_for(never, stop)
-    assert time.monotonic() - begun < 2
+        wait_for(never, stop, 60)
 
 
 def test_waiting_has_an_end():

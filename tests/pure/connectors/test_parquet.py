@@ -2,7 +2,7 @@ import pickle
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.connectors.parquet import ParquetSinkConnector
@@ -192,7 +192,6 @@ def test_a_crash_between_renames_leaves_no_gap(tmp_path):
     assert writer.resume_from("t-x", 2) == 2
 
 
-@settings(max_examples=60)
 @given(st.text(alphabet="ab-_.0", min_size=1, max_size=6), st.integers(0, 99), st.integers(0, 2**60), st.integers(0, 9))
 def test_names_say_what_is_in_the_file(topic, partition, first, more):
     held = OffsetRange(topic, partition, first, first + more)

@@ -120,8 +120,8 @@ def keytool(tmp_path_factory):
     folder, program = tmp_path_factory.mktemp("keytool"), Path(find_java()).with_name("keytool")
 
     def run(store, *arguments):
-        subprocess.run([str(program), *arguments, "-keystore", store, "-storepass", "secret"], check=True,
-                       capture_output=True, cwd=folder)
+        command = [str(program), "-J-XX:TieredStopAtLevel=1", *arguments, "-keystore", store, "-storepass", "secret"]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder)
 
     def make(kind):
         run(f"key-{kind}", "-genkeypair", "-alias", "a", "-keyalg", "EC", "-dname", "CN=localhost",

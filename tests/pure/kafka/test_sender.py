@@ -10,7 +10,7 @@ import kafka.errors as protocol
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceResponse
 
@@ -166,7 +166,6 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from(FAULTS), max_size=25),
     st.integers(1, 5),
