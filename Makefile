@@ -12,7 +12,7 @@ help:
 	@echo "make test       lint, types and all tests (fetches Kafka once)"
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
-	@echo "make histories  10,000 random histories of simulated clusters (some ten minutes)"
+	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (some ten minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make bench      microbenchmarks of the data plane"
 	@echo "make clean      remove the environment and what tools left"
@@ -53,8 +53,9 @@ test: test-pure
 		-m 'not integration and not interop' || { code=$$?; test $$code -eq 5; }
 
 histories: $(READY)
-	@echo "== 10,000 random histories of simulated clusters"
-	@HEELER_HISTORIES=10000 $(BIN)/python -m pytest -q tests/pure/herder/test_histories.py
+	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"
+	@HEELER_HISTORIES=10000 $(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough \
+		tests/pure/herder tests/pure/kafka/test_sender.py tests/property
 
 chaos: $(READY)
 	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"

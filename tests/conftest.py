@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # A shell that runs this in the background has it ignore Ctrl-C, and all that it starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("thorough", max_examples=2000, deadline=None)  # make histories
+settings.register_profile("thorough", max_examples=1000, deadline=None)  # make histories
 settings.register_profile("quick", max_examples=60, deadline=None)
 settings.load_profile("quick")
 

@@ -48,7 +48,7 @@ class FakeHerder:
             self.membership, self.owned = None, Allocation()
         else:
             self.follow(event.membership)
-        self.events.put((time.monotonic(), event))
+        self.events.put(event)
 
     def follow(self, membership):
         self.membership = membership
@@ -77,17 +77,14 @@ class FakeHerder:
 
     def next(self, kind, within=10.0):
         """The next event of this kind; earlier others are dropped."""
-        return self.timed(kind, within)[1]
-
-    def timed(self, kind, within=10.0):
         deadline = time.monotonic() + within
         while True:
             try:
-                at, event = self.events.get(timeout=max(0.001, deadline - time.monotonic()))
+                event = self.events.get(timeout=max(0.001, deadline - time.monotonic()))
             except queue.Empty:
                 raise AssertionError(f"{self.name}: no {kind.__name__} within {within} s") from None
             if isinstance(event, kind):
-                return at, event
+                return event
 
     def joined(self, within=10.0) -> Membership:
         return self.next(Joined, within).membership

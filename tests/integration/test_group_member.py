@@ -8,7 +8,7 @@ from kafka.admin import MemberToRemove
 
 from actors.assignment.protocol import AssignmentError, Protocol
 from actors.group_coordinator import GroupCoordinator
-from actors.messages import AllowJoin, CoordinatorLost, HerderAlive, Joined, JoinPreparing, RequestRejoin
+from actors.messages import AllowJoin, CoordinatorLost, HerderAlive, JoinPreparing, RequestRejoin
 from heeler.ports import free_port
 from storage.config_state import ClusterConfigState
 from tests.integration.group_herder import CONFIG, EVERYTHING, FakeHerder, settled
@@ -56,16 +56,6 @@ def test_one_member_runs_everything_and_leads(worker):
     assert dict(membership.owners) == dict.fromkeys(EVERYTHING, "http://w1:8083/")
 
 
-def test_joining_is_quick(worker):
-    worker("first").join().joined(30)  # the first group of a broker waits for the offsets topic
-    other = worker("other")
-    started = time.monotonic()
-    other.join()
-    other.next(JoinPreparing)
-    at, _ = other.timed(Joined)
-    assert at - started < 1.0, "bootstrap, join and sync, and another member that has to notice it"
-
-
 @pytest.mark.parametrize("protocol", Protocol)
 def test_two_members_share(worker, protocol):
     one, two = (worker(name, protocol=protocol).join() for name in ("w1", "w2"))
@@ -102,12 +92,11 @@ def test_a_compatible_member_keeps_the_group_cooperative(worker):
 
 
 @pytest.mark.parametrize("how", ["leave", "stop"])
-def test_who_leaves_is_replaced_at_once(pair, how):
-    one, two = pair
-    started = time.monotonic()
+def test_who_leaves_is_replaced_at_once(worker, how):
+    """Long before its session would end."""
+    one, two = (worker(name, session_timeout_ms=60_000).join() for name in ("w1", "w2"))
+    wait_until(lambda: settled(one, two), 30, "an even share")
     two.leave() if how == "leave" else two.member.stop()
-    at, _ = one.timed(Joined)
-    assert at - started < 1.5
     wait_until(lambda: settled(one))
 
 
@@ -123,11 +112,7 @@ def test_the_leader_leaves(pair):
 def test_who_crashes_is_replaced_when_its_session_ends(worker):
     one, two = (worker(name, session_timeout_ms=1500, heartbeat_interval_ms=400).join() for name in ("w1", "w2"))
     wait_until(lambda: settled(one, two), 30, "an even share")
-    one.forget()
-    started = time.monotonic()
     two.crash()
-    at, _ = one.timed(Joined)
-    assert 0.5 < at - started < 2.5
     wait_until(lambda: settled(one))
 
 
@@ -230,7 +215,7 @@ def test_a_process_that_was_stopped_past_its_session_loses_its_membership_first(
     two.forget()
     two.on_io_thread(lambda: time.sleep(2.5))
     wait_until(lambda: settled(one), what="the other one takes over")
-    _, event = two.events.get(timeout=5)
+    event = two.events.get(timeout=5)
     assert isinstance(event, CoordinatorLost), "told before anything else"
     wait_until(lambda: settled(one, two), what="a member again")
 

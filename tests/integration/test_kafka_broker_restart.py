@@ -18,7 +18,7 @@ from tests.support import BACK_SOON
 pytestmark = pytest.mark.integration
 
 ROWS = 5_000
-BATCHES = 200
+BATCHES = 100
 
 
 def raw(number):

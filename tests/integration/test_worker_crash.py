@@ -19,8 +19,8 @@ from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-KILLS = 3
-CHUNK = 150_000  # lines that are there each time
+KILLS = 2
+CHUNK = 100_000  # lines that are there each time
 WIDTH = 20  # bytes of a line
 RATE, STREAMS, NUMBERS = 20_000, 2, 100_000
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
