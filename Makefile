@@ -40,7 +40,7 @@ types: $(READY)
 	@echo "== Types (mypy, strict)"
 	@$(BIN)/mypy
 
-PURE := tests/pure tests/property tests/actors tests/rest tests/test_architecture.py
+PURE := tests/pure tests/property tests/actors tests/rest tests/contract tests/examples tests/test_*.py
 
 test-pure: lint
 	@echo "== Tests without Kafka and Spark"
@@ -49,8 +49,6 @@ test-pure: lint
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
 	@$(BIN)/python -m pytest --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
-	@$(BIN)/python -m pytest -q --ignore=tests/benchmarks $(addprefix --ignore=,$(wildcard $(PURE))) tests \
-		-m 'not integration and not interop' || { code=$$?; test $$code -eq 5; }
 
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"

@@ -158,6 +158,13 @@ def test_functions_are_short():
     assert statistics.quantiles(lengths.values(), n=20)[-1] <= 40
 
 
+def test_no_test_is_left_out():
+    """`make test` finds the tests of these folders by their marks alone."""
+    files = [f for folder in ("integration", "interop") for f in (ROOT / "tests" / folder).glob("test_*.py")]
+    mark = re.compile(r"^pytestmark = .*pytest\.mark\.(integration|interop)\b", re.MULTILINE)
+    assert [f.name for f in files if not mark.search(f.read_text())] == []
+
+
 def test_nothing_prints():
     """Lines go through logging, the command line through click and rich."""
     assert [str(f) for f in FILES if "print" in called_names(f)] == []

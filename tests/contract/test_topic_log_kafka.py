@@ -15,7 +15,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.pulse import Pulse
 from storage.log_protocol import LogRecord, SuspendedError
 from storage.topic_log import KafkaTopicLog
-from tests.support import BACK_SOON, wait_until
+from tests.support import wait_until
 
 pytestmark = pytest.mark.integration
 WAIT = 30
@@ -133,7 +133,7 @@ def test_reading_is_taken_up_again_however_often_that_fails(topic: Topic, caplog
 def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:
     from heeler.broker import EmbeddedBroker
 
-    with EmbeddedBroker(quick=True, settings=BACK_SOON) as broker:
+    with EmbeddedBroker(quick=True) as broker:
         topic = Topic(broker.bootstrap_servers, topic_name)
         try:
             log, seen = topic.log()

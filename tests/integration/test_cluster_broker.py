@@ -11,7 +11,7 @@ from heeler.ports import free_port
 from tests.integration.cluster import Cluster
 from tests.integration.proxy import Proxy
 from tests.integration.workers import Kafka
-from tests.support import wait_until
+from tests.support import BACK_SOON, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -23,7 +23,7 @@ def broker_and_proxy():
     with Proxy(port) as proxy:
         settings = {"listeners": f"PROXIED://127.0.0.1:{port}", "advertised.listeners": f"PROXIED://{proxy.address}",
                     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
-                    "group.min.session.timeout.ms": "500"}
+                    "group.min.session.timeout.ms": "500", **BACK_SOON}
         with EmbeddedBroker(quick=True, settings=settings) as broker:
             yield broker, proxy
 
@@ -31,7 +31,7 @@ def broker_and_proxy():
 def test_trouble_between_workers_and_broker(broker_and_proxy, tmp_path):
     broker, proxy = broker_and_proxy
     times = {"worker_sync_timeout_ms": "1000", "worker_unsync_backoff_ms": "1000"}
-    cluster = Cluster(Kafka(broker.bootstrap_servers), tmp_path, "cluster-broker", bootstrap_servers=proxy.address,
+    cluster = Cluster(Kafka(broker.bootstrap_servers), tmp_path, "cluster-broker", 2, bootstrap_servers=proxy.address,
                       **times)
     for n, worker in enumerate(cluster.workers):
         worker.properties["client.id"] = f"worker-{n}"
@@ -40,7 +40,7 @@ def test_trouble_between_workers_and_broker(broker_and_proxy, tmp_path):
         cluster.wait_settled()
         cluster.wait_flowing()
         one_cannot_read_the_config_topic(cluster, proxy)
-        broker.stop()
+        broker.stop(graceful=False)
         wait_until(lambda: all("Lost the group coordinator" in w.log.read_text() for w in cluster.workers), 30,
                    "all workers to stop their work")
         broker.start()
