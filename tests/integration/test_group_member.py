@@ -158,7 +158,7 @@ def test_the_group_waits_for_a_herder_that_stops_its_work_while_heartbeats_flow(
     two.next(JoinPreparing)
     # Longer than a session: without heartbeats the broker would go on without the second one.
     with pytest.raises(AssertionError, match="no Joined"):
-        one.joined(within=3)
+        one.joined(within=2)
     two.release()
     assert one.joined().generation == two.joined().generation
     assert settled(one, two)
