@@ -60,15 +60,15 @@ LONG_FILES = {"actors/messages.py": "only data: every message that crosses an ac
 
 
 @cache
-def tree(file: Path) -> ast.Module:
-    return ast.parse((ROOT / file).read_text(), str(file))
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
 
 
 @cache
 def imports(file: Path) -> frozenset[str]:
     """Every module that a file imports, those inside functions too; `from a import b` counts as a and as a.b."""
     found: set[str] = set()
-    for node in ast.walk(tree(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -117,7 +117,7 @@ def test_pure_cores_have_no_clock_chance_thread_or_io(file):
 
 
 def called_names(file: Path) -> set[str]:
-    calls = (n.func for n in ast.walk(tree(file)) if isinstance(n, ast.Call))
+    calls = (n.func for n in nodes(file) if isinstance(n, ast.Call))
     return {f.id for f in calls if isinstance(f, ast.Name)}
 
 
@@ -133,7 +133,7 @@ def test_actors_do_not_wait_for_each_other():
     for file in (f for f in FILES if f.parts[0] == "actors" and str(f) not in MAY_WAIT):
         if "pykka" not in imports(file):
             continue
-        for node in ast.walk(tree(file)):
+        for node in nodes(file):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             future = node.func.attr == "get" and not node.args and {k.arg for k in node.keywords} <= {"timeout"}
@@ -152,7 +152,7 @@ def test_functions_are_short():
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     lengths = {
         f"{f}:{n.lineno} {n.name}": n.end_lineno - n.lineno + 1
-        for f in FILES for n in ast.walk(tree(f)) if isinstance(n, kinds)
+        for f in FILES for n in nodes(f) if isinstance(n, kinds)
     }
     assert {name: n for name, n in lengths.items() if n > 100} == {}
     assert statistics.quantiles(lengths.values(), n=20)[-1] <= 40

@@ -39,6 +39,7 @@ def parquet(folder: Path, **options: str) -> SinkUnderTest:
     )
 
 
+@pytest.mark.integration
 def test_parquet_in_many_files(tmp_path: Path) -> None:
     assert check_exactly_once_sink(parquet(tmp_path / "rows", rotate_records="3"), kills=8) > 8
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration  # processes of their own
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("actors", "heeler", "rest", "spark_tasks", "storage")
 # Run in another process, where the folder comes before this checkout.

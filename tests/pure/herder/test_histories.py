@@ -1,4 +1,4 @@
-"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not fifty."""
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not forty."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.pure.herder.histories import run
 
-HISTORIES = int(os.environ.get("HEELER_HISTORIES", "50"))
-CHUNK = 25
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "40"))
+CHUNK = 10
 FOUND_ONCE = (2851, 3493, 4290, 6352, 6411)  # seeds that failed
 
 

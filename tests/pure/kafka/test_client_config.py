@@ -134,6 +134,7 @@ def keytool(tmp_path_factory):
     return make
 
 
+@pytest.mark.integration
 def test_stores_that_keytool_makes(keytool):
     stores = {**SERVER, "security.protocol": "SSL", **keytool("PKCS12")}
     settings = client_settings(stores)
