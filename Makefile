@@ -23,8 +23,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "heeler needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 (remove $(VENV) first)"; exit 2; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
-	@echo "== Compiling the data plane (once; half a minute)"
-	@$(BIN)/python -c 'from spark_tasks.running.warm import warm_up; warm_up()'
+	@echo "== Compiling the data plane, recording Spark's classes (once; half a minute)"
+	@$(BIN)/python -m spark_tasks.running.warm
 	@touch $@
 
 demo: $(READY)

@@ -16,11 +16,11 @@ from typing import Self
 
 from heeler import ports
 from heeler.broker_folder import BrokerFolder
-from heeler.cds import ClassArchive
 from heeler.errors import SetupError
 from heeler.guard import GuardedProcess
 from heeler.jars import BROKER, KAFKA_VERSION, Progress, classpath, resolve
 from heeler.java import find_java
+from spark_tasks.class_archive import ClassArchive
 
 log = logging.getLogger(__name__)
 _START_SECONDS = 90.0

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from heeler.errors import SetupError
 from heeler.java import find_java
+from spark_tasks.class_archive import cache_root
 
 KAFKA_VERSION = "4.3.1"
 Progress = Callable[[str], None]
@@ -56,15 +57,6 @@ CONNECT = JarSet(
         _LOGGING,
     ),
 )
-
-
-def cache_root() -> Path:
-    """Where fetched files live: HEELER_CACHE, else `heeler` in the XDG cache folder."""
-    own = os.environ.get("HEELER_CACHE")
-    if own:
-        return Path(own).expanduser().absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME")
-    return (Path(xdg) if xdg else Path.home() / ".cache") / "heeler"
 
 
 def classpath(folder: Path) -> str:

@@ -23,6 +23,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.running.executor import Outcome, value_of
 from spark_tasks.running.jobs import Waiting, expected_seconds, next_job, spread
 from spark_tasks.running.spark import SparkJobs, SparkLostError, SparkSilentError, spark_settings
+from spark_tasks.running.spark_archive import with_archive
 from spark_tasks.task import Split
 
 _logger = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ class SparkEngine:
     def _start(self) -> None:
         begun = time.monotonic()
         try:
-            spark = SparkJobs(self._settings, self._plugin_path, self._stop)
+            spark = SparkJobs(with_archive(self._settings), self._plugin_path, self._stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on and its tasks say so
             self._fail(error)
             return

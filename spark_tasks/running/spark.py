@@ -93,6 +93,13 @@ def python_path(extra: Sequence[str]) -> str:
     return os.pathsep.join(dict.fromkeys([here, *extra, *before]))
 
 
+def spark_home() -> Path:
+    """The folder of the Spark that is started: SPARK_HOME, else the one inside PySpark."""
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
+
+    return Path(_find_spark_home())
+
+
 class SparkJobs:
     """A running SparkContext. `run` and `cancel` may be called from several threads."""
 
@@ -177,20 +184,24 @@ class SparkJobs:
             return True
         return False
 
-    def close(self) -> None:
-        """Stop Spark; at most two times STOP_TIMEOUT_S. A local JVM just ends: there are no executors to give back."""
+    def close(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Stop Spark; at most two times the seconds. A local JVM just ends: there are no executors to give back.
+
+        Answers the JVM's exit code: 0 where it did not have to be killed.
+        """
         if self.alive() and not self._context.master.startswith("local"):
             stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
             stopper.start()
-            stopper.join(STOP_TIMEOUT_S)
+            stopper.join(timeout_s)
         server = self._context._accumulatorServer  # noqa: SLF001
         threading.Thread(target=server.shutdown, name="spark-accumulators-stop", daemon=True).start()
         if self._process.stdin is not None:
             self._process.stdin.close()  # the JVM ends when this pipe breaks
-        if self.alive(STOP_TIMEOUT_S):
+        if self.alive(timeout_s):
             self._process.kill()
-            self._process.wait()
+        code = self._process.wait()
         _forget()
+        return code
 
     def _stop_context(self) -> None:
         try:
@@ -201,16 +212,19 @@ class SparkJobs:
 
 def _launch(settings: Mapping[str, str], stop: threading.Event) -> tuple[subprocess.Popen[bytes], Any]:
     """Start Spark's gateway JVM in a process group of its own (Ctrl-C is for the worker alone) and connect to it."""
-    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    command = [str(Path(_find_spark_home()) / "bin" / "spark-submit")]
+    home = str(spark_home())
+    command = [f"{home}/bin/spark-submit"]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))
     try:
         answer = folder / "connection"
-        environment = {**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}
+        environment = {
+            **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+            "SPARK_HOME": home,  # the script would start a Python to look for it
+        }
         process = subprocess.Popen(  # noqa: S603 - our own command line
             [*command, "pyspark-shell"], stdin=subprocess.PIPE, env=environment, process_group=0
         )

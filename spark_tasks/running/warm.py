@@ -1,5 +1,8 @@
 """Runs a few records through the codec, the converters and the file connectors without Kafka, so that numba's
 machine code is loaded before Spark's Python daemon forks: a worker that forks later has it, and shares the memory.
+
+As a program (`python -m spark_tasks.running.warm`) it leaves behind all that makes later starts fast: numba's compiled
+kernels and the class archive of Spark's JVM. `make` runs it; a container image should, when it is built.
 """
 
 from __future__ import annotations
@@ -53,3 +56,10 @@ def _round_trip(converters: dict[str, str]) -> None:
             pass
     for text in (b"a\nb\n", b"a\r\nb\n"):
         split_lines(np.frombuffer(text, np.uint8), final=True)
+
+
+if __name__ == "__main__":
+    from spark_tasks.running.spark_archive import record
+
+    warm_up()
+    record()
