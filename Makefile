@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 		|| { echo "heeler needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 (remove $(VENV) first)"; exit 2; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
 	@echo "== Compiling the data plane, recording Spark's classes (once; half a minute)"
-	@$(BIN)/python -m spark_tasks.running.warm
+	@$(BIN)/python -m spark_tasks.running.warm 2>$(VENV)/warm.log || { cat $(VENV)/warm.log; exit 1; }
 	@touch $@
 
 demo: $(READY)

@@ -52,6 +52,7 @@ class GroupDriver:
         self._closing = False
         self._joined = False  # the herder was told Joined, and not CoordinatorLost since
         self._losses = 0
+        self._refusal = ""  # told once
         self._question: Future | None = None  # completed by AllowJoin with what is owned, or with None
         self._owned: Allocation | None = None  # set while the herder's permission to join holds
         self._alive_at: float | None = None  # None: not supervised before the first alive()
@@ -118,7 +119,9 @@ class GroupDriver:
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
             except (Errors.KafkaError, CodecError) as error:
                 why = join_refusal(error, self._settings.group_id, self._settings.session_timeout_ms)
-                _log.error("The group %s cannot be joined: %s", self._settings.group_id, why)
+                if why != self._refusal:
+                    _log.error("The group %s cannot be joined: %s", self._settings.group_id, why)
+                self._refusal = why
                 self._lose(why)
                 await self._coordinator.sleep(_RETRY_S)
             except Exception:  # noqa: BLE001 - whatever it is: a driver that ends leaves the worker dead and silent
@@ -165,6 +168,7 @@ class GroupDriver:
             return
         self._owned = None
         self._joined = True
+        self._refusal = ""
         self._tell(Joined(membership))
 
     def _patience_s(self) -> float | None:

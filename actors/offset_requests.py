@@ -201,7 +201,10 @@ def _sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] 
         return key, None
     if "kafka_offset" not in offset:
         raise BadRequestError("The offset for a sink connector should either be null or contain the key 'kafka_offset'")
-    return key, _integer(offset["kafka_offset"], "Offset values for sink connectors need to be integers")
+    wanted = _integer(offset["kafka_offset"], "Offset values for sink connectors need to be integers")
+    if wanted < 0:
+        raise ConnectError(f"Invalid negative offset {wanted} of {key[0]}-{number}: nothing was altered")
+    return key, wanted
 
 
 def _integer(value: Any, message: str) -> int:

@@ -22,7 +22,7 @@ class Ticker:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._due: list[tuple[int, int, Hashable]] = []
+        self._due: list[tuple[float, int, Hashable]] = []  # by the monotonic clock, which nobody sets back
         self._alarms: dict[Hashable, tuple[int, Alarm]] = {}
         self._numbers = itertools.count()
         self._running = False
@@ -48,10 +48,10 @@ class Ticker:
 
     def set(self, key: Hashable, at_ms: int, alarm: Alarm) -> None:
         """Call `alarm` at `at_ms`, instead of an earlier alarm of the same key."""
-        number = next(self._numbers)
+        number, at = next(self._numbers), time.monotonic() + (at_ms - self.now_ms()) / 1000
         with self._condition:
             self._alarms[key] = (number, alarm)
-            heapq.heappush(self._due, (at_ms, number, key))
+            heapq.heappush(self._due, (at, number, key))
             self._condition.notify()
 
     def cancel(self, key: Hashable) -> None:
@@ -80,7 +80,7 @@ class Ticker:
             while self._running:
                 while self._due and self._alarms.get(self._due[0][2], (None,))[0] != self._due[0][1]:
                     heapq.heappop(self._due)  # replaced or cancelled
-                wait = (self._due[0][0] - self.now_ms()) / 1000 if self._due else None
+                wait = self._due[0][0] - time.monotonic() if self._due else None
                 if wait is not None and wait <= 0:
                     _, _, key = heapq.heappop(self._due)
                     return self._alarms.pop(key)[1]

@@ -246,7 +246,8 @@ def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: thre
         if process.poll() is not None:
             raise SparkStartError(
                 f"Spark's JVM ended with code {process.returncode} while it started; its messages stand above."
-                " It needs Java 17 or newer (JAVA_HOME or java on the PATH)."
+                " It needs Java 17 or newer (JAVA_HOME or java on the PATH) and settings (spark.master, spark.driver.*)"
+                " that Spark and this Java accept."
             )
         if stop.is_set() or time.monotonic() > deadline:
             _end(process)

@@ -171,6 +171,7 @@ def test_of_a_sink(rig, writer):
      "The offset for a sink connector should either be null or contain the key 'kafka_offset'"),
     ({"kafka_topic": "t", "kafka_partition": 0}, {"kafka_offset": "x"},
      "Offset values for sink connectors need to be integers"),
+    ({"kafka_topic": "t", "kafka_partition": 0}, {"kafka_offset": -1}, "Invalid negative offset -1 of t-0"),
 ])
 def test_wrong_ones_of_a_sink(rig, topic_name, partition, offset, text):
     config = {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(rig.folder / "out")}
@@ -179,7 +180,7 @@ def test_wrong_ones_of_a_sink(rig, topic_name, partition, offset, text):
     rig.wait_states(topic_name, [STOPPED])
     error = rig.refused("PATCH", f"/connectors/{topic_name}/offsets",
                         {"offsets": [{"partition": partition, "offset": offset}]})
-    assert error.status == 400
+    assert error.status == (500 if "negative" in text else 400)
     assert text in str(error)
 
 

@@ -30,6 +30,13 @@ def test_alarms_in_the_order_of_their_times(ticker: Ticker) -> None:
     assert [heard.get(timeout=WITHIN_S) for _ in range(3)] == ["early", "late", "moved later"]
 
 
+def test_a_clock_that_is_set_back_delays_nobody(ticker: Ticker, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: queue.Queue[int] = queue.Queue()
+    ticker.set("soon", ticker.now_ms() + 50, lambda: heard.put(1))
+    monkeypatch.setattr(Ticker, "now_ms", staticmethod(lambda: 0))
+    assert heard.get(timeout=WITHIN_S) == 1
+
+
 def test_again_and_again(ticker: Ticker) -> None:
     heard: queue.Queue[int] = queue.Queue()
     ticker.every("pulse", 1, lambda: heard.put(1))

@@ -13,6 +13,7 @@ from spark_tasks.connectors.file_stream import FileStreamSinkConnector, FileStre
 from spark_tasks.connectors.file_stream_source import FileReader, StandardInputReader
 from spark_tasks.connectors.standard_input import ReadAhead
 from spark_tasks.errors import ConnectError
+from tests.support import wait_until
 
 
 def lines_of(reader, start, end):
@@ -169,9 +170,8 @@ def test_standard_input(monkeypatch):
     start = reader.initialOffset()
     assert reader.latestOffset(start) == start
     os.write(into, b"one\ntwo\r\npart")
-    for _ in range(10_000):
-        if (end := reader.latestOffset(start)) != start:
-            break
+    wait_until(lambda: reader.latestOffset(start) != start)
+    end = reader.latestOffset(start)
     assert lines_of_stdin(reader, start, end) == ["one", "two"]
     assert reader.to_source_offsets(end) == [({"filename": None}, {"position": None})]
     reader.commit(end)
