@@ -16,6 +16,7 @@ from pathlib import Path
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=off")
 # Verifying takes 0.02 s for 70 MB; Java would crash on what a failing disk left. Not every Java knows the option.
 _VERIFY = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+VerifySharedSpaces")
+_KEPT = 4  # archives in a folder: each virtual environment has one of Spark's, and each is 70 MB
 _ABANDONED_S = 3600.0  # what a killed process left unfinished is this old, what another one writes is younger
 
 
@@ -50,13 +51,16 @@ class ClassArchive:
     def use_flags(self) -> list[str]:
         """JVM flags that use the archive; none where there is none."""
         whole = self._whole()
+        if whole is not None:
+            with suppress(OSError):  # somebody else's cache
+                os.utime(whole)
         return [] if whole is None else [f"-XX:SharedArchiveFile={whole}", *_VERIFY, *_SILENT]
 
     def record_flags(self) -> list[str]:
         """JVM flags that write the archive at exit; as `use_flags` where there is one or it could not be kept."""
         if self._whole() or not os.access(self._folder, os.W_OK):
             return self.use_flags()
-        self._remove_abandoned()
+        self._tidy()
         handle, name = tempfile.mkstemp(prefix=".classes-", suffix=".jsa", dir=self._folder)
         os.close(handle)
         Path(name).unlink()  # the JVM makes it; an unfinished one has another name than a finished one
@@ -83,8 +87,17 @@ class ClassArchive:
                     return file
         return None
 
-    def _remove_abandoned(self) -> None:
-        for file in self._folder.glob(".classes-*.jsa"):
+    def _tidy(self) -> None:
+        """Remove what somebody left unfinished, and all but the archives that were used last."""
+        unfinished = [f for f in self._folder.glob(".classes-*.jsa") if time.time() - _mtime(f) > _ABANDONED_S]
+        whole = sorted(self._folder.glob("classes-*.jsa"), key=_mtime, reverse=True)
+        for file in unfinished + whole[_KEPT - 1 :]:
             with suppress(OSError):
-                if time.time() - file.stat().st_mtime > _ABANDONED_S:
-                    file.unlink()
+                file.unlink()
+
+
+def _mtime(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:  # it is gone
+        return time.time()

@@ -70,6 +70,19 @@ def test_what_a_killed_process_left_is_not_used_and_goes_in_time(archive, jars):
     assert [file.name for file in jars.iterdir()] == [".classes-new.jsa"]
 
 
+def test_the_archives_used_last_are_kept(archive, jars):
+    for number in range(6):
+        made = archive(f"{number}.jar")
+        written = Path(target(made.record_flags()))
+        before = {*jars.iterdir()}
+        written.write_text("classes")
+        made.finish(clean=True)
+        for file in {*jars.iterdir()} - before:
+            os.utime(file, (number, number))
+        assert archive("0.jar").use_flags() != []  # touches it
+    assert [bool(archive(f"{number}.jar").use_flags()) for number in range(6)] == [True, *[False] * 2, *[True] * 3]
+
+
 def test_one_that_was_cut_is_not_used_and_recorded_anew(archive, jars):
     made = archive()
     Path(target(made.record_flags())).write_text("classes")
