@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,24 +27,44 @@ _logger = logging.getLogger(__name__)
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _TEXTS = [json.dumps({"id": i, "name": "n", "amount": i / 4, "flag": i > 1, "none": None}) for i in range(3)]
+# What fewer records have: escapes, arrays, objects in objects, maps with a schema, headers.
+_RARE = [json.dumps({"text": 'a"\\\n\u00e9\U0001f600', "list": [i, 2], "object": {"deep": {"x": i}}}) for i in range(3)]
+_LIST: dict[str, Any] = {"type": "array", "items": {"type": "int32"}}
+_MAP: dict[str, Any] = {"type": "map", "keys": {"type": "string"}, "values": _LIST}
+_TYPED = [json.dumps({"schema": _MAP, "payload": {f"k{n}": [n, i] for n in range(i + 2)}}) for i in range(3)]
+_HEADERS = [("h", b"v"), ("n", None)]
 
 
 def warm_up() -> None:
     """Never fails: what cannot be warmed up shows in the first split that needs it."""
     for converter in (_STRING, _JSON):
         try:
-            _round_trip({
-                "key.converter": _STRING, "value.converter": converter, "value.converter.schemas.enable": "false",
-            })
+            _round_trip(_converters(converter), _TEXTS)
         except Exception as error:  # noqa: BLE001 - it only costs the first split some time
             _logger.warning("warming up %s failed: %s", converter, error)
 
 
-def _round_trip(converters: dict[str, str]) -> None:
-    values = [text.encode() for text in _TEXTS]
+def compile_all() -> None:
+    """Have numba compile and keep what `warm_up` leaves out lest every daemon start more slowly. Never fails either."""
+    for texts, schemas in ((_RARE, False), (_TYPED, True)):
+        try:
+            _round_trip(_converters(_JSON, schemas=schemas), texts, _HEADERS)
+        except Exception as error:  # noqa: BLE001 - as above
+            _logger.warning("compiling the rest of the data plane failed: %s", error)
+
+
+def _converters(value: str, *, schemas: bool = False) -> dict[str, str]:
+    enable = "true" if schemas else "false"
+    return {"key.converter": _STRING, "value.converter": value, "value.converter.schemas.enable": enable}
+
+
+def _round_trip(
+    converters: dict[str, str], texts: Sequence[str], headers: list[tuple[str, bytes | None]] | None = None
+) -> None:
+    values = [text.encode() for text in texts]
     raw = pa.RecordBatch.from_arrays(
         [pa.array([0, 1, 2]), pa.array([5, 6, 7]), pa.array([b"k", None, b""], pa.binary()),
-         pa.array(values, pa.binary()), pa.nulls(3, HEADERS_TYPE)],
+         pa.array(values, pa.binary()), pa.array([headers] * 3, HEADERS_TYPE)],
         schema=RAW_SCHEMA,
     )  # fmt: skip
     partitioner = Partitioner(2)
@@ -62,4 +84,5 @@ if __name__ == "__main__":
     from spark_tasks.running.spark_archive import record
 
     warm_up()
+    compile_all()
     record()

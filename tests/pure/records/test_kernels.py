@@ -8,7 +8,6 @@ import pytest
 
 from spark_tasks.columns import RAW_SCHEMA
 from spark_tasks.records import decode, decode_kernels, encode, encode_kernels, partitioner, scan
-from spark_tasks.records.warm import warm_up
 from tests.golden.records import BATCHES, RECORDS
 
 KERNELS = [
@@ -20,7 +19,7 @@ KERNELS = [
 @pytest.fixture(autouse=True, scope="module")
 def all_kinds_of_arguments():
     """Writable and read-only bytes, empty and sliced arrays, arrays made by Arrow, by numpy and by ourselves."""
-    warm_up()
+    partitioner.murmur2(b"k")
     for data in (
         BATCHES["none"],
         bytearray(BATCHES["gzip"]),
