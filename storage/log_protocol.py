@@ -50,6 +50,8 @@ class TopicLog(Protocol):
 
     def start(self, on_records: OnRecords, on_error: OnError) -> Future[None]:
         """Read from the beginning. The future completes at the end as of now, or fails where reading is impossible.
+        Who reads what is committed starts without what is in an open transaction: where all workers have crashed,
+        only those that start can end it, and they must not wait for it before.
 
         `on_records` gets batches, in the order of the log within a partition; `on_error` gets what went wrong later,
         while reading goes on.

@@ -147,7 +147,7 @@ class KafkaTopicLog:
     def _run(self, started: Future[None], on_records: OnRecords, on_error: OnError) -> None:
         try:
             with self._open_admin as self._admin:
-                self._progress.wait(self._ends(self._open()), started)
+                self._progress.wait(self._ends(self._open(), self._isolation), started)
                 self._read(on_records, on_error)
         except Exception as error:
             if started.done():
@@ -259,16 +259,18 @@ class KafkaTopicLog:
                 return
         done.cancel()
 
-    def _ends(self, partitions: list[TopicPartition]) -> Ends:
-        # Not through the consumer, whose connection may just be waiting for the broker, and without regard to
-        # transactions: what is in an open one was written before "now" as well.
-        found = self._list(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    def _ends(self, partitions: list[TopicPartition], isolation: str = "read_uncommitted") -> Ends:
+        # Not through the consumer, whose connection may just be waiting for the broker, and but for the start without
+        # regard to transactions: what is in an open one was written before "now" as well.
+        found = self._list(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation)
         return {partition.partition: end.offset for partition, end in found.items()}
 
-    def _list(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> Mapping[TopicPartition, Any]:
+    def _list(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], isolation: str = "read_uncommitted"
+    ) -> Mapping[TopicPartition, Any]:
         if self._admin is None:
             raise KafkaError(f"The log of topic {self._topic} is not open yet")
-        found: Mapping[TopicPartition, Any] = self._admin.list_partition_offsets(wanted)
+        found: Mapping[TopicPartition, Any] = self._admin.list_partition_offsets(wanted, isolation)
         return found
 
     def _make_producer(self) -> KafkaProducer:

@@ -84,6 +84,9 @@ def test_the_end_is_reached_behind_an_aborted_transaction(topic: Topic) -> None:
     plain.read_to_end().result(WAIT)
     assert [r.key for r in all_seen] == [b"a"]
     assert not waiting.done()  # the end as of now is in an open transaction
+    started, none = topic.log(read_committed=True)
+    assert none == []
+    assert not started.read_to_end().done()
     producer.abort_transaction()
     producer.close()
     waiting.result(WAIT)  # without a next record
