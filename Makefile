@@ -48,7 +48,7 @@ test-pure: lint
 
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
-	@$(BIN)/python -m pytest --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
 
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"

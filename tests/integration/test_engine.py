@@ -43,10 +43,12 @@ def engine(reports: list[str]) -> Iterator[SparkEngine]:
 
 
 def jvms() -> list[psutil.Process]:
+    """Those of engines in this process; the worker that many tests share has one too."""
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if process.name() == "java" and any("SparkSubmit" in word for word in process.cmdline()):
+            of_a_worker = any(" -m heeler worker " in " ".join(parent.cmdline()) for parent in process.parents())
+            if process.name() == "java" and "SparkSubmit" in " ".join(process.cmdline()) and not of_a_worker:
                 found.append(process)
         except psutil.Error:
             continue  # it has just ended
