@@ -18,6 +18,8 @@ from spark_tasks import jks
 from spark_tasks.errors import ConfigError
 from spark_tasks.key_stores import certificates, identity
 
+pytestmark = pytest.mark.integration  # it starts Java
+
 PASSWORD, OWN = 'st"ore €', "-schlüssel €"
 KEYTOOL = Path(find_java()).resolve().with_name("keytool")
 

@@ -179,7 +179,8 @@ def get_over_tls(port: int, context: ssl.SSLContext) -> int:
     {"ssl.keystore.location": "pem"},
     {"ssl.keystore.location": "encrypted_pem", "ssl.key.password": "secret"},
     {"ssl.keystore.location": "pkcs12", "ssl.keystore.password": "secret", "ssl.keystore.type": "PKCS12"},
-    {"ssl.keystore.location": "jks", "ssl.keystore.password": "secret", "ssl.key.password": "own pass"},
+    pytest.param({"ssl.keystore.location": "jks", "ssl.keystore.password": "secret", "ssl.key.password": "own pass"},
+                 marks=pytest.mark.integration),
 ])
 def test_https_with_every_kind_of_key_store(certificates: Certificates, keys: dict[str, str]) -> None:
     tls = {key: str(getattr(certificates, value, value)) for key, value in keys.items()}

@@ -147,6 +147,7 @@ def test_stores_that_keytool_makes(keytool):
         client_settings({**stores, "ssl.truststore.password": "other"})
 
 
+@pytest.mark.integration
 def test_stores_in_javas_old_format(keytool):
     stores = {**SERVER, "security.protocol": "SSL", **keytool("JKS")}
     settings = client_settings({**stores, "ssl.key.password": "own pass"})
