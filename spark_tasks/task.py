@@ -20,7 +20,7 @@ class Split(Protocol[R_co]):
 
 
 class Engine(Protocol):
-    """The worker's one SparkSession behind a queue of splits; jobs of many small tasks may share one Spark job."""
+    """The worker's one SparkContext behind a queue of splits; jobs of many small tasks may share one Spark job."""
 
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
         """Run the splits at once, in parallel where there is room. The future fails with the first split's error.

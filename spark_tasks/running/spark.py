@@ -281,6 +281,9 @@ def _forget() -> None:
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
+    sessions = sys.modules.get("pyspark.sql.session")  # where a plugin has asked for one
+    if sessions is not None:
+        sessions.SparkSession._instantiatedSession = None  # noqa: SLF001
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.running.engine import EngineState, SparkEngine
@@ -135,6 +136,7 @@ def test_a_submission_that_waits_can_be_taken_back(engine: SparkEngine) -> None:
 
 
 def test_a_dead_jvm_is_started_again_and_reported(engine: SparkEngine, reports: list[str], tmp_path: Path) -> None:
+    assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin gets a session on the worker's Spark"
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
     wait_until((tmp_path / "started").exists)
     (jvm,) = jvms()
@@ -142,6 +144,7 @@ def test_a_dead_jvm_is_started_again_and_reported(engine: SparkEngine, reports: 
     with pytest.raises(SparkLostError):
         in_flight.result(20)
     assert engine.submit("a-0", [Answer(3)]).result(60) == [3]
+    assert SparkSession.builder.getOrCreate().range(3).count() == 3
     assert len(reports) == 1
     assert "died" in reports[0]
 
