@@ -14,7 +14,7 @@ help:
 	@echo "make lint       ruff and mypy"
 	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (some ten minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
-	@echo "make bench      microbenchmarks of the data plane"
+	@echo "make bench      microbenchmarks of the data plane and the control plane"
 	@echo "make clean      remove the environment and what tools left"
 
 $(READY): pyproject.toml constraints.txt
@@ -59,9 +59,10 @@ chaos: $(READY)
 	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"
 	@$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
+BENCHES := records converters rest assignment
+
 bench: $(READY)
-	@echo "== Microbenchmarks"
-	@$(BIN)/python -m pytest -q -s -o python_files='bench_*.py test_*.py' tests/benchmarks
+	@for name in $(BENCHES); do echo "== Microbenchmarks: $$name"; $(BIN)/python -m tests.benchmarks.bench_$$name || exit; done
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -120,4 +120,13 @@ def test_commands_exist(page):
     said = "\n".join([*re.findall(r"```sh\n(.*?)```", text, re.DOTALL), *re.findall(r"`([^`\n]+)`", text)])
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"^make ([a-z][\w-]*)", said, re.MULTILINE)) <= targets
+    for module in re.findall(r"python -m (tests\.[\w.]+)", said):
+        assert (ROOT / f"{module.replace('.', '/')}.py").exists()
     assert set(re.findall(r"^heeler ([a-z][\w-]*)", said, re.MULTILINE)) <= set(main.commands)
+
+
+def test_make_bench_runs_programs():
+    """It once ran pytest over files without a test."""
+    (names,) = re.findall(r"^BENCHES := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for name in names.split():
+        assert "\n    main()\n" in (ROOT / f"tests/benchmarks/bench_{name}.py").read_text()

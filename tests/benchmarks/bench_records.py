@@ -1,4 +1,4 @@
-"""Record batches per second and core, beside kafka-python's own; with --broker also reading and appending.
+"""Record batches per second and core, beside kafka-python's own; then reading from a broker and appending to it.
 
 Run: python -m tests.benchmarks.bench_records [--broker host:port]. The aim is 5 million records of 70 bytes a second
 each way for the codec; from and to a broker on the same machine 3 and 2.5 million.
@@ -19,6 +19,7 @@ import pyarrow as pa
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
+from heeler.broker import EmbeddedBroker
 from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster
@@ -140,7 +141,7 @@ def through(bootstrap_servers: str, report: Callable[[str], object]) -> None:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--broker", help="host:port of a broker to append to and read from as well")
+    parser.add_argument("--broker", help="host:port of a broker to append to and read from; else one of its own")
     arguments = parser.parse_args()
 
     def report(line: str) -> None:
@@ -149,6 +150,9 @@ def main() -> None:
     codec(report)
     if arguments.broker:
         through(arguments.broker, report)
+        return
+    with EmbeddedBroker(settings={"log.retention.ms": "-1"}) as broker:  # the records are of 1970
+        through(broker.bootstrap_servers, report)
 
 
 if __name__ == "__main__":
