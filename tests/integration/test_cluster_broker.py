@@ -13,7 +13,7 @@ from tests.integration.proxy import Proxy
 from tests.integration.workers import Kafka
 from tests.support import BACK_SOON, wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.integration.cluster import Cluster
 from tests.integration.workers import READY_S
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 IDLE = 4
 ALONE = 5  # tasks of a connector that tells of every start

@@ -9,7 +9,7 @@ from tests.integration.exactly_once import Reader, config_records
 from tests.integration.workers import READY_S
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 STREAMS = 2
 

@@ -17,7 +17,7 @@ from tests.integration.workers import Kafka
 from tests.interop.java_worker import JavaWorker
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
 GUIDE = Path(__file__).parents[2] / "docs/migrating-from-java.md"
 

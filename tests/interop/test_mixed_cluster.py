@@ -15,7 +15,7 @@ from tests.integration.workers import READY_S, Kafka
 from tests.interop.java_worker import TIMES, JavaWorker
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
 PIPELINES = ("a", "b", "c", "d")
 LINES = 50
