@@ -35,6 +35,7 @@ from actors.messages import (
     PutTopicStatus,
     Request,
     ResetTopics,
+    RestartConnectorOnly,
     SetClusterLoggerLevel,
     StoreRequest,
     ValidateConfig,
@@ -43,6 +44,7 @@ from actors.messages import (
 from actors.offset_requests import OffsetRequests
 from actors.offset_store import OffsetStoreActor
 from actors.producer_fencing import ProducerFencing
+from actors.reloads import Resolver
 from actors.runners import DataPlane, TaskRunners
 from actors.settings import group_settings, herder_settings, new_session_key
 from actors.start_guard import Herding
@@ -59,7 +61,7 @@ from rest.server import RestServer
 from rest.settings import RestSettings
 from spark_tasks.errors import ConfigError, ConnectError
 from storage.config_state import ConfigView
-from storage.ids import ConnectorName, ConnectorTaskId, TopicName
+from storage.ids import ConnectorTaskId, TopicName
 from storage.offset_store import OffsetStores, OffsetTopic
 from storage.status import StatusView, TopicStatus
 
@@ -103,6 +105,8 @@ class Worker:
         self._ticker = Ticker()
         self._plugins = checked_plugins(config)
         self._configs, self._statuses = ConfigView(), StatusView()
+        # Any other worker than the connector's refuses: each one that used the value asks itself.
+        self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
         self.view = PublishedView(self._configs, self._statuses, self._plugins)
         self._herder: pykka.ActorRef[Any] | None = None
         self._stores: dict[str, pykka.ActorRef[Any]] = {}
@@ -263,10 +267,6 @@ class Worker:
             why = ConnectError("Worker is shutting down" if self.halting.is_set() else "Worker is still starting up")
             reply.set_exception((ConnectError, why, None))
         return reply
-
-    def resolve(self, config: Mapping[str, Any], name: ConnectorName | None = None) -> Mapping[str, str]:
-        """A connector's or task's configuration with the values of config providers (KIP-297)."""
-        return self.config.transformer.transform(config, name).data
 
     def _tell_herder(self, message: Any) -> None:
         herder = self._herder

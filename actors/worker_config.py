@@ -77,11 +77,6 @@ class WorkerConfig:
         """Whether the leader writes the config topic in transactions (preparing or enabled, KIP-618)."""
         return str(self.values["exactly.once.source.support"]).lower() != "disabled"
 
-    @property
-    def transformer(self) -> ConfigTransformer:
-        """Puts the providers' values into connector configurations."""
-        return ConfigTransformer(self.providers)
-
     def prefixed(self, prefix: str) -> dict[str, str]:
         """The settings under a prefix, without it."""
         return {k.removeprefix(prefix): v for k, v in self.originals.items() if k.startswith(prefix)}

@@ -20,7 +20,8 @@ COMPILED_S = 170.0  # on a machine that has never run heeler, numba compiles bef
 @pytest.fixture(scope="session")
 def warm_worker(kafka, tmp_path_factory):
     """A worker through which records have gone."""
-    with running_worker(kafka, tmp_path_factory.mktemp("worker"), "shared-worker") as rig:
+    provider = {"config_providers": "short", "config_providers_short_class": "short_lived.ShortLivedConfigProvider"}
+    with running_worker(kafka, tmp_path_factory.mktemp("worker"), "shared-worker", **provider) as rig:
         sums = rig.folder / "sums"
         own = {"value.converter": JSON}
         rig.create("warm-in", {"connector.class": "datagen", "topic": "warm", "records": "10", **own})

@@ -132,6 +132,19 @@ def test_restarts(rig, pipe, topic_name):
     assert rig.refused("POST", f"/connectors/{topic_name}-in/tasks/7/restart").status == 404
 
 
+def test_restarted_when_what_a_config_provider_gave_has_lived_its_time(rig, topic_name):
+    """The connector again and again, one after the other (KIP-297); its task, whose configuration stays, never."""
+    folder = rig.folder / "alone"
+    folder.mkdir()
+    config = {"connector.class": "AloneSource", "topic": "${short:none:topic}", "folder": str(folder)}
+    rig.create(topic_name, config, [RUNNING, RUNNING])
+    wait_until((lambda: (folder / topic_name).read_text().count("started") > 2), what="two restarts")
+    rig.create(topic_name, {**config, "config.action.reload": "none"}, [RUNNING, RUNNING])
+    rig.delete(topic_name)
+    assert "twice" not in (folder / topic_name).read_text()
+    assert (folder / f"{topic_name}-0").read_text().count("started") == 2  # at the start, and after the change
+
+
 def test_changed_while_it_runs(rig, pipe, topic_name):
     """The tasks get the new configuration and go on where they were: nothing lost, nothing twice."""
     into, out = pipe

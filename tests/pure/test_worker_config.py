@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from actors.worker_config import WorkerConfig, from_environment, load_worker_config
 from actors.worker_keys import WORKER_KEYS, split_header_rules
+from spark_tasks.config_providers import ConfigTransformer
 from spark_tasks.errors import ConfigError
 
 BASE = {
@@ -172,7 +173,7 @@ def test_config_providers_in_the_worker_file(tmp_path, monkeypatch, caplog):
     assert config["ssl.key.password"].value == "s3cret"
     assert config["plugin.path"] == ["${env:HEELER_TEST_PASSWORD}"]
     assert "plugin.path" in caplog.text
-    assert config.transformer.transform({"p": "${env:HEELER_TEST_PASSWORD}"}).data == {"p": "s3cret"}
+    assert ConfigTransformer(config.providers).transform({"p": "${env:HEELER_TEST_PASSWORD}"}).data == {"p": "s3cret"}
 
 
 def test_unknown_keys_are_named_with_the_likely_one(caplog):

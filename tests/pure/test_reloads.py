@@ -1,0 +1,40 @@
+"""Connectors are restarted when a value that a config provider gave has lived its time."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Collection, Iterator
+
+import pytest
+
+from actors.reloads import Resolver
+from actors.ticker import Ticker
+from spark_tasks.config_providers import ConfigData, ConfigProvider
+from storage.ids import ConnectorName
+
+CONFIG = {"password": "${vault:path:key}"}
+
+
+class Vault(ConfigProvider):
+    def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
+        return ConfigData(dict.fromkeys(keys or (), f"{path}!"), ttl_ms=20)
+
+
+@pytest.fixture
+def ticker() -> Iterator[Ticker]:
+    ticker = Ticker()
+    ticker.start()
+    yield ticker
+    ticker.stop()
+
+
+def test_who_asked_for_it_by_name_is_restarted(ticker: Ticker) -> None:
+    asked: queue.Queue[str] = queue.Queue()
+    resolve = Resolver({"vault": Vault()}, ticker, asked.put)
+    assert resolve(CONFIG) == {"password": "path!"}  # a validation: nothing is at work
+    resolve({**CONFIG, "config.action.reload": "none"}, ConnectorName("never"))
+    for _ in range(3):
+        resolve(CONFIG, ConnectorName("c"))
+    assert asked.get(timeout=10) == "c"
+    resolve(CONFIG, ConnectorName("d"))
+    assert asked.get(timeout=10) == "d", "three uses of one value are one restart"
