@@ -49,11 +49,20 @@ class _Line:
     failed: list[Batch] = field(default_factory=list)
     pausing: bool = False
     known: bool = False
+    retried: tuple[int, ...] = ()  # the number of the last batch that was sent again
     wait_ms: float = _FIRST_WAIT_MS
 
     @property
     def ready(self) -> bool:
         return bool(self.waiting) and not self.failed and not self.pausing
+
+    def may_have_sent(self, most: int) -> int:
+        """How many batches may be on their way. One by one, until a leader has acknowledged the first: it takes any
+        sequence number before, so the second batch if the first one fails. And while batches are sent again: brokers
+        remember five of a producer, and must not forget one whose acknowledgement may get lost once more.
+        """
+        first = self.sent[0] if self.sent else self.waiting[0]
+        return most if self.known and first.number > self.retried else 1
 
 
 class Sender:
@@ -122,9 +131,7 @@ class Sender:
         """Partitions with something to send, by their connections; those whose leader is not known look for it."""
         by_connection: dict[_Connection, list[TopicPartition]] = defaultdict(list)
         for where, line in self._lines.items():
-            # A leader that knows nothing of this producer yet takes any sequence number, so the second batch before
-            # the first, if that one fails. Until it has acknowledged one, they go one by one.
-            if line.ready and len(line.sent) < (self._in_flight_per_line if line.known else 1):
+            if line.ready and len(line.sent) < line.may_have_sent(self._in_flight_per_line):
                 leader = self._cluster.known_leader(*where)
                 if leader is None:
                     line.pausing = True
@@ -244,6 +251,7 @@ class Sender:
         """All that was sent has come back: wait a little, then send the failed ones again, in their order."""
         await self._cluster.io.sleep(line.wait_ms)
         line.wait_ms = min(line.wait_ms * 2, _LARGEST_WAIT_MS)
+        line.retried = max(batch.number for batch in line.failed)
         line.waiting.extendleft(sorted(line.failed, key=lambda batch: batch.number, reverse=True))
         line.failed.clear()
         line.pausing = False

@@ -166,6 +166,16 @@ FAULTS = [
 ]  # fmt: skip
 
 
+def test_a_response_that_is_lost_twice_is_still_known_to_the_broker(started):
+    """A broker remembers a partition's last five batches: a retried one must not fall further behind than that."""
+    broker = Broker([None, "lost response", None, None, None, None, "lost response"])
+    appender = Appender(started(broker), ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
+    values = numbers(0, 80)
+    appender.append("t", 0, raw(values))
+    appender.flush()
+    assert broker.logs["t", 0] == values
+
+
 @given(
     st.lists(st.sampled_from(FAULTS), max_size=25),
     st.integers(1, 5),
