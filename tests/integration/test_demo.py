@@ -56,7 +56,7 @@ class Demo:
         assert len(family) >= 2, family
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(60)
-        wait_gone(family, 1)
+        wait_gone(family)
         return code
 
 
