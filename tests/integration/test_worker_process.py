@@ -60,7 +60,7 @@ def test_stopped_in_the_middle_of_work(own_worker, topic_name):
         assert rig.process.wait(30) == 0, rig.process.tail()
         assert rig.kafka.group_state(name) in ("EMPTY", "DEAD")  # Kafka forgets groups without members and offsets
         assert rig.kafka.group_state("connect-out") == "EMPTY"
-        wait_gone(family, 1)
+        wait_gone(family)
         statuses = last_statuses(rig, rig.process.properties["status.storage.topic"])
         assert {key: s["state"] for key, s in statuses.items() if not key.startswith("status-topic")} == {
             f"status-{what}": UNASSIGNED for what in (
@@ -102,7 +102,7 @@ def test_stopped_while_plugins_hang(own_worker, topic_name):
     assert rig.process.wait(30) == 0, rig.process.tail()
     assert rig.kafka.group_state(name) in ("EMPTY", "DEAD")
     assert rig.kafka.group_state("connect-write") == "EMPTY"
-    wait_gone(family, 1)
+    wait_gone(family)
     statuses = last_statuses(rig, rig.process.properties["status.storage.topic"])
     states = {key: s["state"] for key, s in statuses.items() if not key.startswith("status-topic")}
     assert set(states.values()) == {UNASSIGNED}

@@ -233,7 +233,7 @@ def processes_of(worker: WorkerProcess) -> list[psutil.Process]:
     return [shell, *shell.children(recursive=True)]
 
 
-def wait_gone(processes: Sequence[psutil.Process], within: float = 15.0) -> None:
+def wait_gone(processes: Sequence[psutil.Process]) -> None:
     """Until none of these processes lives. (A zombie has ended; taking it away is its parent's, or init's.)"""
 
     def lives(process: psutil.Process) -> bool:
@@ -242,7 +242,7 @@ def wait_gone(processes: Sequence[psutil.Process], within: float = 15.0) -> None
         except psutil.NoSuchProcess:
             return False
 
-    wait_until(lambda: not any(map(lives, processes)), within, f"the end of {processes}")
+    wait_until(lambda: not any(map(lives, processes)), what=f"the end of {processes}")
 
 
 def leftovers(folder: Path) -> list[str]:
