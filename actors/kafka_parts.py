@@ -42,14 +42,15 @@ class KafkaParts:
         properties = config.client()
         settings = client_settings(properties)
         client_id = config["client.id"] or f"connect-{config.group_id}"
+        patience_ms = _patience_ms(properties)
         try:
-            admin = _admin(settings, f"{client_id}-admin", _patience_ms(properties))
+            admin = _admin(settings, f"{client_id}-admin", patience_ms)
         except KafkaError as error:
             raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
                                f"the worker's bootstrap.servers and security settings: {error!r}") from error
         try:
             cluster_id = str(admin.describe_cluster()["cluster_id"])
-            ensure_topics(admin, internal_topics(config.originals))
+            ensure_topics(admin, internal_topics(config.originals), patience_ms / 1000)
         except KafkaError as error:
             admin.close()
             where = config.bootstrap_servers
@@ -111,7 +112,7 @@ def _admin(settings: Mapping[str, Any], client_id: str, patience_ms: int) -> Kaf
 
 
 def _patience_ms(properties: Mapping[str, str]) -> int:
-    """How long a worker that starts looks for a broker: Kafka's default.api.timeout.ms."""
+    """How long a worker that starts waits for brokers: Kafka's default.api.timeout.ms."""
     text = properties.get("default.api.timeout.ms", str(PATIENCE_MS))
     try:
         return int(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import (
     ClusterAuthorizationFailedError,
-    InvalidConfigurationError,
+    InvalidReplicationFactorError,
     KafkaError,
     KafkaTimeoutError,
     RequestTimedOutError,
@@ -27,6 +28,8 @@ from storage.ids import TopicName
 log = logging.getLogger(__name__)
 
 _UNAUTHORISED = (ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
+_SLOW = (KafkaTimeoutError, RequestTimedOutError)
+_BACKOFF_S = 0.5
 _POLICY = "cleanup.policy"
 _CONFIG = "config.storage."
 
@@ -81,16 +84,35 @@ def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) 
     return InternalTopic(TopicName(name), f"{prefix}topic", prefix, purpose, int(partitions), int(factor), settings)
 
 
-def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic]) -> None:
-    """Create what is missing, then check what was there. Blocks; raises ConnectError, or ConfigError for unfit topics.
+def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], patience_s: float = 0.0) -> None:
+    """Create what is missing, then check what was there. Blocks; raises ConnectError, or ConfigError for what only the
+    user can mend: unfit topics, more replicas than brokers.
 
-    What the broker does not authorise is skipped: the topics may well be there and fit.
+    What the broker does not authorise is skipped: the topics may well be there and fit. Brokers that start at the same
+    time as the worker get `patience_s` seconds to be as many as the replicas, as from Kafka Connect.
     """
-    existed = [topic for topic in topics if not _create(admin, topic)]
+    deadline = time.monotonic() + patience_s
+    existed = [topic for topic in topics if not _create_in_time(admin, topic, deadline)]
     for topic in existed:
         _check_compacted(topic, _policies(admin, topic))
         if topic.prefix == _CONFIG:
             _check_one_partition(topic, _partition_count(admin, topic))
+
+
+def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: float) -> bool:
+    """As _create, again and again until the deadline where time may help."""
+    told = False
+    while True:
+        try:
+            return _create(admin, topic)
+        except ConnectError as error:
+            left = deadline - time.monotonic()
+            if left <= 0 or not isinstance(error.__cause__, (InvalidReplicationFactorError, *_SLOW)):
+                raise
+            if not told:
+                log.warning("%s. Trying again for %.0f s: brokers may still be on their way", error, left)
+                told = True
+        time.sleep(_BACKOFF_S)
 
 
 def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
@@ -103,7 +125,7 @@ def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
     try:
         answer = admin.create_topics({topic.name: options}, raise_errors=False)
     except KafkaError as error:
-        raise ConnectError(_creation_failed(topic, error)) from error
+        raise _creation_failed(topic, error) from error
     [created] = answer["topics"]
     error_type = for_code(created["error_code"])
     if not created["error_code"]:
@@ -115,22 +137,20 @@ def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
         log.debug("Not authorized to create topic %s; it is taken to exist", topic.name)
         return False
     cause = error_type(created.get("error_message"))
-    raise ConnectError(_creation_failed(topic, cause)) from cause
+    raise _creation_failed(topic, cause) from cause
 
 
-def _creation_failed(topic: InternalTopic, cause: KafkaError) -> str:
+def _creation_failed(topic: InternalTopic, cause: KafkaError) -> ConnectError:
     where = f"Unable to create topic(s) '{topic.name}', supplied via the '{topic.property}' property"
-    if isinstance(cause, InvalidConfigurationError):
-        return f"{where}: {cause}"
-    if isinstance(cause, KafkaTimeoutError | RequestTimedOutError):
-        return (
+    if isinstance(cause, _SLOW):
+        return ConnectError(
             f"Timed out while checking for or creating topic(s) '{topic.name}'. There may be a connectivity issue, "
             "partitions may be unavailable, or creating it takes longer than usual"
         )
-    advice = ""
-    if "replication factor" in str(cause).lower():
-        advice = f" (set '{topic.prefix}replication.factor' to what the brokers can do)"
-    return f"{where}: {cause}{advice}"
+    if isinstance(cause, InvalidReplicationFactorError):
+        factor = f"set '{topic.prefix}replication.factor' ({topic.replication_factor} now) to what the brokers can do"
+        return ConfigError(f"{where}: {cause} ({factor})")
+    return ConnectError(f"{where}: {cause}")
 
 
 def _policies(admin: KafkaAdminClient, topic: InternalTopic) -> set[str]:

@@ -78,7 +78,7 @@ def test_a_topic_that_is_not_just_compacted_is_refused(
 
 def test_more_replicas_than_brokers(admin: KafkaAdminClient, worker: dict[str, str]) -> None:
     worker["config.storage.replication.factor"] = "3"
-    with pytest.raises(ConnectError, match=r"set 'config.storage.replication.factor'"):
+    with pytest.raises(ConfigError, match=r"set 'config.storage.replication.factor'"):
         ensure_topics(admin, internal_topics(worker))
 
 
