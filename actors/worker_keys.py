@@ -2,75 +2,35 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from actors.client_keys import CLIENT_KEYS
 from actors.messages import SIGNATURE_DIGESTS
+from rest.keys import REST_KEYS
 from spark_tasks.config_def import (
     ConfigDef,
     ConfigKey,
     Importance,
     OneOf,
     OneOfIgnoringCase,
+    Rule,
     Type,
     Validator,
     ValidList,
     at_least,
     between,
-    invalid,
 )
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _INT_MAX = 2**31 - 1
 MACS = tuple(SIGNATURE_DIGESTS)
-LISTENER = re.compile(r"(?P<scheme>https?)://\[?(?P<host>[0-9a-z\-%._:]*)\]?:(?P<port>[0-9]{1,5})/?", re.IGNORECASE)
-_HEADER_RULE = re.compile(r"(set|add|setDate|addDate)\s+[^\s:]+\s*:[^:]*", re.IGNORECASE)
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 
-class _Rule:
-    """A validator: `allowed` says what may be, `accepts` whether a value is."""
-
-    def __init__(self, allowed: str, accepts: Any) -> None:
-        self._allowed = allowed
-        self._accepts = accepts
-
-    def __call__(self, name: str, value: Any) -> None:
-        if not self._accepts(value):
-            raise invalid(name, value, f"must be {self._allowed}")
-
-    def __str__(self) -> str:
-        return self._allowed
-
-
-_listener_url = "http://HOST:PORT or https://HOST:PORT (HOST may be empty for all interfaces, PORT at most 65535)"
-_LISTENERS = _Rule(f"one or more of {_listener_url}, separated by commas", lambda v: bool(v) and all(map(_listener, v)))
-_ADMIN_LISTENERS = _Rule(
-    f"unset (the main listeners), empty (none) or {_listener_url}, separated by commas",
-    lambda v: v is None or all(map(_listener, v)),
-)
-_REPLICATION = _Rule("a positive number up to the number of brokers, or -1 for the brokers' default",
+_REPLICATION = Rule("a positive number up to the number of brokers, or -1 for the brokers' default",
                      lambda v: v == -1 or (v is not None and v > 0))
-_PARTITIONS = _Rule("a positive number, or -1 for the brokers' default", lambda v: v == -1 or (v is not None and v > 0))
-_MAC_LIST = _Rule(f"one or more of {', '.join(MACS)}", lambda v: bool(v) and set(v) <= set(MACS))
-_PORT = _Rule("a port from 1 to 65535", lambda v: v is None or 0 < v <= 65535)
-_HEADER_RULES = _Rule(
-    "header rules separated by commas, each `set|add|setDate|addDate NAME:VALUE`, in double quotes where it holds a "
-    "comma",
-    lambda v: all(_HEADER_RULE.fullmatch(rule.strip()) for rule in split_header_rules(v)),
-)
-
-
-def _listener(text: str) -> bool:
-    match = LISTENER.fullmatch(text)
-    return match is not None and int(match["port"]) <= 65535
-
-
-def split_header_rules(text: str | None) -> list[str]:
-    """The rules of response.http.headers.config; a comma inside double quotes does not separate."""
-    found = re.findall(r'\s*(?:"([^"]*)"|([^,]+))\s*(?:,|$)', text or "")
-    return [rule for pair in found if (rule := (pair[0] or pair[1]).strip())]
+_PARTITIONS = Rule("a positive number, or -1 for the brokers' default", lambda v: v == -1 or (v is not None and v > 0))
+_MAC_LIST = Rule(f"one or more of {', '.join(MACS)}", lambda v: bool(v) and set(v) <= set(MACS))
 
 
 def _key(name: str, kind: Type, default: Any, importance: Importance, doc: str, validator: Validator | None = None
@@ -83,7 +43,7 @@ def _required(name: str, kind: Type, doc: str, validator: Validator | None = Non
 
 
 def _text(name: str, doc: str) -> ConfigKey:
-    return _required(name, Type.STRING, doc, _Rule("a name", bool))
+    return _required(name, Type.STRING, doc, Rule("a name", bool))
 
 
 GROUP_KEYS = ConfigDef(
@@ -112,7 +72,7 @@ GROUP_KEYS = ConfigDef(
     _key("inter.worker.key.generation.algorithm", Type.STRING, "HmacSHA256", _LOW, "What that key is made for.",
          OneOf(*MACS)),
     _key("inter.worker.key.size", Type.INT, None, _LOW, "Its size in bits; unset for the algorithm's own.",
-         _Rule("unset or at least 40", lambda v: v is None or v >= 40)),
+         Rule("unset or at least 40", lambda v: v is None or v >= 40)),
     _key("inter.worker.signature.algorithm", Type.STRING, "HmacSHA256", _LOW, "How requests are signed.",
          OneOf(*MACS)),
     _key("inter.worker.verification.algorithms", Type.LIST, ["HmacSHA256"], _LOW,
@@ -142,7 +102,7 @@ RUNTIME_KEYS = ConfigDef(
     _key("offset.flush.interval.ms", Type.LONG, 60_000, _LOW, "Time between two commits of a task's offsets."),
     _key("offset.flush.timeout.ms", Type.LONG, 5_000, _LOW, "How long such a commit may take before it is given up."),
     _key("plugin.path", Type.LIST, None, _LOW, "Folders with more plugins.",
-         _Rule("unset or folders separated by commas", lambda v: v is None or all(v))),
+         Rule("unset or folders separated by commas", lambda v: v is None or all(v))),
     _key("plugin.discovery", Type.STRING, "hybrid_warn", _LOW,
          "How a Java worker finds plugins; heeler always asks for entry points.",
          OneOfIgnoringCase("only_scan", "service_load", "hybrid_warn", "hybrid_fail")),
@@ -155,30 +115,12 @@ RUNTIME_KEYS = ConfigDef(
          "What the policy Allowlist allows (KIP-1188).", ValidList()),
     _key("topic.creation.enable", Type.BOOLEAN, True, _LOW,
          "Whether topic.creation.* of source connectors creates topics (KIP-158)."),
-    _key("topic.tracking.enable", Type.BOOLEAN, True, _LOW, "Whether a connector's topics are remembered (KIP-558)."),
-    _key("topic.tracking.allow.reset", Type.BOOLEAN, True, _LOW, "Whether they may be forgotten on request."),
     _key("metrics.sample.window.ms", Type.LONG, 30_000, _LOW, "The time that one sample of a rate covers.",
          at_least(0)),
     _key("metrics.num.samples", Type.INT, 2, _LOW, "Samples kept for a rate.", at_least(1)),
     _key("metrics.recording.level", Type.STRING, "INFO", _LOW, "How much is measured.", OneOf("INFO", "DEBUG")),
     _key("metric.reporters", Type.LIST, ["org.apache.kafka.common.metrics.JmxReporter"], _LOW,
          "Java classes that report metrics; heeler has Prometheus instead.", ValidList()),
-)
-
-REST_KEYS = ConfigDef(
-    _key("listeners", Type.LIST, ["http://:8083"], _LOW, "Where the REST API listens.", _LISTENERS),
-    _key("admin.listeners", Type.LIST, None, _LOW,
-         "Where /admin listens: unset for the main listeners, empty for nowhere.", _ADMIN_LISTENERS),
-    _key("rest.advertised.host.name", Type.STRING, None, _LOW, "The host under which other workers reach this one."),
-    _key("rest.advertised.port", Type.INT, None, _LOW, "The port under which other workers reach this one.", _PORT),
-    _key("rest.advertised.listener", Type.STRING, None, _LOW, "Which listener other workers use.",
-         _Rule("http or https", lambda v: v is None or v.lower() in ("http", "https"))),
-    _key("rest.extension.classes", Type.LIST, [], _LOW, "REST extensions (KIP-285).", ValidList()),
-    _key("access.control.allow.origin", Type.STRING, "", _LOW, "Access-Control-Allow-Origin of answers."),
-    _key("access.control.allow.methods", Type.STRING, "", _LOW, "Access-Control-Allow-Methods of answers."),
-    _key("response.http.headers.config", Type.STRING, "", _LOW, "Headers that every answer gets.", _HEADER_RULES),
-    _key("ssl.client.auth", Type.STRING, "none", _LOW, "Whether https clients show a certificate.",
-         OneOf("required", "requested", "none")),
 )
 
 HEELER_KEYS = ConfigDef(

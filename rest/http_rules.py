@@ -9,7 +9,8 @@ from email.utils import formatdate
 from flask import Flask, Response, request
 from werkzeug.exceptions import BadRequest, NotAcceptable, NotFound, UnsupportedMediaType
 
-from rest.settings import Cors, HeaderRule, RestSettings
+from rest.keys import HeaderRule
+from rest.settings import Cors, RestSettings
 from rest.view import WorkerView
 
 JSON = "application/json"

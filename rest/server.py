@@ -13,8 +13,9 @@ from flask import Flask
 
 from rest.errors import error_body
 from rest.http_server import HttpServer, TlsAdapter
+from rest.keys import Listener
 from rest.paths import StartResponse, WsgiApp
-from rest.settings import Listener, RestSettings
+from rest.settings import RestSettings
 from rest.tls import client_context, server_context
 from spark_tasks.errors import ConfigError
 

@@ -22,6 +22,7 @@ from spark_tasks.config_validators import (
     OneOf,
     OneOfIgnoringCase,
     Range,
+    Rule,
     Validator,
     ValidList,
     at_least,
@@ -32,7 +33,7 @@ from spark_tasks.errors import ConfigError
 __all__ = [
     "REQUIRED", "AllOf", "Check", "ConfigDef", "ConfigError", "ConfigKey", "ConfigValue", "Importance", "ListSize",
     "NonEmpty", "NonEmptyNoControlChars", "NonNull", "OneOf", "OneOfIgnoringCase", "Password", "Range", "Recommender",
-    "Type", "ValidList", "Validator", "Width", "at_least", "between", "invalid", "parse_type", "to_text",
+    "Rule", "Type", "ValidList", "Validator", "Width", "at_least", "between", "invalid", "parse_type", "to_text",
 ]
 
 

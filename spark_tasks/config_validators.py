@@ -179,6 +179,21 @@ class Check:
         return self.description
 
 
+class Rule:
+    """`allowed` says what may be, `accepts` whether a value is that."""
+
+    def __init__(self, allowed: str, accepts: Callable[[Any], bool]) -> None:
+        self._allowed = allowed
+        self._accepts = accepts
+
+    def __call__(self, name: str, value: Any) -> None:
+        if not self._accepts(value):
+            raise invalid(name, value, f"must be {self._allowed}")
+
+    def __str__(self) -> str:
+        return self._allowed
+
+
 class AllOf:
     """Every one of these validators, in order; the first error counts."""
 

@@ -11,8 +11,9 @@ import time
 from dataclasses import replace
 
 from rest.app import create_app
+from rest.keys import Listener
 from rest.server import RestServer
-from rest.settings import Listener, RestSettings
+from rest.settings import RestSettings
 from storage.ids import ConnectorName, TargetState
 from tests.rest.fake_herder import FakeWorker
 from tests.rest.fake_plugins import FILE

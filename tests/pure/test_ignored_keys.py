@@ -15,7 +15,7 @@ from spark_tasks.connector_config import SINK, SOURCE
 from tests.pure.test_worker_config import BASE
 
 ROOT = Path(actors.__file__).parents[1]
-LISTS = ("actors/worker_keys.py", "actors/client_keys.py", "actors/ignored_keys.py",
+LISTS = ("actors/worker_keys.py", "actors/client_keys.py", "actors/ignored_keys.py", "rest/keys.py",
          "spark_tasks/validation/client_configs.py",
          "spark_tasks/connector_config.py", "spark_tasks/ignored_keys.py")  # they name keys without using them
 # Put together where they are used: storage/internal_topics.py and client_config.py

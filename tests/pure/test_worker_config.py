@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.worker_config import WorkerConfig, from_environment, load_worker_config
-from actors.worker_keys import WORKER_KEYS, split_header_rules
+from actors.worker_keys import WORKER_KEYS
 from spark_tasks.config_providers import ConfigTransformer
 from spark_tasks.errors import ConfigError
 
@@ -71,6 +71,8 @@ def test_every_key_is_explained():
         ("rest.advertised.port", "99999", "from 1 to 65535"),
         ("rest.advertised.listener", "ftp", "http or https"),
         ("response.http.headers.config", "remove X:1", "set|add|setDate|addDate"),
+        ("response.http.headers.config", "setDate X: soon", "milliseconds from now"),
+        ("access.control.allow.origin", "(", "patterns"),
         ("inter.worker.signature.algorithm", "Rot13", "HmacSHA256"),
         ("inter.worker.signature.algorithm", "HmacSHA512", "inter.worker.verification.algorithms"),
         ("inter.worker.verification.algorithms", "HmacNone", "one or more of"),
@@ -186,11 +188,3 @@ def test_exactly_once_states():
     preparing, enabled = (with_({"exactly.once.source.support": s}) for s in ("PREPARING", "enabled"))
     assert (preparing.exactly_once, preparing.transactional_leader) == (False, True)
     assert (enabled.exactly_once, enabled.transactional_leader) == (True, True)
-
-
-def test_header_rules():
-    text = 'set X-Frame-Options:DENY, "add Cache-Control:no-cache, no-store" ,setDate Expires:31540000000'
-    assert split_header_rules(text) == [
-        "set X-Frame-Options:DENY", "add Cache-Control:no-cache, no-store", "setDate Expires:31540000000",
-    ]
-    assert with_({"response.http.headers.config": text})

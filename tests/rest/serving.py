@@ -29,8 +29,9 @@ from cryptography.x509.oid import NameOID
 
 from heeler.java import find_java
 from rest.app import create_admin_app, create_app
+from rest.keys import Listener
 from rest.server import RestServer
-from rest.settings import Listener, RestSettings
+from rest.settings import RestSettings
 from tests.rest.fake_herder import FakeWorker
 
 LOCAL = (Listener("http", "127.0.0.1", 0),)

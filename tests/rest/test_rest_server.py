@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from actors.errors import NotLeaderError
-from rest.settings import Listener, RestSettings
+from rest.keys import Listener
+from rest.settings import RestSettings
 from rest.tls import client_context
 from spark_tasks.errors import ConfigError
 from tests.rest.fake_herder import FakeWorker

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rest.settings import HeaderRule, Listener, RestSettings
+from rest.keys import HeaderRule, Listener
+from rest.settings import RestSettings
 from spark_tasks.errors import ConfigError
 
 
@@ -53,12 +54,13 @@ def test_header_rules() -> None:
     text = 'add Cache-Control: no-cache, no-store:x, "set A: b, c: d",setDate E:-1'
     with pytest.raises(ConfigError, match="no-store:x"):
         RestSettings.from_properties({"response.http.headers.config": text})
-    parsed = RestSettings.from_properties({"response.http.headers.config": '"set A: b, c: d",setDate E:-1'})
+    parsed = RestSettings.from_properties({"response.http.headers.config": '"set A: b, c: d" , SETDATE E:-1'})
     assert parsed.response_headers == (HeaderRule("set", "A", "b, c: d"), HeaderRule("setDate", "E", "-1"))
 
 
 @pytest.mark.parametrize("props", [
     {"listeners": ""}, {"listeners": "localhost:8083"}, {"listeners": "ftp://:1"}, {"listeners": "http://:1,"},
+    {"listeners": "http://h:1/"}, {"listeners": "http://h:70000"},
     {"admin.listeners": "x"}, {"rest.advertised.port": "x"}, {"rest.advertised.listener": "ftp"},
     {"topic.tracking.enable": "maybe"}, {"access.control.allow.origin": "("},
     {"response.http.headers.config": "drop X: y"}, {"response.http.headers.config": "set X"},
