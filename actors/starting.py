@@ -1,8 +1,9 @@
-"""What a worker checks before it starts, and how it waits for Kafka in a way that can be stopped."""
+"""What a worker checks before it starts, what stops it, and how it waits for Kafka in a way that can be stopped."""
 
 from __future__ import annotations
 
 import math
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -31,6 +32,15 @@ def checked_plugins(config: WorkerConfig) -> Plugins:
             raise ConfigError(f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
                               f"There are: {', '.join(plugins.names(kind))}")
     return plugins
+
+
+def stop_on_signals(stop: Callable[[str], None]) -> None:
+    """Have SIGTERM, Ctrl-C and SIGHUP (unless nohup has it ignored) call `stop` with a reason."""
+    heeded = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        heeded.append(signal.SIGHUP)
+    for name in heeded:
+        signal.signal(name, lambda number, _frame: stop(f"received {signal.Signals(number).name}"))
 
 
 def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.inf) -> T:

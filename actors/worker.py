@@ -7,7 +7,6 @@ the process's signals.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -48,7 +47,7 @@ from actors.reloads import Resolver
 from actors.runners import DataPlane, TaskRunners
 from actors.settings import group_settings, herder_settings, new_session_key
 from actors.start_guard import Herding
-from actors.starting import StoppedError, checked_plugins, in_background, wait_for
+from actors.starting import StoppedError, checked_plugins, in_background, stop_on_signals, wait_for
 from actors.status_store import StatusStoreActor
 from actors.supervisor import Supervisor
 from actors.task import TaskActors
@@ -73,10 +72,9 @@ PULSE_MS = 1000
 
 
 def run_worker(config: WorkerConfig) -> int:
-    """Run until SIGTERM or Ctrl-C (exit code 0), or until something fails for good (1). Raises ConfigError."""
+    """Run until a signal asks for the end (exit code 0), or until something fails for good (1). Raises ConfigError."""
     worker = Worker(config)
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda number, _frame: worker.halt(f"received {signal.Signals(number).name}"))
+    stop_on_signals(worker.halt)
     try:
         worker.start()
         worker.halting.wait()

@@ -122,12 +122,12 @@ def _told_without_trace() -> Iterator[None]:
 
 @contextmanager
 def _interrupting_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a foreground program as Ctrl-C does."""
+    """SIGTERM and SIGHUP (unless nohup has it ignored) end a foreground program as Ctrl-C does."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    names = (signal.SIGTERM, signal.SIGHUP)
+    names = [name for name in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(name) is not signal.SIG_IGN]
     before = [signal.signal(name, interrupt) for name in names]
     try:
         yield

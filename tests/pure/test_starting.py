@@ -1,11 +1,13 @@
 """Starting: what is checked before, and waiting that can be stopped."""
 
+import os
+import signal
 import threading
 from concurrent.futures import Future
 
 import pytest
 
-from actors.starting import StoppedError, checked_plugins, in_background, wait_for
+from actors.starting import StoppedError, checked_plugins, in_background, stop_on_signals, wait_for
 from spark_tasks.errors import ConfigError
 
 CONVERTERS = {
@@ -25,6 +27,23 @@ def test_converters_are_found_by_any_of_their_names():
 def test_a_converter_that_is_not_there(key):
     with pytest.raises(ConfigError, match=rf"Invalid value no\.Such for configuration {key}: Class no\.Such could not"):
         checked_plugins({**CONVERTERS, key: "no.Such"})
+
+
+@pytest.mark.parametrize(("handler", "told"), [(signal.SIG_DFL, ["received SIGHUP"]), (signal.SIG_IGN, [])])
+def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler, told):
+    names = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(name) for name in names]
+    reasons = []
+    try:
+        signal.signal(signal.SIGHUP, handler)
+        stop_on_signals(reasons.append)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert reasons == told
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert reasons == [*told, "received SIGTERM"]
+    finally:
+        for name, former in zip(names, before, strict=True):
+            signal.signal(name, former)
 
 
 def test_waiting_answers_what_the_function_does():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import heeler
-from heeler.cli import Progress, _told_without_trace, main
+from heeler.cli import Progress, _interrupting_signals, _told_without_trace, main
 from heeler.rest_client import RestError
 
 
@@ -51,6 +53,22 @@ def test_the_broker_tells_what_is_in_its_way(tmp_path, monkeypatch):
     assert result.exit_code == 2
     assert "holds other files" in result.stderr
     assert sorted(x.name for x in tmp_path.iterdir()) == ["mine"]
+
+
+def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for handler, heeded in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+            signal.signal(signal.SIGHUP, handler)
+            ended = False
+            try:
+                with _interrupting_signals():
+                    os.kill(os.getpid(), signal.SIGHUP)
+            except KeyboardInterrupt:
+                ended = True
+            assert (ended, signal.getsignal(signal.SIGHUP)) == (heeded, handler)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_progress_where_there_is_no_terminal(capsys):
