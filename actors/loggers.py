@@ -42,18 +42,19 @@ class WorkerLoggers:
         return self._of(name) if name == ROOT or name in self._names() else None
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
-        """Set a logger and those below it; answers their names. The same level again leaves the time as it is."""
+        """See rest.view.Loggers. The same level again leaves the time as it is."""
         number = parse_level(level)
         with self._lock:
             names = self._names()
             below = names if namespace == ROOT else [n for n in names if n.startswith(namespace + ".")]
-            affected = sorted({namespace, *below})
-            for name in affected:
+            changed = []
+            for name in sorted({namespace, *below}):
                 logger = logging.getLogger(None if name == ROOT else name)
                 if logger.level != number:
                     logger.setLevel(number)
                     self._modified[name] = Ticker.now_ms()
-        return affected
+                    changed.append(name)
+        return changed
 
     def heed(self, namespace: str, level: str) -> None:
         """Set what the config topic says; a level that there is not is no reason to end the worker."""

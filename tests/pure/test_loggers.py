@@ -33,8 +33,9 @@ def test_every_level_that_rest_takes_is_set_and_shown(loggers: WorkerLoggers, le
 
 def test_the_same_level_again_leaves_the_time_as_it_is(loggers: WorkerLoggers) -> None:
     logging.getLogger(NAME).setLevel(logging.DEBUG)
-    loggers.set_level(NAME, "DEBUG")
+    assert loggers.set_level(NAME, "DEBUG") == [f"{NAME}.below"], "only what changed is answered"
     assert loggers.level(NAME) == LoggerLevel("DEBUG", None)
+    assert loggers.set_level(NAME, "DEBUG") == []
 
 
 def test_a_level_of_the_config_topic_that_is_none_is_ignored(
