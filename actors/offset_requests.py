@@ -5,6 +5,7 @@ The herder has checked that this worker may do it (leader, connector stopped, no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -146,7 +147,7 @@ class OffsetRequests:
                 elsewhere = plugin.alter_offsets(config, {(tp.topic, tp.partition): None for tp in known})
                 self._delete_group(admin, group)
                 return elsewhere
-            wanted = dict(_sink_offset(*pair) for pair in request.offsets)
+            wanted = dict(sink_offset(*pair) for pair in request.offsets)
             elsewhere = plugin.alter_offsets(config, wanted)
             removed = [TopicPartition(*tp) for tp, offset in wanted.items() if offset is None]
             kept = {TopicPartition(*tp): OffsetAndMetadata(n, "", None) for tp, n in wanted.items() if n is not None}
@@ -188,27 +189,35 @@ def _check(connector: ConnectorName, results: Mapping[TopicPartition, Any]) -> N
             f"alter its offsets are not available. {_ZOMBIES}")
 
 
-def _sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
-                 ) -> tuple[tuple[str, int], int | None]:
-    if not partition:
+def sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
+                ) -> tuple[tuple[str, int], int | None]:
+    """Topic and partition, and the offset (None: to be removed), of one item of a request (KIP-875).
+
+    Raises BadRequestError in Kafka Connect's words, ConnectError for a negative offset.
+    """
+    if partition is None:
         raise BadRequestError("The partition for a sink connector offset cannot be null or missing")
     if "kafka_topic" not in partition or "kafka_partition" not in partition:
         raise BadRequestError("The partition for a sink connector offset must contain the keys 'kafka_topic' and "
                               "'kafka_partition'")
-    number = _integer(partition["kafka_partition"], "Partition values for sink connectors need to be integers")
-    key = (str(partition["kafka_topic"]), number)
+    if partition["kafka_topic"] is None:
+        raise BadRequestError("Kafka topic names must be valid strings and may not be null")
+    if partition["kafka_partition"] is None:
+        raise BadRequestError("Kafka partitions must be valid numbers and may not be null")
+    key = (str(partition["kafka_topic"]), _integer(partition["kafka_partition"], "partition", bits=32))
     if offset is None:
         return key, None
     if "kafka_offset" not in offset:
         raise BadRequestError("The offset for a sink connector should either be null or contain the key 'kafka_offset'")
-    wanted = _integer(offset["kafka_offset"], "Offset values for sink connectors need to be integers")
+    wanted = _integer(offset["kafka_offset"], "offset", bits=64)
     if wanted < 0:
-        raise ConnectError(f"Invalid negative offset {wanted} of {key[0]}-{number}: nothing was altered")
+        raise ConnectError(f"Invalid negative offset {wanted} of {key[0]}-{key[1]}: nothing was altered")
     return key, wanted
 
 
-def _integer(value: Any, message: str) -> int:
-    try:
-        return int(str(value))
-    except ValueError:
-        raise BadRequestError(f"{message}, but found {value!r}") from None
+def _integer(value: Any, what: str, bits: int) -> int:
+    text = "null" if value is None else str(value)  # both 10 and "10" are numbers here
+    if re.fullmatch(r"[+-]?[0-9]{1,19}", text) is None or not -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1):
+        raise BadRequestError(f"Failed to parse the following Kafka {what} value in the provided offsets: '{text}'. "
+                              f"{what.capitalize()} values for sink connectors need to be integers.")
+    return int(text)
