@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from actors.client_keys import CLIENT_KEYS
@@ -123,10 +124,16 @@ RUNTIME_KEYS = ConfigDef(
          "Java classes that report metrics; heeler has Prometheus instead.", ValidList()),
 )
 
+_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://[^,/]+:\d+(,[^,/]+:\d+)*|k8s://.+|yarn")
+
 HEELER_KEYS = ConfigDef(
     _key("heeler.log.level", Type.STRING, "INFO", _MEDIUM,
          "What is logged; heeler.log.level.LOGGER sets it for one logger and those below it.",
          OneOfIgnoringCase(*LOG_LEVELS)),
+    _key("spark.master", Type.STRING, None, _MEDIUM,
+         "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
+         Rule("unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn",
+              lambda v: v is None or _MASTER.fullmatch(v) is not None)),
 )
 
 WORKER_KEYS = GROUP_KEYS.plus(STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS)

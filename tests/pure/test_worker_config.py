@@ -80,6 +80,8 @@ def test_every_key_is_explained():
         ("security.protocol", "TLS", "SASL_SSL"),
         ("group.id", "", "a name"),
         ("heeler.log.level", "LOUD", "DEBUG"),
+        ("spark.master", "sc://h:15002", "unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn"),
+        ("spark.master", "spark://h", "spark://HOST:PORT"),
         ("ssl.client.auth", "never", "required, requested, none"),
         ("connector.client.config.override.policy", "com.acme.Mine", "All, None, Principal or Allowlist"),
     ],
@@ -182,6 +184,13 @@ def test_unknown_keys_are_named_with_the_likely_one(caplog):
     config = with_({"sesion.timeout.ms": "1", "key.converter.schemas.enable": "false", "spark.x": "1"})
     assert config.unknown_keys() == ["sesion.timeout.ms"]
     assert "did you mean session.timeout.ms?" in caplog.text
+
+
+@pytest.mark.parametrize("master", [
+    "local", "local[*]", "local[4, 2]", "spark://h:7077", "spark://h:7077,[::1]:7077", "k8s://https://h:6443", "yarn",
+])
+def test_masters_of_spark(master):
+    assert with_({"spark.master": master}).spark == {"spark.master": master}
 
 
 def test_exactly_once_states():
