@@ -94,4 +94,4 @@ class FilesSettings:
 def _columns(schema: str | None) -> tuple[tuple[str, pa.DataType], ...] | None:
     if not schema:
         return None
-    return tuple((field.name, field.type) for field in to_arrow_schema(ddl.parse(schema)))
+    return tuple((field.name, field.type) for field in to_arrow_schema(ddl.parse(schema), timezone="UTC"))

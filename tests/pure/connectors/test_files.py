@@ -46,6 +46,15 @@ def test_typed_csv(tmp_path):
     ]  # fmt: skip
 
 
+def test_times_of_a_given_schema(tmp_path):
+    (tmp_path / "a.csv").write_text("zoned,plain\n2024-01-02T03:04:05+01:00,2024-01-02 03:04:05\n")
+    schema = "zoned timestamp, plain timestamp_ntz"
+    assert FilesSourceConnector.validate({"path": str(tmp_path), "topic": "t", "schema": schema}) == {}
+    (row,) = all_rows(reader_of(tmp_path, schema=schema))
+    assert row["zoned"].isoformat() == "2024-01-02T02:04:05+00:00"
+    assert row["plain"].isoformat() == "2024-01-02T03:04:05"
+
+
 def test_files_without_a_complete_row_block_no_others(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.jsonl").write_text('{"id": 0')
