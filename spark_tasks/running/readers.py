@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from spark_tasks.running.data_sources import schema_of, stream_reader_of
@@ -34,9 +32,8 @@ class StreamReader:
     """A DataSourceStreamReader or SimpleDataSourceStreamReader of a data source."""
 
     def __init__(self, source: Any) -> None:
-        schema = schema_of(source)
-        self.arrow_schema: pa.Schema | None = to_arrow_schema(schema) if len(schema) else None
-        self.reader, self.simple = stream_reader_of(source, schema)
+        self.schema = schema_of(source)
+        self.reader, self.simple = stream_reader_of(source, self.schema)
         takes_limit = not self.simple and bool(inspect.signature(self.reader.latestOffset).parameters)
         self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
 

@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import Row
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.types import StructType
 
 from spark_tasks.errors import DataError
 from spark_tasks.kafka.append import Appender
@@ -23,20 +25,21 @@ from spark_tasks.running.delivery import Lane
 from spark_tasks.running.topic_creation import TopicCreation
 
 _TUPLES_A_BATCH = 10_000
+_MISFITS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark's conversion
 _MOST_ROWS = 65_536  # rows that go through the pipeline at once: enough to be fast, little enough to overlap
 
 
 @dataclass(frozen=True, slots=True)
 class SourceJob:
     """What all splits of a task have in common; pickled once, `reader` with cloudpickle. `schema` names the columns of
-    readers that yield tuples. `appender`: keyword arguments for the Appender.
+    readers that yield tuples (empty: there are none). `appender`: keyword arguments for the Appender.
     """
 
     client: Mapping[str, Any]
     appender: Mapping[str, Any]
     pipeline: SourcePipeline
     reader: bytes
-    schema: pa.Schema | None
+    schema: StructType
     creation: TopicCreation | None
 
 
@@ -118,7 +121,7 @@ class _Writing:
                 self.size += raw.nbytes
 
 
-def as_batches(rows: Iterable[Any], schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
     """What a reader yields, as record batches: those of a reader that makes them (large ones cut), or tuples, lists and
     Rows gathered. Raises DataError for anything else.
     """
@@ -132,21 +135,40 @@ def as_batches(rows: Iterable[Any], schema: pa.Schema | None) -> Iterator[pa.Rec
             for start in range(0, len(batch), _MOST_ROWS):
                 yield batch.slice(start, _MOST_ROWS)
         return
-    if schema is None:
+    if not schema.fields:
         raise DataError(f"the source yields {type(first).__name__}s, so its DataSource has to implement schema()")
     while some := list(itertools.islice(together, _TUPLES_A_BATCH)):
-        yield _from_tuples(some, schema)
+        yield from _from_tuples(some, schema)
 
 
-def _from_tuples(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+def _from_tuples(rows: Sequence[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
+    rows = _in_order(rows, schema.names)
+    widths = set(map(len, rows)) - {len(schema)}
+    if widths:
+        raise DataError(f"the source yields rows of {max(widths)} values, its schema has {len(schema)} columns")
     try:
-        columns = list(zip(*_in_order(rows, schema.names), strict=True)) if rows and len(schema) else []
-        if len(columns) != len(schema):
-            raise DataError(f"the source yields rows of {len(columns)} values, its schema has {len(schema)} columns")
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise DataError(f"rows of the source do not fit its schema: {error}") from error
+        table = _converted(rows, schema)
+    except _MISFITS as error:
+        raise DataError(f"rows of the source do not fit its schema: {_misfit(rows, schema) or error}") from error
+    yield from table.to_batches()
+
+
+def _converted(rows: Sequence[Any], schema: StructType) -> pa.Table:
+    """As Spark does it, so that a data source means the same here: naive times are local ones, numbers become texts."""
+    return LocalDataToArrowConversion.convert(list(rows), schema, False)
+
+
+def _misfit(rows: Sequence[Any], schema: StructType) -> str | None:
+    """The first value that does not fit; PySpark's own errors mostly name neither the column nor the value."""
+    for number, field in enumerate(schema):
+        for row in rows:
+            try:
+                _converted([(row[number],)], StructType([field]))
+            except _MISFITS as error:
+                why = f": {error}" if str(error) else ""
+                kind = type(row[number]).__name__
+                return f"column {field.name} is {field.dataType.simpleString()} and got a {kind}{why}"
+    return None
 
 
 def _in_order(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:

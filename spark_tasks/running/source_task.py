@@ -92,7 +92,7 @@ class SourceTask:
         admin = connection_settings(client_properties(self._context.worker, self._context.connector, "admin"))
         job = SourceJob(
             self._client, self._options, self._pipeline, cloudpickle.dumps(self._stream.reader),
-            self._stream.arrow_schema, topic_creation(self._context.worker, self._context.connector, admin),
+            self._stream.schema, topic_creation(self._context.worker, self._context.connector, admin),
         )
         self._job = pickle.dumps(job)
         self._delivery.start()

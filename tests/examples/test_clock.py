@@ -51,7 +51,7 @@ def test_its_task_reads_on_from_an_offset(plugins):
     assert task == {**CONFIG, "task.class": "clock.ClockSourceTask"}
     stream = StreamReader(cls.data_source(task))
     assert stream.simple
-    assert stream.arrow_schema.names == ["second"]
+    assert stream.schema.names == ["second"]
     now = stream.reader.initialOffset()["second"]
     rows, end = stream.reader.read({"second": now - 3})
     read = list(rows)

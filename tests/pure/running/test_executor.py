@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from time import tzset
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 from spark_tasks.errors import DataError, RetriableError
+from spark_tasks.running import ddl
 from spark_tasks.running.executor import Outcome, SplitError, SplitRunner, run_split, value_of
 from spark_tasks.running.readers import deal
 from spark_tasks.running.sink_split import as_rows
@@ -76,7 +82,7 @@ class Raiser:
         raise OddError("a", "b")
 
 
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+SCHEMA = ddl.parse("id bigint, name string")
 
 
 def test_tuples_become_batches() -> None:
@@ -88,18 +94,51 @@ def test_tuples_become_batches() -> None:
 
 def test_batches_are_cut_and_keep_their_order() -> None:
     big = pa.record_batch({"v": pa.array(range(150_000))})
-    cut = list(as_batches(iter([big]), None))
+    cut = list(as_batches(iter([big]), StructType()))
     assert len(cut) > 1
     assert pa.Table.from_batches(cut).column("v").to_pylist() == list(range(150_000))
 
 
-@pytest.mark.parametrize(("rows", "schema"), [([(1,)], SCHEMA), ([("x", "y")], SCHEMA), ([(1, 2)], None)])
-def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: pa.Schema | None) -> None:
-    with pytest.raises(DataError):
-        list(as_batches(iter(rows), schema))
+@pytest.mark.parametrize(("rows", "schema", "told"), [
+    ([(1, "a"), (1,)], "id bigint, name string", "rows of 1 values, its schema has 2 columns"),
+    ([(1, "a"), ("x", "y")], "id bigint, name string", "column id is bigint and got a str: "),
+    ([(5,)], "at timestamp", "column at is timestamp and got a int$"),
+    ([(1,), (None,)], "id int not null", "column id is int and got a NoneType: .*must not be None"),
+    ([((1, 2, 3),)], "point struct<x:int,y:int>", "column point is struct<x:int,y:int> and got a tuple: "),
+    ([(1, 2)], "", "has to implement schema"),
+])  # fmt: skip
+def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        list(as_batches(iter(rows), ddl.parse(schema)))
 
 
-TEXTS = pa.schema([("a", pa.string()), ("b", pa.string())])
+@pytest.fixture
+def _in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        tzset()
+        yield
+    tzset()
+
+
+@pytest.mark.usefixtures("_in_new_york")
+def test_values_become_what_spark_makes_of_them() -> None:
+    schema = ddl.parse(
+        "at timestamp, zoned timestamp, text string, amount decimal(4,1), none decimal(4,1), tags map<string,int>, "
+        "point struct<x:int,y:int>"
+    )
+    noon, point = datetime(2026, 1, 1, 12), Row(y=1, x=2)  # noqa: DTZ001 - a data source may well yield naive ones
+    zoned = noon.replace(tzinfo=timezone(timedelta(hours=5)))
+    row = (noon, zoned, 5, Decimal("1.25"), Decimal("NaN"), {"a": 1}, point)
+    (batch,) = as_batches(iter([row]), schema)
+    (found,) = batch.to_pylist(maps_as_pydicts="strict")
+    assert found == {
+        "at": datetime(2026, 1, 1, 17, tzinfo=UTC), "zoned": zoned, "text": "5", "amount": Decimal("1.2"), "none": None,
+        "tags": {"a": 1}, "point": {"x": 1, "y": 2},  # as in Spark, a Row within a row goes by position
+    }  # fmt: skip
+
+
+TEXTS = ddl.parse("a string, b string")
 
 
 @pytest.mark.parametrize(("row", "kind"), [({"a": "x", "b": "y"}, "dict"), ("xy", "str"), (7, "int")])
