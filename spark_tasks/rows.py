@@ -1,8 +1,12 @@
-"""Rows of any Arrow types as values of Connect records."""
+"""Rows of any Arrow types as values of Connect records, and as PySpark's Rows."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.conversion import ArrowTableToRowsConversion
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from spark_tasks.arrow_types import from_arrow, to_arrow
 from spark_tasks.columns import SCHEMA_KEY, struct_array
@@ -28,3 +32,28 @@ def as_value(batch: pa.RecordBatch) -> pa.StructArray:
 def value_field(schema: pa.Schema) -> dict[bytes, bytes]:
     """The metadata of a column of such structs: the Connect schema that the rows' types stand for."""
     return {SCHEMA_KEY: to_text(from_arrow(pa.struct(list(schema)), optional=False)).encode()}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The schema that Spark has for batches of that one."""
+    return from_arrow_schema(pa.schema([field.with_type(_known_to_spark(field.type)) for field in schema]))
+
+
+def spark_rows(batch: pa.RecordBatch) -> list[Row]:
+    """The rows as PySpark gives them to a DataSourceWriter: structs are Rows, maps dicts, timestamps naive, local."""
+    rows: list[Row] = ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), spark_schema(batch.schema))
+    return rows
+
+
+def _known_to_spark(kind: pa.DataType) -> pa.DataType:
+    """Connect's times of day are milliseconds, Spark knows only those of nanoseconds."""
+    if pa.types.is_time32(kind):
+        return pa.time64("ns")
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_known_to_spark(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_known_to_spark(key.type)), item.with_type(_known_to_spark(item.type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_known_to_spark(kind.value_type)))
+    return kind

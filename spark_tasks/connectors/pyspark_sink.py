@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_tasks.api import Options, SinkConnector
 from spark_tasks.connectors.pyspark_formats import FORMAT_KEYS, find, make
 from spark_tasks.errors import ConfigError
+from spark_tasks.rows import spark_rows, spark_schema
 
 
 class PySparkSinkConnector(SinkConnector):
@@ -81,10 +80,11 @@ class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no 
         messages = []
         groups = itertools.groupby(iterator, key=lambda batch: batch.schema.remove_metadata())
         for schema, batches in groups:
-            spark_schema = from_arrow_schema(schema)
-            writer = self._source.writer(spark_schema, overwrite=False)
-            rows: Iterator[Any] = batches if isinstance(writer, DataSourceArrowWriter) else _rows(batches)
-            messages.append((spark_schema.json(), writer.write(rows)))
+            columns = spark_schema(schema)
+            writer = self._source.writer(columns, overwrite=False)
+            by_row = (row for batch in batches for row in spark_rows(batch))
+            rows: Iterator[Any] = batches if isinstance(writer, DataSourceArrowWriter) else by_row
+            messages.append((columns.json(), writer.write(rows)))
         return Wrapped(messages)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -105,9 +105,4 @@ class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no 
             for schema, own in message.messages if isinstance(message, Wrapped) else ():
                 by_schema.setdefault(schema, []).append(own)
         for schema, own in by_schema.items():
-            spark_schema = StructType.fromJson(json.loads(schema))
-            yield self._source.writer(spark_schema, overwrite=False), own
-
-
-def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
-    return (Row(**row) for batch in batches for row in batch.to_pylist())
+            yield self._source.writer(StructType.fromJson(json.loads(schema)), overwrite=False), own

@@ -12,13 +12,13 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
 from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.cluster import Isolation, KafkaCluster
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
+from spark_tasks.rows import spark_rows
 from spark_tasks.running.executor import Outcome, failed_outcome
 from spark_tasks.running.pacing import MOST_BYTES
 
@@ -143,7 +143,7 @@ class _Reading(Iterator[pa.RecordBatch]):
             batches = map(as_rows, batches)
         if isinstance(self._writer, DataSourceArrowWriter):
             return self._writer.write(iter(batches))
-        return self._writer.write(Row(**row) for batch in batches for row in batch.to_pylist())
+        return self._writer.write(row for batch in batches for row in spark_rows(batch))
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

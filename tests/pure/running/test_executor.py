@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from time import tzset
 
@@ -14,6 +14,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from spark_tasks.errors import DataError, RetriableError
+from spark_tasks.rows import spark_rows, spark_schema
 from spark_tasks.running import ddl
 from spark_tasks.running.executor import Outcome, SplitError, SplitRunner, run_split, value_of
 from spark_tasks.running.readers import deal
@@ -158,6 +159,25 @@ def test_rows_for_a_sink_are_the_value_s_fields() -> None:
     value = pa.array([{"a": 1, "b": "x"}])
     assert as_rows(pa.record_batch({"offset": [0], "value": value})).to_pylist() == [{"a": 1, "b": "x"}]
     assert as_rows(pa.record_batch({"offset": [0], "value": ["x"]})).to_pylist() == [{"value": "x"}]
+
+
+@pytest.mark.usefixtures("_in_new_york")
+def test_a_row_writer_gets_what_spark_gives() -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    inner = pa.struct([("x", pa.int64()), ("at", pa.time32("ms"))])
+    batch = pa.record_batch({
+        "at": pa.array([noon], pa.timestamp("ms", tz="UTC")), "point": pa.array([{"x": 1, "at": time(1, 2)}], inner),
+        "points": pa.array([[{"x": 3}]], pa.list_(inner)), "tags": pa.array([[("a", 1)]], pa.map_("string", "int64")),
+        "text": pa.array(["s"]).dictionary_encode(),
+    })  # fmt: skip
+    assert spark_rows(batch) == [
+        Row(at=datetime(2026, 1, 1, 7), point=Row(x=1, at=time(1, 2)), points=[Row(x=3, at=None)],  # noqa: DTZ001
+            tags={"a": 1}, text="s"),
+    ]  # fmt: skip
+    assert spark_schema(batch.schema).simpleString() == (
+        "struct<at:timestamp,point:struct<x:bigint,at:time(6)>,points:array<struct<x:bigint,at:time(6)>>,"
+        "tags:map<string,bigint>,text:string>"
+    )
 
 
 def test_partitions_are_dealt_to_lanes() -> None:
