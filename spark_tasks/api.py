@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 from pyspark.sql.datasource import DataSource
 
 from spark_tasks.config_def import ConfigDef
+from spark_tasks.errors import ConfigError
 from spark_tasks.task import SourceOffset, SourcePartition
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 Options = Mapping[str, str]
+Shape = Literal["records", "rows"]
 TransactionSignal = Literal["commit", "abort", "continue"]
 
 
@@ -72,11 +74,20 @@ class Connector(ABC):
         """The PySpark data source of one task; `options` is the task's configuration."""
 
 
+def _check_shape(connector: type[Connector], name: str, shape: str) -> None:
+    if shape not in get_args(Shape):
+        raise ConfigError(f'{connector.__qualname__}.{name} is {shape!r}; it has to be "records" or "rows"')
+
+
 class SourceConnector(Connector):
     """Reads from an external system into Kafka topics."""
 
-    yields: ClassVar[Literal["records", "rows"]] = "records"
+    yields: ClassVar[Shape] = "records"
     """records: batches have the columns of columns.CONNECT_COLUMNS; rows: each whole row is a record's value."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        _check_shape(cls, "yields", cls.yields)
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
@@ -99,8 +110,12 @@ class SourceConnector(Connector):
 class SinkConnector(Connector):
     """Writes records of Kafka topics to an external system."""
 
-    accepts: ClassVar[Literal["records", "rows"]] = "records"
+    accepts: ClassVar[Shape] = "records"
     """records: `write` gets batches with the columns of CONNECT_COLUMNS; rows: only the value's fields as columns."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        _check_shape(cls, "accepts", cls.accepts)
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:

@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
+from spark_tasks.api import Shape
 from spark_tasks.errors import RetriableError
 from spark_tasks.kafka.cluster import Isolation, KafkaCluster
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
@@ -42,7 +43,7 @@ class SinkJob:
 
     client: Mapping[str, Any]
     isolation: Isolation
-    accepts: Literal["records", "rows"]
+    accepts: Shape
     pipeline: Pipeline
     writer: bytes
 
