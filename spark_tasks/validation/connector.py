@@ -99,8 +99,13 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     if any(value.errors for value in values.values()):
         return definition, values
     given = {key: value for key, value in subject.props.items() if value is not None}
-    for key, messages in subject.plugin.cls.validate(given).items():
-        values.setdefault(key, ConfigValue(key, given.get(key))).errors.extend(messages)
+    answer = subject.plugin.cls.validate(given)
+    if not isinstance(answer, Mapping):
+        what = f"{subject.plugin.name}.validate() answers a {type(answer).__name__}"
+        raise ConfigError(f"{what}; it has to answer lists of messages by key, {{}} where all is well")
+    for key, messages in answer.items():
+        errors = [messages] if isinstance(messages, str) else messages
+        values.setdefault(key, ConfigValue(key, given.get(key))).errors.extend(errors)
     return definition, values
 
 

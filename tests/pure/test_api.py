@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import DataSource
 
 from spark_tasks.api import SinkConnector, SourceConnector
+from spark_tasks.config_def import ConfigDef
 from spark_tasks.errors import ConfigError
+from spark_tasks.plugins import Plugins
+from spark_tasks.validation import validate_connector
 
 
 @pytest.mark.parametrize(("base", "name"), [(SourceConnector, "yields"), (SinkConnector, "accepts")])
@@ -15,3 +19,33 @@ def test_a_misspelt_shape_of_records_is_refused(base: type[Any], name: str) -> N
     with pytest.raises(ConfigError, match=f"""Ticks.{name} is 'row'; it has to be "records" or "rows"$"""):
         type("Ticks", (base,), {name: "row"})
     assert getattr(type("Ticks", (base,), {name: "rows"}), name) == "rows"
+
+
+class Careless(SourceConnector):
+    """Its `validate` answers whatever the configuration says."""
+
+    config_def = ConfigDef()
+    answer: Any = None
+
+    @classmethod
+    def validate(cls, config: Any) -> Any:  # noqa: ARG003
+        return cls.answer
+
+    @classmethod
+    def data_source(cls, options: Any) -> DataSource:
+        return DataSource(options)
+
+
+def errors() -> list[str]:
+    config = {"name": "c", "connector.class": f"{__name__}.Careless", "topic": "t"}
+    return validate_connector(config, plugins=Plugins(), worker={}).errors()
+
+
+def test_one_message_may_be_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Careless, "answer", {"topic": "There is no such thing"})
+    assert errors() == ["There is no such thing"]
+
+
+def test_a_validation_without_an_answer_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"Careless.validate\(\) answers a NoneType; it has to answer lists"):
+        errors()
