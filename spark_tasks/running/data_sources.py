@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pickle import PicklingError
 from typing import Any
 
+from pyspark import cloudpickle
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -52,6 +54,17 @@ def writer_of(source: Any) -> Any:
         return source.writer(schema_of(source), overwrite=False)
     except _MISSING as error:
         raise _without(source, "writer(schema, overwrite), so nothing can be written to it") from error
+
+
+def pickled(plugin: Any) -> bytes:
+    """A reader, writer or partition as it travels to executors."""
+    try:
+        found: bytes = cloudpickle.dumps(plugin)
+    except (TypeError, PicklingError) as error:
+        what = f"{type(plugin).__qualname__} cannot be sent to Spark's executors: {error}"
+        remedy = "connections, locks and the like have to be made where they are used, in read() or write()"
+        raise ConnectError(f"{what}; {remedy}") from error
+    return found
 
 
 def _without(source: Any, what: str) -> ConnectError:

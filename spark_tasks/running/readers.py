@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from spark_tasks.running.data_sources import schema_of, stream_reader_of
+from spark_tasks.running.data_sources import pickled, schema_of, stream_reader_of
 from spark_tasks.running.pacing import SplitSize
 from spark_tasks.running.stream_offsets import StreamOffset
 
@@ -52,7 +51,7 @@ class StreamReader:
             end = self.reader.latestOffset(start, _limited(self._default, size))
         if end is None or end == start:
             return None
-        partitions = tuple(cloudpickle.dumps(partition) for partition in self.reader.partitions(start, end))
+        partitions = tuple(pickled(partition) for partition in self.reader.partitions(start, end))
         return Plan(end, partitions)
 
     def commit(self, end: StreamOffset) -> None:

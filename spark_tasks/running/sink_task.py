@@ -16,7 +16,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.api import SinkConnector
@@ -26,7 +25,7 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SinkPipeline
 from spark_tasks.running.clients import connection_settings, consumer_settings, isolation, number, reset_policy
-from spark_tasks.running.data_sources import data_source_of, writer_of
+from spark_tasks.running.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.running.executor import value_of
 from spark_tasks.running.group_consumer import CommitRefusedError, GroupConsumer, GroupIo
 from spark_tasks.running.pacing import MOST_RECORDS, SplitSize
@@ -79,7 +78,7 @@ class SinkTask:
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
         job = SinkJob(
-            self._client, self._isolation, self._connector.accepts, self._pipeline, cloudpickle.dumps(self._writer)
+            self._client, self._isolation, self._connector.accepts, self._pipeline, pickled(self._writer)
         )
         self._job = pickle.dumps(job)
         self._watcher = self._watchers.of(self._client)

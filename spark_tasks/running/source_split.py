@@ -76,7 +76,7 @@ class SourceSplit:
         end = None
         try:
             if self.start is not None:
-                rows, end = reader.read(pickle.loads(self.start))
+                rows, end = answer_of(reader, pickle.loads(self.start))
                 writing.write(rows)
             for partition in self.partitions:
                 writing.write(reader.read(cloudpickle.loads(partition)))
@@ -87,6 +87,16 @@ class SourceSplit:
             dict(writing.sequences), writing.records, writing.size, time.perf_counter() - begun,
             tuple(writing.topics), end,
         )
+
+
+def answer_of(reader: Any, start: Any) -> tuple[Iterable[Any], Any]:
+    """What a simple reader has from `start` on, and the offset behind it. DataError where it answers something else."""
+    match reader.read(start):
+        case tuple((rows, end)):
+            return rows, end
+        case other:
+            what = f"{type(reader).__name__}.read() answers a {type(other).__name__}"
+            raise DataError(f"{what}; a simple reader answers two things, its rows and the offset behind them")
 
 
 class _Writing:
@@ -125,6 +135,9 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
     """What a reader yields, as record batches: those of a reader that makes them (large ones cut), or tuples, lists and
     Rows gathered. Raises DataError for anything else.
     """
+    if not isinstance(rows, Iterable):
+        raise DataError(f"read() of the source's reader answers a {type(rows).__name__}; it has to yield rows or Arrow "
+                        "record batches")
     iterator = iter(rows)
     first = next(iterator, None)
     if first is None:

@@ -17,8 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark import cloudpickle
-
 from spark_tasks.api import SourceConnector
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.client_properties import client_properties
@@ -29,7 +27,7 @@ from spark_tasks.pulse import process_pulse
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.boundaries import signal_of
 from spark_tasks.running.clients import connection_settings
-from spark_tasks.running.data_sources import data_source_of
+from spark_tasks.running.data_sources import data_source_of, pickled
 from spark_tasks.running.delivery import AtLeastOnce, Delivery
 from spark_tasks.running.pacing import Idling, SplitSize
 from spark_tasks.running.readers import Plan, StreamReader, deal
@@ -91,7 +89,7 @@ class SourceTask:
         self._stream = StreamReader(data_source_of(self._connector, self._context.config))
         admin = connection_settings(client_properties(self._context.worker, self._context.connector, "admin"))
         job = SourceJob(
-            self._client, self._options, self._pipeline, cloudpickle.dumps(self._stream.reader),
+            self._client, self._options, self._pipeline, pickled(self._stream.reader),
             self._stream.schema, topic_creation(self._context.worker, self._context.connector, admin),
         )
         self._job = pickle.dumps(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from spark_tasks.errors import ConnectError
-from spark_tasks.running.data_sources import data_source_of, schema_of, stream_reader_of, writer_of
+from spark_tasks.running.data_sources import data_source_of, pickled, schema_of, stream_reader_of, writer_of
 from tests.running_plugins import NotesConnector, Numbers, NumbersConnector, SimpleNumbers
 
 
@@ -43,3 +44,14 @@ def test_what_a_data_source_lacks_is_said_with_its_name(tmp_path: Any) -> None:
 def test_what_is_no_data_source_is_refused() -> None:
     with pytest.raises(ConnectError, match=r"Forgetful\.data_source\(\) answers a NoneType; it has to be a PySpark"):
         data_source_of(Forgetful, {})
+
+
+class Connected:
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
+def test_a_reader_that_cannot_travel_is_told_with_a_remedy() -> None:
+    with pytest.raises(ConnectError, match=r"Connected cannot be sent to Spark's executors: cannot pickle '_thread.lock"
+                       ".*made where they are used"):
+        pickled(Connected())

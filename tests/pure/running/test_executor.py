@@ -19,7 +19,7 @@ from spark_tasks.running import ddl
 from spark_tasks.running.executor import Outcome, SplitError, SplitRunner, run_split, value_of
 from spark_tasks.running.readers import deal
 from spark_tasks.running.sink_split import as_rows
-from spark_tasks.running.source_split import as_batches
+from spark_tasks.running.source_split import answer_of, as_batches
 
 
 class Good:
@@ -137,6 +137,26 @@ def test_values_become_what_spark_makes_of_them() -> None:
         "at": datetime(2026, 1, 1, 17, tzinfo=UTC), "zoned": zoned, "text": "5", "amount": Decimal("1.2"), "none": None,
         "tags": {"a": 1}, "point": {"x": 1, "y": 2},  # as in Spark, a Row within a row goes by position
     }  # fmt: skip
+
+
+def test_a_read_without_yield_is_told() -> None:
+    with pytest.raises(DataError, match=r"read\(\) of the source's reader answers a NoneType; it has to yield rows"):
+        list(as_batches(None, SCHEMA))  # type: ignore[arg-type]
+
+
+class Simple:
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def read(self, start: object) -> object:  # noqa: ARG002
+        return self.answer
+
+
+def test_a_simple_reader_answers_rows_and_an_offset() -> None:
+    assert answer_of(Simple(([(1,)], {"at": 1})), {}) == ([(1,)], {"at": 1})
+    for answer, kind in (([(1,), (2,)], "list"), (None, "NoneType"), (([(1,)], {}, 3), "tuple")):
+        with pytest.raises(DataError, match=rf"Simple.read\(\) answers a {kind}; a simple reader answers two things"):
+            answer_of(Simple(answer), {})
 
 
 TEXTS = ddl.parse("a string, b string")
