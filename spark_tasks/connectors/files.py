@@ -37,8 +37,8 @@ class FilesSourceConnector(SourceConnector):
         ConfigKey("recursive", Type.BOOLEAN, default=False, doc="Whether to look into folders of the folder."),
         ConfigKey(
             "schema", Type.STRING, default=None,
-            doc="Columns and types of CSV files, for example: id BIGINT, name STRING, at TIMESTAMP. Unset: inferred "
-                "from the beginning of the first file.",
+            doc="Columns and types of CSV files, for example: id BIGINT, name STRING, at TIMESTAMP_NTZ (2024-01-02 "
+                "03:04:05; TIMESTAMP where times have a zone). Unset: inferred from the beginning of the first file.",
         ),
         ConfigKey("csv.delimiter", Type.STRING, default=",", doc="What separates fields; \\t for a tab."),
         ConfigKey("csv.quote", Type.STRING, default='"', doc="What quotes fields."),

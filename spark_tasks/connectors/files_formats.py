@@ -137,6 +137,8 @@ def _read_csv(part: Part, settings: FilesSettings) -> Iterator[Column]:
             return  # nothing but the header
         where = f"{part.path}, bytes {part.start} to {part.end}"
         hint = "" if settings.columns else " (the types were inferred; `schema` sets them)"
+        if "zone offset" in str(error):
+            hint = " (in `schema`, TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for those without)"
         raise DataError(f"a row of {where} cannot be read: {error}{hint}") from error
 
 
