@@ -58,7 +58,8 @@ def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
     value. `start` is the offset that was committed last, {} at the very beginning; `end` is what `start` shall be the
     next time: anything JSON can hold. `options` is the connector's configuration, `topic` and whatever else the
     function looks up. One task; the function runs in a Python worker of Spark, and again from the same `start` after a
-    failure. While there is nothing new it is asked on heeler's worker, some ten times a second at first.
+    failure. While there is nothing new it is asked on heeler's worker, some ten times a second at first. What a call
+    answers is one batch: where there is much, it should stop after some 100,000 rows.
     """
     if not isinstance(schema, str):
         raise ConfigError('@source needs the columns of its rows, for example @source("id bigint, name string")')
