@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spark_tasks.config_def import ConfigDef
@@ -54,6 +54,8 @@ def make_task_configs(
     TooManyTasksError, ConfigError for an answer that is no list of text mappings, and whatever the plugin raises.
     """
     answered = instance.task_configs(_LIMITS.parse(resolved)["tasks.max"])
+    if not isinstance(answered, Sequence):
+        raise ConfigError(f"{connector}: task_configs must return a list of mappings, not a {type(answered).__name__}")
     check_tasks_max(connector, len(answered), resolved)
     secrets = {key for key, value in raw.items() if value is not None and _PLACEHOLDER.search(value)}
     extra = {key: resolved[key] for key in _COPIED if key in resolved}

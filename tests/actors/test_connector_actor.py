@@ -240,12 +240,16 @@ def test_failing_task_configs_leave_the_connector_running(rig):
     assert rig.next().error is None
 
 
-def test_task_configs_that_are_not_text(rig):
+@pytest.mark.parametrize(("answer", "told"), [
+    ([{"port": 80}], "must return text, which port is not"), (["port"], "must return mappings, not a str"),
+    (None, "must return a list of mappings, not a NoneType"),
+])  # fmt: skip
+def test_task_configs_that_are_none(rig, answer, told):
     rig.start()
     rig.state(State.RUNNING)
-    rig.plugin.task_configs = lambda _most: [{"port": 80}]
+    rig.plugin.task_configs = lambda _most: answer
     rig.generate()
-    assert "task_configs must return text, which port is not" in str(rig.next().error)
+    assert f"task_configs {told}" in str(rig.next().error)
 
 
 def test_a_paused_connector_makes_no_task_configs(rig):
