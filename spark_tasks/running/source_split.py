@@ -90,10 +90,14 @@ class SourceSplit:
 
 
 def answer_of(reader: Any, start: Any) -> tuple[Iterable[Any], Any]:
-    """What a simple reader has from `start` on, and the offset behind it. DataError where it answers something else."""
+    """What a simple reader has from `start` on, and the offset behind it. DataError where it answers something else, or
+    rows that end where they began: they would come again after each restart. (Spark refuses them too.)
+    """
     match reader.read(start):
-        case tuple((rows, end)):
+        case tuple((rows, end)) if end != start or next(iter(rows), None) is None:
             return rows, end
+        case tuple((_, _)):
+            raise DataError(f"{type(reader).__name__}.read() answers rows, and that they end where they began: {start}")
         case other:
             what = f"{type(reader).__name__}.read() answers a {type(other).__name__}"
             raise DataError(f"{what}; a simple reader answers two things, its rows and the offset behind them")

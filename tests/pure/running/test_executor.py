@@ -157,6 +157,10 @@ def test_a_simple_reader_answers_rows_and_an_offset() -> None:
     for answer, kind in (([(1,), (2,)], "list"), (None, "NoneType"), (([(1,)], {}, 3), "tuple")):
         with pytest.raises(DataError, match=rf"Simple.read\(\) answers a {kind}; a simple reader answers two things"):
             answer_of(Simple(answer), {})
+    with pytest.raises(DataError, match=r"Simple.read\(\) answers rows, and that they end where they began: {'at': 1}"):
+        answer_of(Simple((iter([(1,)]), {"at": 1})), {"at": 1})
+    rows, end = answer_of(Simple((iter(()), {"at": 1})), {"at": 1})
+    assert (list(rows), end) == ([], {"at": 1})
 
 
 TEXTS = ddl.parse("a string, b string")
