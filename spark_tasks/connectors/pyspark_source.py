@@ -89,12 +89,12 @@ class OnceReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         """All of the reader's, once."""
         if start["done"] or not end["done"]:
             return []
+        whole = [InputPartition(None)]  # as Spark: a reader without partitions reads all at once
         try:
-            return list(self._reader.partitions())
+            return list(self._reader.partitions()) or whole
         except (PySparkNotImplementedError, NotImplementedError):
-            return [InputPartition(None)]  # as Spark: a reader without partitions reads all at once
+            return whole
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """See DataSourceStreamReader."""
-        whole = getattr(partition, "value", partition) is None
-        return iter(self._reader.read(None if whole else partition))
+        return iter(self._reader.read(partition))

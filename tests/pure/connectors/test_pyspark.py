@@ -61,6 +61,19 @@ class WholeReader(DataSourceReader):
         return iter([(1,), (2,)])
 
 
+class Unsplit(Whole):
+    def reader(self, schema):
+        return UnsplitReader()
+
+
+class UnsplitReader(DataSourceReader):
+    def partitions(self):
+        return []
+
+    def read(self, partition):
+        return iter([(partition.value,)])
+
+
 class Parts(Whole):
     def reader(self, schema):
         return PartsReader()
@@ -118,7 +131,9 @@ def test_streaming_source_gets_its_options():
     assert list(reader.read(part)) == [(0, "n0"), (1, "n1"), (2, "n2")]
 
 
-@pytest.mark.parametrize(("kind", "rows"), [("Whole", [(1,), (2,)]), ("Parts", [(0,), (1,)])])
+@pytest.mark.parametrize(("kind", "rows"), [
+    ("Whole", [(1,), (2,)]), ("Unsplit", [(None,)]), ("Parts", [(0,), (1,)]),
+])  # fmt: skip
 def test_a_source_without_a_stream_is_read_once(kind, rows):
     made = source(kind)
     assert made.schema() == "id INT"
