@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,9 @@ def worker(broker, tmp_path_factory):
     plugins = folder / "connectors"
     plugins.mkdir()
     (plugins / "ticks.py").write_text(marked(README)["connector"])
-    (plugins / "clock.py").write_text(blocks(GUIDE, "python")[0])
+    clock, _, records = blocks(GUIDE, "python")
+    (plugins / "clock.py").write_text(clock)
+    (plugins / "records_db.py").write_text(records)
     file = folder / "worker.properties"
     file.write_text(marked(README)["properties"])
     assert blocks(GUIDE, "properties") == [] or "plugin.path=" in blocks(GUIDE, "properties")[0]
@@ -102,10 +106,22 @@ def test_readme_first_connector(worker, broker):
 
 
 @pytest.mark.integration
-def test_guide_first_connector(worker, broker):
-    [create] = [block for block in blocks(GUIDE, "sh") if "POST" in block]
+def test_guide_connectors(worker, broker, tmp_path):
+    create, create_sink = [block for block in blocks(GUIDE, "sh") if "POST" in block]
     run_curl(worker, create)
+    file = tmp_path / "records.db"
+    run_curl(worker, create_sink.replace("/tmp/records.db", str(file)))  # noqa: S108 - the guide's
+
+    def stored() -> bool:
+        assert worker.states("records") == ["RUNNING", "RUNNING"], worker.failure("records")
+        with closing(sqlite3.connect(file, timeout=60)) as db:
+            if not db.execute("SELECT * FROM sqlite_master").fetchall():
+                return False
+            return ("seconds-0-0",) in db.execute("SELECT place FROM records").fetchall()
+
     check_seconds(worker, Kafka(broker.bootstrap_servers), "clock", "seconds", 3)
+    wait_until(stored, COMPILED_S, "a record in the file")
+    worker.call("DELETE", "/connectors/records")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
