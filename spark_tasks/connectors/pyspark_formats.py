@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from inspect import isclass
 from operator import attrgetter
@@ -49,6 +49,27 @@ def find(name: str) -> type[DataSource]:
             f"{', '.join(sorted(offered)) or 'none'}); give the path of its class, package.module:Class"
         )
     return offered[name]
+
+
+def has(kind: type[DataSource], *methods: str) -> bool:
+    """Whether it has one of these methods of a DataSource."""
+    return any(getattr(kind, name) is not getattr(DataSource, name) for name in methods)
+
+
+def problems(config: Mapping[str, str], *methods: str) -> Mapping[str, Sequence[str]]:
+    """What is wrong, by key: there is no such data source, it has none of these methods, the schema cannot be read."""
+    name, found = config["format"], dict[str, list[str]]()
+    try:
+        if not has(find(name), *methods):
+            lacking = " and no ".join(methods)
+            found["format"] = [f"Invalid value {name} for configuration format: it has no {lacking}"]
+    except ConfigError as error:
+        found["format"] = [str(error)]
+    try:
+        ddl.parse(config.get("schema") or "")
+    except ConfigError as error:
+        found["schema"] = [str(error)]
+    return found
 
 
 def _offered() -> dict[str, type[DataSource]]:

@@ -13,8 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from spark_tasks.api import Options, SinkConnector
-from spark_tasks.connectors.pyspark_formats import FORMAT_KEYS, find, make
-from spark_tasks.errors import ConfigError
+from spark_tasks.connectors.pyspark_formats import FORMAT_KEYS, make, problems
 from spark_tasks.rows import spark_rows, spark_schema
 
 
@@ -30,11 +29,7 @@ class PySparkSinkConnector(SinkConnector):
     @classmethod
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
         """See Connector."""
-        try:
-            find(config["format"])
-        except ConfigError as error:
-            return {"format": [str(error)]}
-        return {}
+        return problems(config, "writer")
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """See Connector."""

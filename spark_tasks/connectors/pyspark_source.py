@@ -11,8 +11,9 @@ from pyspark.sql.types import StructType
 
 from spark_tasks.api import Options, SourceConnector
 from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type
-from spark_tasks.connectors.pyspark_formats import FORMAT_KEYS, find, make
-from spark_tasks.errors import ConfigError
+from spark_tasks.connectors.pyspark_formats import FORMAT_KEYS, has, make, problems
+
+_STREAMS = ("streamReader", "simpleStreamReader")
 
 
 class PySparkSourceConnector(SourceConnector):
@@ -29,11 +30,7 @@ class PySparkSourceConnector(SourceConnector):
     @classmethod
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
         """See Connector."""
-        try:
-            find(config["format"])
-        except ConfigError as error:
-            return {"format": [str(error)]}
-        return {}
+        return problems(config, "reader", *_STREAMS)
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:  # noqa: ARG002 - one stream makes one task
         """See Connector."""
@@ -43,16 +40,12 @@ class PySparkSourceConnector(SourceConnector):
     def data_source(cls, options: Options) -> DataSource:
         """See Connector."""
         source = make(options)
-        return source if _streams(type(source)) else ReadOnce(source)
+        return source if has(type(source), *_STREAMS) else ReadOnce(source)
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
         """Streaming data sources can be read from an offset again: PySpark requires it."""
         return True
-
-
-def _streams(kind: type[DataSource]) -> bool:
-    return any(getattr(kind, name) is not getattr(DataSource, name) for name in ("streamReader", "simpleStreamReader"))
 
 
 class ReadOnce(DataSource):  # type: ignore[misc]  # PySpark has no types

@@ -155,6 +155,13 @@ def test_formats_that_are_not_there():
     assert "No module" in PySparkSinkConnector.validate({"format": "no.such.Thing"})["format"][0]
     assert "no PySpark DataSource" in PySparkSinkConnector.validate({"format": f"{HERE}:HERE"})["format"][0]
     assert PySparkSinkConnector.validate({"format": f"{HERE}:Keeping"}) == {}
+    (error,) = PySparkSinkConnector.validate({"format": f"{HERE}:Whole"})["format"]
+    assert error == f"Invalid value {HERE}:Whole for configuration format: it has no writer"
+    (error,) = PySparkSourceConnector.validate({"format": f"{HERE}:Keeping"})["format"]
+    assert error.endswith("it has no reader and no streamReader and no simpleStreamReader")
+    assert [PySparkSourceConnector.validate({"format": f"{HERE}:{kind}"}) for kind in ("Whole", "Counting")] == [{}, {}]
+    (error,) = PySparkSourceConnector.validate({"format": f"{HERE}:Whole", "schema": "id BIGIMT"})["schema"]
+    assert "unknown type bigimt" in error
 
 
 def test_a_format_by_name(monkeypatch, tmp_path):
@@ -163,6 +170,7 @@ def test_a_format_by_name(monkeypatch, tmp_path):
         "class DefaultSource(DataSource):\n"
         "    @classmethod\n"
         "    def name(cls): return 'sample'\n"
+        "    def reader(self, schema): pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert PySparkSourceConnector.validate({"format": "sample"}) == {}
