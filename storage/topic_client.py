@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafka import KafkaConsumer
+from kafka.errors import UnknownTopicOrPartitionError
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.producer import ProduceRequest
@@ -49,3 +51,12 @@ def client_for(topic: str, session_s: float | None = None) -> Callable[..., Kafk
         return client
 
     return make
+
+
+def partitions_of(consumer: KafkaConsumer, topic: str) -> set[int]:
+    """The topic's partitions as its client's consumer sees them now; none yet where it was created just now."""
+    try:
+        found: set[int] = consumer.partitions_for_topic(topic)
+    except UnknownTopicOrPartitionError:  # what the library makes of an answer about no other topic
+        return set()
+    return found

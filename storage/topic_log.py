@@ -25,7 +25,7 @@ from storage.futures import complete, fail
 from storage.log_protocol import LogRecord, OnError, OnRecords, Position
 from storage.read_progress import Ends, ReadProgress, ends_of
 from storage.record_reader import install, is_mark
-from storage.topic_client import client_for
+from storage.topic_client import client_for, partitions_of
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class KafkaTopicLog:
 
     def _assign(self, consumer: KafkaConsumer) -> list[TopicPartition]:
         deadline = time.monotonic() + _TOPIC_WAIT
-        while not (numbers := consumer.partitions_for_topic(self._topic)):
+        while not (numbers := partitions_of(consumer, self._topic)):
             if time.monotonic() > deadline or self._stopping.wait(0.05):
                 raise ConnectError(
                     f"Could not look up partition metadata for topic '{self._topic}' in {_TOPIC_WAIT:.0f} s. There may "
