@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
 
 class SuspendedError(KafkaError):  # type: ignore[misc]
-    """Records were not sent, since this process slept while they waited."""
+    """Records were not sent, since this process has slept past its session since they were good."""
 
 
 KeyValue = tuple[bytes, bytes | None]
@@ -57,8 +57,10 @@ class TopicLog(Protocol):
         while reading goes on.
         """
 
-    def send(self, key: bytes, value: bytes | None) -> Future[Position]:
-        """Append; records sent one after the other are in that order in the log."""
+    def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
+        """Append; records sent one after the other are in that order in the log. `since`: when (of time.monotonic) this
+        worker last knew that the record is its to write, if not now.
+        """
 
     def read_past(self, positions: Iterable[Position]) -> Future[None]:
         """Completes when all these records have been read."""

@@ -116,7 +116,7 @@ class MemoryTopicLog:
         self._pump()
         return started
 
-    def send(self, key: bytes, value: bytes | None) -> Future[Position]:
+    def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:  # noqa: ARG002
         """See TopicLog."""
         sent: Future[Position] = Future()
         error = self._source.refuse(key)

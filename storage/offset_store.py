@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import TypeVar
@@ -52,9 +53,9 @@ class OffsetTopic:
         """Completes when `state` holds everything that is on the topic now."""
         return self._log.read_to_end()
 
-    def send_soon(self, records: Sequence[KeyValue]) -> Future[list[Position]]:
-        """Completes when all are acknowledged."""
-        return gather([self._log.send(key, value) for key, value in records])
+    def send_soon(self, records: Sequence[KeyValue], since: float | None = None) -> Future[list[Position]]:
+        """Completes when all are acknowledged. `since`: see TopicLog."""
+        return gather([self._log.send(key, value, since) for key, value in records])
 
     def stop(self) -> None:
         """Stop reading and free everything."""
@@ -79,6 +80,7 @@ class ConnectorOffsetStore:
         self._own = own
         self._primary = own or worker
         self._timeout = timeout
+        self._read_at = time.monotonic()
         # Nobody waits for it here: a transaction of a former task may have to be ended before its topic can be read.
         self._ready = done(None) if own is None else own.start()
 
@@ -92,7 +94,9 @@ class ConnectorOffsetStore:
         return self._wait(self.read_soon(), "Failed to fetch offsets")
 
     def write(self, offsets: Offsets) -> None:
-        """Write and wait until acknowledged; None is a tombstone. Raises ConnectError."""
+        """Write and wait until acknowledged; None is a tombstone. Raises ConnectError; RetriableError where the process
+        has slept past its session since the last `read`: another worker may have written newer ones.
+        """
         self._wait(self.write_soon(offsets), "Failed to flush offsets to storage")
 
     def records(self, offsets: Offsets) -> Sequence[KeyValue]:
@@ -122,6 +126,7 @@ class ConnectorOffsetStore:
 
     def read_soon(self) -> Future[list[tuple[Partition, Offset]]]:
         """As `read`."""
+        self._read_at = time.monotonic()
         topics = [self._worker] if self._own is None else [self._worker, self._own]
         read = then(self._ready, lambda _: gather([topic.read_to_end_soon() for topic in topics]))
         return then(read, lambda _: done(merge(self._worker.state, self._own_state(), self._connector)))
@@ -134,7 +139,7 @@ class ConnectorOffsetStore:
             return done(None)
 
         def write(_: object) -> Future[list[Position]]:
-            return self._primary.send_soon(records_for(self._primary.state, self._connector, offsets))
+            return self._primary.send_soon(records_for(self._primary.state, self._connector, offsets), self._read_at)
 
         return then(then(self.before_commit_soon(offsets), write), copied)
 
@@ -155,7 +160,7 @@ class ConnectorOffsetStore:
         removed = [(partition, None) for partition, offset in offsets if offset is None]
         if self._own is None or not removed:
             return done([])
-        return self._worker.send_soon(records_for(self._worker.state, self._connector, removed))
+        return self._worker.send_soon(records_for(self._worker.state, self._connector, removed), self._read_at)
 
     def _copy(self, offsets: Offsets) -> None:
         kept = [(partition, offset) for partition, offset in offsets if offset is not None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -17,34 +19,61 @@ from storage.log_protocol import SuspendedError
 
 # The library waits that long between two metadata requests: 100 ms would delay every start.
 _METADATA_BACKOFF_MS: Final = 20
-_LEFT_S: Final = 0.1  # what waited is sent by then; a worker that joins its group again needs longer
+_SOON_S: Final = 0.1  # what was decided before a sleep is handed over by then; to join a group again takes longer
+
+
+class Freshness:
+    """Whether records may still be sent: not once this process has slept for longer than `session_s` since they were
+    good (a suspended process, or machine). Others have its work by then, and have written newer ones.
+    """
+
+    def __init__(self, session_s: float) -> None:
+        self._session_s = session_s
+        self._lock = threading.Lock()
+        self._since: dict[int, float] = {}
+        self._numbers = itertools.count()
+        process_pulse()  # it has to beat before anything can sleep
+
+    def hold(self, since: float) -> int:
+        """A record is on its way that was good at `since` (of time.monotonic), until `release`."""
+        with self._lock:
+            number = next(self._numbers)
+            self._since[number] = since
+        return number
+
+    def release(self, number: int) -> None:
+        """It has an outcome."""
+        with self._lock:
+            del self._since[number]
+
+    def error(self) -> SuspendedError | None:
+        """Why nothing of what is on its way may be sent now."""
+        with self._lock:
+            since = min(self._since.values(), default=time.monotonic())
+        slept = process_pulse().silence_since(min(since, time.monotonic() - _SOON_S))
+        return SuspendedError(f"this process did nothing for {slept:.1f} s") if slept > self._session_s else None
 
 
 class _FreshClient(KafkaNetClient):  # type: ignore[misc]
-    """Sends no records that waited while the process slept for longer than `session_s` (a suspended process, or
-    machine): others have its work by then, and have written newer ones.
-    """
+    """Asks before each request with records."""
 
-    def __init__(self, session_s: float, **configs: Any) -> None:
+    def __init__(self, freshness: Freshness, **configs: Any) -> None:
         super().__init__(**configs)
-        self._session_s = session_s
-        process_pulse()  # it has to beat before anything can sleep
+        self._freshness = freshness
 
     def send(self, node_id: Any, request: Any, **options: Any) -> Future:
-        if isinstance(request, ProduceRequest):
-            slept = process_pulse().silence_since(time.monotonic() - _LEFT_S)
-            if slept > self._session_s:
-                return Future().failure(SuspendedError(f"this process did nothing for {slept:.1f} s"))
+        if isinstance(request, ProduceRequest) and (error := self._freshness.error()) is not None:
+            return Future().failure(error)
         return super().send(node_id, request, **options)
 
 
-def client_for(topic: str, session_s: float | None = None) -> Callable[..., KafkaNetClient]:
+def client_for(topic: str, freshness: Freshness | None = None) -> Callable[..., KafkaNetClient]:
     """A `kafka_client` factory for clients that deal with one topic: they ask for its metadata from the start. With
-    `session_s` they send nothing that waited while the process slept past its session.
+    `freshness` they send nothing that is not fresh any more.
     """
 
     def make(**configs: Any) -> KafkaNetClient:
-        client = KafkaNetClient(**configs) if session_s is None else _FreshClient(session_s, **configs)
+        client = KafkaNetClient(**configs) if freshness is None else _FreshClient(freshness, **configs)
         client.cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
         client.cluster.config["allow_auto_create_topics"] = False  # such a topic would not be compacted
         client.cluster.set_topics([topic])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sys
 import threading
 import time
@@ -25,7 +26,7 @@ from storage.futures import complete, fail
 from storage.log_protocol import LogRecord, OnError, OnRecords, Position
 from storage.read_progress import Ends, ReadProgress, ends_of
 from storage.record_reader import install, is_mark
-from storage.topic_client import client_for, partitions_of
+from storage.topic_client import Freshness, client_for, partitions_of
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class KafkaTopicLog:
 
     `clients`: kafka-python settings that consumer and producer share (servers, security); `admin`: entered in the
     reader's thread before the topic is read (so that it may make the topic), left when the log is stopped; `producer`:
-    more settings of the producer; `session_s`: what waits to be sent while the process sleeps for longer fails.
+    more settings of the producer; `session_s`: what is older than a longer sleep of the process is not sent.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class KafkaTopicLog:
         read_committed: bool = False,
         writable: bool = True,
         producer: Mapping[str, Any] | None = None,
-        session_s: float | None = None,
+        session_s: float = math.inf,
     ) -> None:
         self._topic = topic
         self._open_admin = admin
@@ -64,6 +65,7 @@ class KafkaTopicLog:
             "client_id": client_id,
             "kafka_client": client_for(topic),
         }
+        self._freshness = Freshness(session_s)
         self._isolation = "read_committed" if read_committed else "read_uncommitted"
         self._producer_settings = {
             "acks": "all",
@@ -72,7 +74,7 @@ class KafkaTopicLog:
             "delivery_timeout_ms": _FOREVER_MS,
             "retry_backoff_ms": 20,
             "metrics_enabled": False,
-            "kafka_client": client_for(topic, session_s),
+            "kafka_client": client_for(topic, self._freshness),
             **(producer or {}),
         }
         self._writable = writable
@@ -100,14 +102,17 @@ class KafkaTopicLog:
             self._pool.submit(self._make_producer)  # now, so that the first `send` need not wait for it
         return started
 
-    def send(self, key: bytes, value: bytes | None) -> Future[Position]:
+    def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
         """See TopicLog. Blocks where it is called so soon after `start` that the producer is not connected yet."""
         sent: Future[Position] = Future()
+        number = self._freshness.hold(time.monotonic() if since is None else since)
         try:
             acknowledged = self._make_producer().send(self._topic, key=key, value=value)
         except KafkaError as error:  # too large, not authorised, or no metadata in time
+            self._freshness.release(number)
             sent.set_exception(error)
             return sent
+        acknowledged.add_both(lambda _: self._freshness.release(number))
         acknowledged.add_callback(lambda meta: complete(sent, Position(meta.partition, meta.offset)))
         acknowledged.add_errback(lambda error: fail(sent, error))
         return sent

@@ -208,14 +208,14 @@ class SourceTask:
         reader, boundary = self._reading.reader, self._delivery.boundary
         offsets = to_connect(reader, self._context.task, end)
         signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
+        if self._slept:
+            raise RetriableError("this process did nothing for so long that another worker may run its tasks")
         error: Exception | None = None
         if more and self._delivery.overlaps and not self._paused:
             try:
                 self._submit()
             except Exception as problem:  # noqa: BLE001 - plugin code; this batch is good all the same
                 error = problem
-        if self._slept:
-            raise RetriableError("this process did nothing for so long that another worker may run its tasks")
         if self._delivery.commit(offsets, signal):
             self._reading.commit(end)
         if error is not None:

@@ -125,7 +125,7 @@ class SlowLog(MemoryTopicLog):
         super().__init__(topic)
         self.pending: list[Future[Position]] = []
 
-    def send(self, key: bytes, value: bytes | None) -> Future[Position]:  # noqa: ARG002
+    def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:  # noqa: ARG002
         self.pending.append(Future())
         return self.pending[-1]
 

@@ -11,9 +11,11 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pulse import Pulse
+from storage.ids import ConnectorName
 from storage.log_protocol import LogRecord, SuspendedError
+from storage.offset_store import OffsetStores, OffsetTopic
 from storage.topic_log import KafkaTopicLog
 from tests.support import wait_until
 
@@ -49,16 +51,30 @@ def topic(broker: Any, topic_name: str) -> Iterator[Topic]:
     made.close()
 
 
-def test_what_waited_while_the_process_slept_is_not_sent(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    behind = [30.0]
-    pulse = Pulse(lambda: time.monotonic() - behind[0])
-    monkeypatch.setattr("storage.topic_client.process_pulse", lambda: pulse)
-    log, seen = topic.log(session_s=5.0)
+class Sleeper:
+    """A pulse whose last beat is 300 seconds ago once `wake` is called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._behind = 300.0
+        self.pulse = Pulse(lambda: time.monotonic() - self._behind)
+        monkeypatch.setattr("storage.topic_client.process_pulse", lambda: self.pulse)
+
+    def wake(self) -> None:
+        self._behind = 0.0
+
+
+@pytest.fixture
+def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
+    return Sleeper(monkeypatch)
+
+
+def test_what_is_sent_as_the_process_wakes_is_refused(topic: Topic, sleeper: Sleeper) -> None:
+    log, seen = topic.log(session_s=60.0)
     assert log.send(b"a", b"1").result(WAIT)
-    behind[0] = 0.0  # the last beat was 30 seconds ago
-    with pytest.raises(SuspendedError, match=r"did nothing for 30\.\d s"):
+    sleeper.wake()
+    with pytest.raises(SuspendedError, match=r"did nothing for 30\d\.\d s"):
         log.send(b"a", b"late").result(WAIT)
-    pulse.beat()
+    sleeper.pulse.beat()
     with pytest.raises(SuspendedError):
         log.send(b"a", b"late").result(WAIT)
 
@@ -71,6 +87,34 @@ def test_what_waited_while_the_process_slept_is_not_sent(topic: Topic, monkeypat
     wait_until(again, what="a process that has noticed")
     log.read_to_end().result(WAIT)
     assert [(r.key, r.value) for r in seen] == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_what_waited_while_the_process_slept_is_not_sent(topic: Topic, sleeper: Sleeper) -> None:
+    log, seen = topic.log(session_s=60.0, producer={"linger_ms": 1000})  # longer than what is refused to all
+    late = log.send(b"a", b"late")
+    sleeper.wake()
+    sleeper.pulse.beat()
+    with pytest.raises(SuspendedError):
+        late.result(WAIT)
+    assert log.send(b"b", b"2").result(WAIT)
+    log.read_to_end().result(WAIT)
+    assert [(r.key, r.value) for r in seen] == [(b"b", b"2")]
+
+
+def test_what_was_decided_before_the_process_slept_is_not_sent(topic: Topic, sleeper: Sleeper) -> None:
+    log, seen = topic.log(session_s=60.0, producer={"linger_ms": 1000})
+    stores = OffsetStores(OffsetTopic(log), lambda _: log)
+    store = stores.of(ConnectorName("c"))
+    store.read()
+    sleeper.wake()
+    sleeper.pulse.beat()
+    offsets = [({"file": "a"}, {"position": 1})]
+    with pytest.raises(RetriableError, match="did nothing for"):
+        store.write(offsets)
+    store.read()
+    store.write(offsets)
+    log.read_to_end().result(WAIT)
+    assert len(seen) == 1
 
 
 def test_the_end_is_reached_behind_an_aborted_transaction(topic: Topic) -> None:
