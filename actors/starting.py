@@ -1,10 +1,11 @@
-"""What a worker checks before it starts, what stops it, and how it waits for Kafka in a way that can be stopped."""
+"""What a worker checks before it starts, what stops it, and how its main thread waits, for Kafka and for its end."""
 
 from __future__ import annotations
 
 import math
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -57,6 +58,14 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
             left -= _LOOK_S
             if left <= 0:
                 raise
+
+
+def wait_for_stop(stop: threading.Event) -> None:
+    """Return when `stop` is set. Not with its `wait`: a signal may be given to any thread (one that came while the
+    process was suspended mostly is), and its handler runs in the main thread, which that does not wake.
+    """
+    while not stop.is_set():
+        time.sleep(_LOOK_S)
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:

@@ -47,7 +47,7 @@ from actors.reloads import Resolver
 from actors.runners import DataPlane, TaskRunners
 from actors.settings import group_settings, herder_settings, new_session_key
 from actors.start_guard import Herding
-from actors.starting import StoppedError, checked_plugins, in_background, stop_on_signals, wait_for
+from actors.starting import StoppedError, checked_plugins, in_background, stop_on_signals, wait_for, wait_for_stop
 from actors.status_store import StatusStoreActor
 from actors.supervisor import Supervisor
 from actors.task import TaskActors
@@ -77,7 +77,7 @@ def run_worker(config: WorkerConfig) -> int:
     stop_on_signals(worker.halt)
     try:
         worker.start()
-        worker.halting.wait()
+        wait_for_stop(worker.halting)
         worker.wait_halted()
     except StoppedError:
         return 0

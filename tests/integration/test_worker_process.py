@@ -110,6 +110,15 @@ def test_stopped_while_plugins_hang(own_worker, topic_name):
     assert leftovers(rig.folder / "temporary") == []
 
 
+def test_stopped_while_it_is_suspended(own_worker):
+    """As service managers do with a process that does not run: SIGTERM, then SIGCONT."""
+    own_worker.process.start()
+    own_worker.process.wait_ready(READY_S)
+    for name in ("STOP", "TERM", "CONT"):
+        own_worker.process.signal(name)
+    assert own_worker.process.wait(30) == 0, own_worker.process.tail()
+
+
 def test_while_it_starts(tmp_path):
     """Kafka takes the connection and says nothing: REST is there, says so, and the worker can be stopped."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from actors.starting import StoppedError, checked_plugins, in_background, stop_on_signals, wait_for
+from actors.starting import StoppedError, checked_plugins, in_background, stop_on_signals, wait_for, wait_for_stop
 from spark_tasks.errors import ConfigError
 
 CONVERTERS = {
@@ -70,3 +70,24 @@ def test_waiting_ends_when_it_is_asked_to():
 def test_waiting_has_an_end():
     with pytest.raises(TimeoutError):
         wait_for(Future(), threading.Event(), 0.1)
+
+
+def test_a_signal_that_another_thread_was_given_is_heard():
+    stop, heard = threading.Event(), []
+
+    def handle(*_):
+        heard.append("signal")
+        stop.set()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    given = threading.Timer(0.02, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1))
+    late = threading.Timer(10, stop.set)
+    try:
+        given.start()
+        late.start()
+        wait_for_stop(stop)
+    finally:
+        late.cancel()
+        given.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == ["signal"]
