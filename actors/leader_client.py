@@ -7,9 +7,12 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import socket
 import ssl
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -22,7 +25,7 @@ from spark_tasks.errors import ConnectError
 from storage.config_state import SessionKey
 from storage.ids import ConnectorName
 
-TIMEOUT_S = 90
+CONNECT_S, TIMEOUT_S = 10, 90
 
 
 @dataclass(slots=True)
@@ -37,6 +40,20 @@ class LeaderClient:
     tls: Callable[[], ssl.SSLContext]
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "leader-client"))
     _fencing: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "leader-fencing"))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _leader_url: str | None = None
+    _waiting: dict[socket.socket, str] = field(default_factory=dict)
+
+    def follow(self, leader_url: str | None) -> None:
+        """Who leads now, where that is known. What waits for a former leader, which may hang, fails at once."""
+        if leader_url in (None, self._leader_url):
+            return
+        with self._lock:
+            self._leader_url = leader_url
+            former = [sock for sock, url in self._waiting.items() if url != leader_url]
+            for sock in former:
+                with suppress(OSError):  # it has just been answered
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS would want to say goodbye
 
     def send(self, effect: SendTaskConfigs) -> None:
         """Post in the background; ends in TaskConfigsPublished."""
@@ -49,6 +66,7 @@ class LeaderClient:
 
     def close(self) -> None:
         """Wait for nothing; what is queued is dropped."""
+        self.follow("")  # the process ends when its threads do
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._fencing.shutdown(wait=False, cancel_futures=True)
 
@@ -66,20 +84,42 @@ class LeaderClient:
         self._request("POST", effect.leader_url, path, body, effect.key)
 
     def _request(self, method: str, leader_url: str, path: str, body: bytes, key: SessionKey | None) -> None:
-        url = urlsplit(leader_url)
-        host, port = url.hostname or "", url.port
-        connection = (http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self.tls())
-                      if url.scheme == "https" else http.client.HTTPConnection(host, port, timeout=TIMEOUT_S))
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "kafka-connect"}
         if key is not None:
             signature = sign(key, self.algorithm, body)
             headers["X-Connect-Authorization"] = base64.b64encode(signature.signature).decode()
             headers["X-Connect-Request-Signature-Algorithm"] = self.algorithm
-        try:
-            connection.request(method, url.path.rstrip("/") + path, body, headers)
-            response = connection.getresponse()
-            text = response.read().decode(errors="replace")
-        finally:
-            connection.close()
+        with closing(self._connection(leader_url)) as connection:
+            self._check(leader_url)
+            connection.connect()
+            sock = connection.sock
+            sock.settimeout(TIMEOUT_S)
+            self._wait(sock, leader_url)
+            try:
+                connection.request(method, urlsplit(leader_url).path.rstrip("/") + path, body, headers)
+                response = connection.getresponse()
+                text = response.read().decode(errors="replace")
+            except (OSError, http.client.HTTPException):
+                self._check(leader_url)
+                raise
+            finally:
+                with self._lock:
+                    del self._waiting[sock]
         if response.status >= 300:
             raise RequestRefusedError(f"{leader_url} answered {response.status}: {text}", response.status)
+
+    def _connection(self, leader_url: str) -> http.client.HTTPConnection:
+        url = urlsplit(leader_url)
+        host, port = url.hostname or "", url.port
+        if url.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=self.tls())
+        return http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+
+    def _check(self, leader_url: str) -> None:
+        if self._leader_url not in (None, leader_url):
+            raise ConnectionError(f"{leader_url} leads the group no more")
+
+    def _wait(self, sock: socket.socket, leader_url: str) -> None:
+        with self._lock:
+            self._check(leader_url)
+            self._waiting[sock] = leader_url

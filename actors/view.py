@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
+from actors.herder.state import HerderState, Phase
 from actors.loggers import WorkerLoggers
 from actors.messages import Stage
 from actors.validation import describe_plugin
@@ -31,6 +32,11 @@ class PublishedView:
         self.stage: Stage | None = None
         self.started = False
         self.kafka_cluster_id: str | None = None
+
+    def follow(self, state: HerderState) -> None:
+        """What the herder is doing now."""
+        self.stage = state.stage
+        self.started = self.started or state.phase is Phase.RESOLVED
 
     @property
     def config(self) -> ClusterConfigState:

@@ -21,7 +21,7 @@ from actors.group_member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, Validate
 from actors.herder.events import HaltRequested, Loaded, Validated
-from actors.herder.state import HerderState, Phase
+from actors.herder.state import HerderState
 from actors.instances import ActorInstances
 from actors.kafka_parts import KafkaParts
 from actors.leader_client import LeaderClient
@@ -226,7 +226,7 @@ class Worker:
             forget_topics=lambda effect: self._stores["status"].tell(DeleteTopicStatuses(effect.connector)),
             set_logger_level=lambda effect: self.view.loggers.heed(effect.namespace, effect.level),
             statuses=lambda: self._statuses.statuses,
-            publish=self._publish,
+            publish=lambda state: self._publish(state, leader),
             halted=self._halted.set,
         )
         settings = herder_settings(config, self.rest.worker_id, self._plugins.connector_type)
@@ -274,9 +274,9 @@ class Worker:
             except pykka.ActorDeadError:
                 log.debug("The herder is gone: nobody hears %s", type(message).__name__)
 
-    def _publish(self, state: HerderState) -> None:
-        self.view.stage = state.stage
-        self.view.started = self.view.started or state.phase is Phase.RESOLVED
+    def _publish(self, state: HerderState, leader: LeaderClient) -> None:
+        self.view.follow(state)
+        leader.follow(state.leader_url)
 
     def _validate(self, validation: Validation, effect: Validate) -> None:
         validation.check(effect.config, lambda error: self._tell_herder(Validated(effect.request_id, error)))
