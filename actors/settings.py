@@ -15,6 +15,8 @@ from actors.worker_config import WorkerConfig
 from storage.config_state import SessionKey
 from storage.ids import Config, WorkerId
 
+_LONG_KEYS = ("HmacMD5", "HmacSHA1")  # Java's default for these: a leader of another size would make the key anew
+
 
 def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callable[[Config], str]) -> HerderSettings:
     """For the herder's core."""
@@ -28,6 +30,7 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
         graceful_stop_ms=config["task.shutdown.graceful.timeout.ms"],
         key_ttl_ms=config["inter.worker.key.ttl.ms"],
         key_algorithm=config["inter.worker.key.generation.algorithm"],
+        key_bytes=_key_bytes(config),
         verification_algorithms=tuple(config["inter.worker.verification.algorithms"]),
         exactly_once=config.exactly_once,
         transactional_leader=config.transactional_leader,
@@ -52,6 +55,13 @@ def group_settings(config: WorkerConfig, url: str, client: Mapping[str, Any]) ->
 
 def new_session_key(config: WorkerConfig, now_ms: int) -> SessionKey:
     """A random key for requests between workers (KIP-507)."""
-    algorithm = config["inter.worker.key.generation.algorithm"]
-    bits = config["inter.worker.key.size"] or 8 * hashlib.new(SIGNATURE_DIGESTS[algorithm]).digest_size
-    return SessionKey(secrets.token_bytes((bits + 7) // 8), algorithm, now_ms)
+    return SessionKey(secrets.token_bytes(_key_bytes(config)), config["inter.worker.key.generation.algorithm"], now_ms)
+
+
+def _key_bytes(config: WorkerConfig) -> int:
+    algorithm, bits = config["inter.worker.key.generation.algorithm"], config["inter.worker.key.size"]
+    if bits is not None:
+        return int(bits + 7) // 8
+    if algorithm in _LONG_KEYS:
+        return 64
+    return hashlib.new(SIGNATURE_DIGESTS[algorithm]).digest_size

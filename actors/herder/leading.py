@@ -92,14 +92,17 @@ def on_fenced(turn: Turn) -> None:
 
 
 def ensure_session_key(turn: Turn) -> None:
-    """Leader: publish a session key where there is none or its time is over (KIP-507)."""
+    """Leader: publish a session key where there is none, its time is over, or another worker's configuration made it
+    (KIP-507).
+    """
     state = turn.state
     settings = state.settings
     if state.membership is None or state.membership.protocol is not Protocol.SESSIONED or state.key_writing:
         return
     key = state.store.session_key  # as others sign: `config` moves on only with what it says of connectors
     expires = None if key is None or settings.key_ttl_ms <= 0 else key.created_ms + settings.key_ttl_ms
-    if key is None or key.algorithm != settings.key_algorithm or (expires is not None and expires <= turn.now):
+    wanted = settings.key_algorithm, settings.key_bytes
+    if key is None or (key.algorithm, len(key.key)) != wanted or (expires is not None and expires <= turn.now):
         turn.set(key_writing=True)
         turn.emit(MakeSessionKey(turn.op(KeyWritten())))
     elif expires is not None:

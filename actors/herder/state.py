@@ -65,6 +65,7 @@ class HerderSettings:
     graceful_stop_ms: int = 5000
     key_ttl_ms: int = 3_600_000
     key_algorithm: str = "HmacSHA256"
+    key_bytes: int = 32
     verification_algorithms: tuple[str, ...] = ("HmacSHA256",)
     exactly_once: bool = False
     transactional_leader: bool = False  # exactly.once.source.support is preparing or enabled

@@ -253,7 +253,9 @@ class Node:
             case WriteConfig(op, write):
                 self.configs.write(op, write, now)
             case effects.MakeSessionKey(op):
-                self.configs.write(op, PutSessionKey(SessionKey(f"key {now}".encode(), "HmacSHA256", now)), now)
+                wanted = self.state.settings
+                key = SessionKey(str(now).encode().ljust(wanted.key_bytes), wanted.key_algorithm, now)
+                self.configs.write(op, PutSessionKey(key), now)
             case ReadConfigToEnd(op, timeout_ms):
                 self.configs.read_to_end(op, timeout_ms, now)
                 self.configs.advance(0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from actors.herder.signing import sign
 from actors.messages import SIGNATURE_DIGESTS, PutConnector, PutTaskConfigs, Signature
-from actors.settings import new_session_key
+from actors.settings import herder_settings, new_session_key
 from storage.config_state import SessionKey
 from storage.ids import ConnectorName
 from tests.pure.herder.world import World
@@ -39,10 +41,12 @@ def test_every_algorithm_signs_as_javas() -> None:
 
 
 @pytest.mark.parametrize("name", BY_JAVA)
-def test_a_new_key_is_random_and_as_long_as_its_signatures(name: str) -> None:
+def test_a_new_key_is_random_and_as_long_as_javas(name: str) -> None:
     algorithm = {"inter.worker.key.generation.algorithm": name}
     key = new_session_key(with_(algorithm), 7)
-    assert (key.algorithm, key.created_ms, len(key.key)) == (name, 7, len(sign(key, name, b"").signature))
+    size = 64 if name in ("HmacMD5", "HmacSHA1") else len(sign(key, name, b"").signature)
+    assert (key.algorithm, key.created_ms, len(key.key)) == (name, 7, size)
+    assert herder_settings(with_(algorithm), "w", str).key_bytes == size
     assert key.key != new_session_key(with_(algorithm), 7).key
     assert len(new_session_key(with_({**algorithm, "inter.worker.key.size": "41"}), 7).key) == 6  # bytes, rounded up
 
@@ -81,3 +85,21 @@ def test_the_leader_renews_the_key_and_others_sign_with_the_new_one() -> None:
     assert refused[0] == 400
     assert "does not support the 'HmacSHA512' key signing" in refused[1]
     assert "[HmacSHA256, HmacSHA3-512]" in refused[1]
+
+
+@pytest.mark.parametrize("wanted", [{"key_bytes": 64}, {"key_algorithm": "HmacSHA512"}])
+def test_a_leader_renews_a_key_that_it_would_make_otherwise(wanted: dict[str, Any]) -> None:
+    world = World(1)
+    world.settle()
+    old = world.nodes["w0"].state.store.session_key
+    world.settings |= wanted
+    other = world.add("w1")
+    world.settle()
+    assert other.state.store.session_key == old
+    world.crash("w0")
+    world.wait(1)
+    world.settle()
+    new = other.state.store.session_key
+    assert new is not None
+    assert new != old
+    assert {"key_bytes": len(new.key), "key_algorithm": new.algorithm}.items() >= wanted.items()
