@@ -91,11 +91,16 @@ class TaskRunners:
         runners = self.data_plane.runners()
         source = self.plugins.connector_type(connector) == "source"
         guard = HerderGuard(self.herding, task, command.config_generation)
-        return runners.make(TaskContext(
-            connector_name=task.connector, task=task.task, group_id=self.config.group_id,
-            worker=self.config.originals, connector=connector,
-            config=self.resolve(command.task_config, task.connector), engine=runners.engine,
-            offsets=self.offsets.of(task.connector, self.config.own_offsets(connector)) if source else None,
-            wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
-            guard=guard if source and self.config.exactly_once else None,
-        ))
+        offsets = self.offsets.of(task.connector, self.config.own_offsets(connector)) if source else None
+        try:
+            return runners.make(TaskContext(
+                connector_name=task.connector, task=task.task, group_id=self.config.group_id,
+                worker=self.config.originals, connector=connector,
+                config=self.resolve(command.task_config, task.connector), engine=runners.engine, offsets=offsets,
+                wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
+                guard=guard if source and self.config.exactly_once else None,
+            ))
+        except Exception:
+            if offsets is not None:
+                offsets.close_soon()
+            raise

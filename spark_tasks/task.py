@@ -48,6 +48,9 @@ class OffsetStore(Protocol):
     def after_commit(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
         """That transaction is committed. Does not wait."""
 
+    def close_soon(self) -> None:
+        """The task is over: free what is held for it alone. Does not wait. Safe twice."""
+
     @property
     def topic(self) -> str:
         """The topic that `records` belong to."""

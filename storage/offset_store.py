@@ -120,7 +120,7 @@ class ConnectorOffsetStore:
             self._own.stop()
 
     def close_soon(self) -> None:
-        """As `close`, for the threads of a log, which cannot wait for themselves to end."""
+        """As `close`, for those who cannot wait: a task that stops, the threads of a log."""
         if self._own is not None:
             threading.Thread(target=self._own.stop, name=f"close-{self._own.name}", daemon=True).start()
 

@@ -76,6 +76,9 @@ class MemoryOffsets:
     def records(self, offsets: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
         return []
 
+    def close_soon(self) -> None:
+        pass
+
 
 class Loop:
     """A thread that does what a task actor does: run_once, sleep, be woken, obey."""

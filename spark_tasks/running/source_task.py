@@ -279,6 +279,7 @@ class SourceTask:
             self._batch = None
             self._stream = None
             self._delivery.close()
+            self._offsets.close_soon()
             if stream is not None:
                 stream.stop()
 

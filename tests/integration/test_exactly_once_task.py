@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,7 @@ def test_offsets_in_a_topic_of_the_connectors_own(rig: OnceRig) -> None:
     again.await_records(200)
     again.stop()
     assert rig.values() == numbers(1200)
+    wait_until(lambda: own not in {thread.name[-len(own):] for thread in threading.enumerate()}, 20, "the readers' end")
 
 
 def test_acks_and_transactional_id_cannot_be_overridden(rig: OnceRig) -> None:
