@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import TypeVar
 
-from kafka.errors import KafkaError
+import kafka.errors as protocol
 
 from spark_tasks.errors import ConnectError, RetriableError
 from storage.futures import done, error_of, gather, then
@@ -90,7 +90,7 @@ class ConnectorOffsetStore:
         return self._primary.name
 
     def read(self) -> Sequence[tuple[Partition, Offset]]:
-        """All committed offsets, after reading to the end; raises ConnectError."""
+        """All committed offsets, after reading to the end; raises ConnectError, RetriableError where it takes long."""
         return self._wait(self.read_soon(), "Failed to fetch offsets")
 
     def write(self, offsets: Offsets) -> None:
@@ -181,11 +181,11 @@ class ConnectorOffsetStore:
             return future.result(self._timeout)
         except TimeoutError as error:
             future.cancel()
-            raise ConnectError(f"{message}: no answer in {self._timeout:.0f} s") from error
-        except SuspendedError as error:
-            raise RetriableError(f"{message}: {error}") from error
-        except (KafkaError, CancelledError) as error:
-            raise ConnectError(f"{message}: {error!r}") from error
+            raise RetriableError(f"{message}: no answer in {self._timeout:.0f} s") from error
+        except (protocol.KafkaError, CancelledError) as error:
+            opened = not self._ready.done() or error_of(self._ready) is None  # nobody opens its own topic once more
+            passing = opened and isinstance(error, (SuspendedError, protocol.RetriableError))
+            raise (RetriableError if passing else ConnectError)(f"{message}: {error!r}") from error
 
 
 class OffsetStores:

@@ -21,7 +21,6 @@ from spark_tasks.api import SourceConnector
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster
-from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SourcePipeline
 from spark_tasks.pulse import process_pulse
 from spark_tasks.running.appending import appender_options
@@ -94,7 +93,7 @@ class SourceTask:
         )
         self._job = pickle.dumps(job)
         self._delivery.start()
-        with suppress(KafkaUnavailableError):  # run_once tries again
+        with suppress(RetriableError):  # run_once tries again
             self._load_offsets()
 
     @property

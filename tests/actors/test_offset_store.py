@@ -8,14 +8,15 @@ from typing import Any
 
 import pykka
 import pytest
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from actors.messages import ReadSourceOffsets, WriteSourceOffsets
 from actors.offset_store import OffsetStoreActor
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.task import OffsetStore
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, TopicName
-from storage.log_protocol import PrivilegedWriter
+from storage.log_protocol import PrivilegedWriter, SuspendedError
 from storage.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from storage.offset_store import ConnectorOffsetStore, OffsetStores, OffsetTopic
 from storage.own_offsets import OwnOffsets
@@ -31,14 +32,18 @@ class World:
         self.topics = {"offsets": MemoryTopic("offsets", 3), "own": MemoryTopic("own")}
         self.opened: list[MemoryTopicLog] = []
         self.writers: list[MemoryPrivilegedWriter] = []
+        self.open_own: Future[None] | None = None
         self.stores = OffsetStores(OffsetTopic(self.open("offsets")), lambda own: self.open(own.topic), timeout=5)
         self.ready: Future[None] = Future()
         self.ref = OffsetStoreActor.start(self.stores, self.writer, self.ready)
         self.ready.result(10)
 
     def open(self, name: str) -> MemoryTopicLog:
-        self.opened.append(MemoryTopicLog(self.topics[name]))
-        return self.opened[-1]
+        log = MemoryTopicLog(self.topics[name])
+        if (started := self.open_own) is not None:
+            log.start = lambda *_: started  # type: ignore[method-assign]
+        self.opened.append(log)
+        return log
 
     def writer(self, own: OwnOffsets | None, transactional_id: str) -> PrivilegedWriter:
         topic = self.topics["offsets" if own is None else own.topic]
@@ -93,10 +98,29 @@ def test_failures_name_the_connector(world: World) -> None:
     log.hold()
     slow = ConnectorOffsetStore(C, world.stores.worker, timeout=0.05)
     world.topics["offsets"].append([(b'["c",{}]', b"{}")])
-    with pytest.raises(ConnectError, match=r"Failed to fetch offsets of connector c \(topic offsets\): no answer"):
+    with pytest.raises(RetriableError, match=r"Failed to fetch offsets of connector c \(topic offsets\): no answer"):
         slow.read()
     with pytest.raises(TypeError, match="JSON"):
         store.write([({"x": object()}, {})])
+
+
+def test_what_may_pass_is_told_from_what_stays(world: World) -> None:
+    def raised(store: ConnectorOffsetStore, cause: Exception) -> ConnectError:
+        world.topics["offsets"].refuse = lambda _: cause
+        with pytest.raises(ConnectError, match="Failed to flush offsets to storage of connector c") as caught:
+            store.write([({}, {})])
+        return caught.value
+
+    store = world.stores.of(C)
+    for passing in (SuspendedError("it slept"), KafkaTimeoutError("no leader")):
+        assert isinstance(raised(store, passing), RetriableError)
+    assert not isinstance(raised(store, TopicAuthorizationFailedError("no")), RetriableError)
+    unopened: Future[None] = Future()
+    unopened.set_exception(KafkaTimeoutError("no brokers"))
+    world.open_own = unopened
+    with pytest.raises(ConnectError, match="no brokers") as caught:
+        world.stores.of(C, OWN).read()
+    assert not isinstance(caught.value, RetriableError), "only another store opens the topic again"
 
 
 def test_a_connectors_own_topic(world: World) -> None:

@@ -15,6 +15,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.errors import ProducerFencedError
 from spark_tasks.records.errors import RecordTooLargeError
 from spark_tasks.running.spark import SparkLostError
+from storage.offset_store import OffsetStores
 from tests.exactly_once_rig import Guard, OnceRig
 from tests.support import wait_until
 
@@ -256,6 +257,24 @@ def test_offsets_in_a_topic_of_the_connectors_own(rig: OnceRig) -> None:
     again.stop()
     assert rig.values() == numbers(1200)
     wait_until(lambda: own not in {thread.name[-len(own):] for thread in threading.enumerate()}, 20, "the readers' end")
+
+
+def test_offsets_behind_a_transaction_that_somebody_left_open_are_waited_for(rig: OnceRig) -> None:
+    dead = Producer({"bootstrap.servers": rig.bootstrap, "transactional.id": f"dead-{rig.name}"})
+    dead.init_transactions(20)
+    dead.begin_transaction()
+    dead.produce(rig.offsets_topic, "{}", '["another",{}]')
+    assert dead.flush(20) == 0
+    rig.limit(1000)
+    rig.stores = OffsetStores(rig.stores.worker, rig.log, timeout=0.5)
+    loop = rig.start()
+    wait_until(lambda: loop.runs >= 2, 20, "the task to have asked several times")
+    assert loop.error is None
+    assert rig.values(committed=False) == []
+    dead.abort_transaction(20)
+    loop.await_records(1000)
+    loop.stop()
+    assert rig.values() == numbers(1000)
 
 
 def test_acks_and_transactional_id_cannot_be_overridden(rig: OnceRig) -> None:
