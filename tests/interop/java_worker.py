@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from heeler.guard import GuardedProcess
-from heeler.jars import CONNECT, classpath, resolve
+from heeler.jars import CONNECT, JarSet, classpath, resolve
 from heeler.java import find_java
 from heeler.ports import free_port
 from heeler.rest_client import RestClient, RestError
@@ -20,17 +21,19 @@ TIMES = {  # of a worker of either kind
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
 
 
-def java_command(file: Path | str) -> list[str]:
-    """What starts a worker with a properties file."""
+def java_command(file: Path | str, *more: JarSet) -> list[str]:
+    """What starts a worker with a properties file. `more`: jars beside Kafka Connect's."""
     quick = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    return [find_java(), *quick, "-cp", classpath(resolve(CONNECT)), MAIN, str(file)]
+    path = os.pathsep.join(classpath(resolve(jars)) for jars in (CONNECT, *more))
+    return [find_java(), *quick, "-cp", path, MAIN, str(file)]
 
 
 class JavaWorker:
     """One worker; may be started again after it was stopped or killed."""
 
-    def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, properties: Mapping[str, str], *jars: JarSet) -> None:
         self.folder = folder
+        self.jars = jars
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self.rest = RestClient("127.0.0.1", self.port)
@@ -46,7 +49,7 @@ class JavaWorker:
 
     def start(self) -> None:
         """Return when it answers."""
-        self.process = GuardedProcess(java_command(self.file), self.folder / "java-worker.log")
+        self.process = GuardedProcess(java_command(self.file, *self.jars), self.folder / "java-worker.log")
         wait_until(self.rest.ready, 90, "the Java worker")
 
     def stop(self, grace: float = 15) -> None:

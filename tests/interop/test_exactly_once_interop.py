@@ -1,5 +1,6 @@
 """A Java worker and a heeler worker in one exactly-once group: each leads, each fences for the other, and a file source
-moves between them, also one that writes to another Kafka. A read_committed reader sees each line once, in order.
+and one with several tasks move between them, also ones that write to another Kafka. A read_committed reader sees each
+record once, in order.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from heeler.broker import EmbeddedBroker
+from heeler.jars import KAFKA_VERSION, JarSet
 from heeler.rest_client import RestClient, RestError
 from heeler.worker_process import WorkerProcess
 from tests.exactly_once_rig import visible
@@ -23,14 +25,20 @@ from tests.support import wait_until
 pytestmark = [pytest.mark.interop, pytest.mark.integration, pytest.mark.timeout(400)]
 
 SOON_S = 90.0
+PLUGINS = Path(__file__).with_name("plugins")
+TEST_PLUGINS = JarSet(
+    f"Kafka Connect test plugins {KAFKA_VERSION}", (("org.apache.kafka", "connect-test-plugins", KAFKA_VERSION),)
+)
 
 
 class Mixed:
-    """Both workers, their Kafka, a file, the topic that it goes to, and the Kafka that has this topic."""
+    """Both workers, their Kafka, the Kafka that they write to, a file and the topic that it goes to, and the topic that
+    tasks count in.
+    """
 
     def __init__(self, kafka: Kafka, there: Kafka, folder: Path, group: str) -> None:
         self.kafka, self.there, self.folder, self.group = kafka, there, folder, group
-        self.topic = there.create(f"{group}-lines")
+        self.topic, self.numbers = there.create(f"{group}-lines"), there.create(f"{group}-numbers")
         clients = ("producer", "consumer", "admin") if there is not kafka else ()
         self.overrides = {f"{kind}.override.bootstrap.servers": there.servers for kind in clients}
         settings = {
@@ -40,10 +48,11 @@ class Mixed:
             "offset.storage.partitions": "1", "exactly.once.source.support": "enabled",
             "offset.flush.interval.ms": "1000",
         }  # fmt: skip
-        self.java = JavaWorker(folder, settings)
-        self.heeler = WorkerProcess(folder, {**settings, **TIMES})
+        self.java = JavaWorker(folder, settings, TEST_PLUGINS)
+        self.heeler = WorkerProcess(folder, {**settings, **TIMES, "plugin.path": str(PLUGINS)})
         self.offsets_topic = settings["offset.storage.topic"]
         self.config_topic = settings["config.storage.topic"]
+        self.counted: dict[str, int] = {}
         self.lines: list[str] = []
         self.file = folder / "in.txt"
         self.file.touch()
@@ -53,6 +62,26 @@ class Mixed:
             "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "tasks.max": "1",
             "file": str(self.file), "topic": self.topic, "exactly.once.support": "required",
             **self.overrides, **more})
+
+    def count(self, rest: RestClient, tasks: int) -> None:
+        self.call(rest, "PUT", "/connectors/numbers/config", {
+            "connector.class": "org.apache.kafka.connect.tools.VerifiableSourceConnector", "tasks.max": str(tasks),
+            "topic": self.numbers, "throughput": "50", "transaction.boundary": "interval",
+            "transaction.boundary.interval.ms": "200", **self.overrides})
+
+    def count_on(self, tasks: int) -> None:
+        """Wait until each of the tasks has counted on."""
+        def more() -> bool:
+            found: dict[str, int] = {}
+            for message in self.there.messages(self.numbers):
+                task, number = (message.key() or b"").decode(), int(message.value() or b"")
+                assert number == found.get(task, -1) + 1, f"task {task}: {number} after {found.get(task)}"
+                found[task] = number
+            assert all(found.get(str(n), -1) > self.counted.get(str(n), -1) for n in range(tasks)), found
+            self.counted = found
+            return True
+
+        wait_until(more, SOON_S, "all tasks to count on, with each number once and in order")
 
     def call(self, rest: RestClient, method: str, path: str, body: Any = None) -> Any:
         """Once the worker can do it: it may not know yet who leads."""
@@ -94,15 +123,15 @@ class Mixed:
         return "java" if worker.endswith(f":{self.java.port}") else "heeler"
 
     def stop(self, rest: RestClient) -> Producer:
-        """Stop the connector. As if it had had a second task (a file source never has), which does not know of that:
-        the task count record says so, and its producer is what this returns. Only a round of fencing can reach it.
+        """Stop the connectors. As if the second task that counts did not know of that: its producer is what this
+        returns. Where one task is left, only a round of fencing can reach it.
         """
-        self.call(rest, "PUT", "/connectors/lines/stop")
-        wait_until(lambda: rest.states("lines") == ["STOPPED"], SOON_S, "the connector to stop")
-        zombie = Producer({"bootstrap.servers": self.there.servers, "transactional.id": f"{self.group}-lines-1"})
+        for name in ("lines", "numbers"):
+            self.call(rest, "PUT", f"/connectors/{name}/stop")
+        wait_until(lambda: rest.states("lines") == rest.states("numbers") == ["STOPPED"], SOON_S, "both to stop")
+        zombie = Producer({"bootstrap.servers": self.there.servers, "transactional.id": f"{self.group}-numbers-1"})
         zombie.init_transactions(30)
         zombie.begin_transaction()
-        self.kafka.send(self.config_topic, ['{"task-count":2}'], ["tasks-fencing-lines"])
         return zombie
 
     def alter(self, rest: RestClient) -> None:
@@ -111,14 +140,15 @@ class Mixed:
         position = sum(len(line) + 1 for line in self.lines)
         assert found == {"offsets": [{"partition": {"filename": str(self.file)}, "offset": {"position": position}}]}
         self.call(rest, "PATCH", "/connectors/lines/offsets", found)
-        self.call(rest, "PUT", "/connectors/lines/resume")
+        for name in ("lines", "numbers"):
+            self.call(rest, "PUT", f"/connectors/{name}/resume")
 
     def offset_keys(self) -> set[bytes]:
         return {message.key() for message in self.there.messages(self.offsets_topic)}
 
-    def counts(self) -> list[Any]:
+    def task_counts(self, name: str) -> list[Any]:
         return [json.loads(m.value()) for m in self.kafka.messages(self.config_topic)
-                if m.key() == b"tasks-fencing-lines"]
+                if m.key() == f"tasks-fencing-{name}".encode()]
 
 
 @pytest.fixture
@@ -146,9 +176,9 @@ def mixed(kafka: Kafka, there: Kafka, tmp_path: Path, topic_name: str) -> Iterat
 
 
 @pytest.mark.parametrize(("first", "there"), [("java", "same Kafka"), ("heeler", "another Kafka")], indirect=["there"])
-def test_a_source_moves_between_java_and_heeler(mixed: Mixed, first: str) -> None:
-    """`first` leads and begins; the other one takes over its stopped connector when it is killed, fences what is left
-    of it, and is killed in its turn.
+def test_sources_move_between_java_and_heeler(mixed: Mixed, first: str) -> None:
+    """`first` leads and begins; the other one takes over its stopped connectors when it is killed, fences what is left
+    of them, and is killed in its turn.
     """
     rests = {"java": mixed.java.rest, "heeler": mixed.heeler.rest}
     second = "heeler" if first == "java" else "java"
@@ -167,21 +197,25 @@ def test_a_source_moves_between_java_and_heeler(mixed: Mixed, first: str) -> Non
 
     start(first)
     mixed.create(rests[first])
+    mixed.count(rests[first], 2)
     mixed.append(1000)
     mixed.arrive()
     assert mixed.owner(rests[first]) == first
     start(second)
     mixed.append(500)
     mixed.arrive()
+    mixed.count_on(2)
     zombie = mixed.stop(rests[first])
     kill(first)
+    mixed.count(rests[second], 1)
     mixed.alter(rests[second])
     mixed.append(1000)
     mixed.arrive()
-    zombie.produce(mixed.topic, "too late")
+    mixed.count_on(1)
+    zombie.produce(mixed.numbers, "too late")
     with pytest.raises(KafkaException, match="fenced"):
         zombie.commit_transaction(30)
-    assert mixed.counts()[-2:] == [{"task-count": 2}, {"task-count": 1}]
+    assert mixed.task_counts("numbers") == [{"task-count": 2}, {"task-count": 1}]
     assert mixed.owner(rests[second]) == second
     start(first)
     mixed.create(rests[first], **{"batch.size": "5000"})  # whoever leads fences, whoever runs the task asks for it
@@ -191,5 +225,6 @@ def test_a_source_moves_between_java_and_heeler(mixed: Mixed, first: str) -> Non
     mixed.append(1000)
     mixed.arrive()
     assert mixed.owner(rests[first]) == first
-    assert len(mixed.offset_keys()) == 1, "both use the same bytes as the key of an offset"
-    assert mixed.counts()
+    mixed.count_on(1)
+    assert len(mixed.offset_keys()) == 3, "both use the same bytes as the key of an offset"
+    assert mixed.task_counts("lines")
