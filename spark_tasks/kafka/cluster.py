@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
@@ -35,22 +34,14 @@ LEVELS: Final = {
 
 class KafkaCluster:
     """Connections and what is known of topics. `settings` as `client_config.client_settings` makes them. All errors
-    are ConnectErrors; retriable ones are retried with back-off until `timeout_ms`.
+    are ConnectErrors; retriable ones are retried with back-off until `timeout_ms`. Closes itself when nobody has it any
+    more.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.io = Connections(settings)
+        weakref.finalize(self, _close_soon, self.io).atexit = False
         self._leaders: dict[str, dict[int, int]] = {}
-
-    @classmethod
-    def shared(cls, settings: Mapping[str, Any]) -> KafkaCluster:
-        """The process's one cluster for these settings (Spark reuses its workers); never a parent process's."""
-        key = repr(sorted(settings.items(), key=lambda item: item[0]))
-        with _LOCK:
-            found = _SHARED.get(key)
-            if found is None or not found.io.alive:
-                found = _SHARED[key] = cls(settings)
-            return found
 
     def partitions(
         self, topic: str, *, create: bool = False, timeout_ms: float = DEFAULT_TIMEOUT_MS,
@@ -267,26 +258,7 @@ class KafkaCluster:
         return await self.retrying(attempt, deadline)
 
 
-_LOCK = threading.Lock()
-_SHARED: dict[str, KafkaCluster] = {}
-_INHERITED: list[KafkaCluster] = []
-
-
-def _after_fork() -> None:
-    """A child has its parent's sockets but not its IO thread. The objects are kept, so that nothing closes them:
-    a shutdown here would end the parent's connections.
-    """
-    global _LOCK  # noqa: PLW0603
-    _LOCK = threading.Lock()
-    _INHERITED.extend(_SHARED.values())
-    _SHARED.clear()
-
-
-def _close_shared() -> None:
-    for cluster in list(_SHARED.values()):
-        cluster.close()
-    _SHARED.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_close_shared)
+def _close_soon(io: Connections) -> None:
+    """Elsewhere: whoever was the last to have the cluster may be the IO thread."""
+    if io.alive:
+        threading.Thread(target=io.close, name="close-kafka", daemon=True).start()

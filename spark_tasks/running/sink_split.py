@@ -16,9 +16,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
 from spark_tasks.api import Shape
 from spark_tasks.errors import RetriableError
-from spark_tasks.kafka.cluster import Isolation, KafkaCluster
+from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.rows import spark_rows
 from spark_tasks.running.executor import Outcome, failed_outcome
 from spark_tasks.running.pacing import MOST_BYTES
@@ -128,7 +129,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.position = split.end  # the last offsets may hold no record
 
     def _raw(self) -> Iterator[pa.RecordBatch]:
-        split, cluster = self._split, KafkaCluster.shared(self._job.client)
+        split, cluster = self._split, shared_cluster(self._job.client)
         try:
             yield from read_range(
                 cluster, split.topic, split.partition, split.start, split.end, isolation=self._job.isolation

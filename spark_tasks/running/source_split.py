@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 
 from spark_tasks.errors import DataError
 from spark_tasks.kafka.append import Appender
-from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.transactions import Member
 from spark_tasks.pipeline import SourcePipeline
 from spark_tasks.running.delivery import Lane
@@ -108,7 +109,7 @@ class _Writing:
 
     def __init__(self, job: SourceJob, lane: Lane) -> None:
         self._job = job
-        self._cluster = KafkaCluster.shared(job.client)
+        self._cluster = shared_cluster(job.client)
         admit = None
         if lane.identity is not None and lane.identity.transactional_id is not None:
             admit = Member(self._cluster, lane.identity, lane.added, lane.likely).admit

@@ -20,7 +20,7 @@ from typing import Any
 from spark_tasks.api import SourceConnector
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.client_properties import client_properties
-from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.pipeline import SourcePipeline
 from spark_tasks.pulse import process_pulse
 from spark_tasks.running.appending import appender_options
@@ -69,7 +69,7 @@ class SourceTask:
         self._properties = client_properties(context.worker, context.connector, "producer")
         self._client = connection_settings(self._properties)
         self._options, idempotent = appender_options(self._properties)
-        cluster = KafkaCluster.shared(self._client)
+        cluster = shared_cluster(self._client)
         self._delivery = delivery or AtLeastOnce(cluster, context.offsets, idempotent=idempotent)
         self._size = SplitSize()
         self._patience = Patience(context.id)

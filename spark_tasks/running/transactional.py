@@ -23,6 +23,7 @@ from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import ProducerFencedError
+from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.boundaries import Boundary
@@ -218,7 +219,7 @@ def delivery_of(context: TaskContext) -> Transactional | None:
         return None
     if context.offsets is None:
         raise ConnectError(f"source task {context.id} has no offset store")
-    cluster = KafkaCluster.shared(connection_settings(client_properties(context.worker, context.connector, "producer")))
+    cluster = shared_cluster(connection_settings(client_properties(context.worker, context.connector, "producer")))
     return Transactional(cluster, context.offsets, context.guard, Settings.of(context))
 
 

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import kafka.errors as protocol
 from kafka.protocol.consumer import FetchRequest
@@ -23,6 +24,7 @@ from kafka.protocol.consumer import FetchRequest
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
+from spark_tasks.kafka.sharing import settings_key
 
 _logger = logging.getLogger(__name__)
 
@@ -228,23 +230,25 @@ def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
 
 
 class EndWatchers:
-    """The worker's watchers, one for each set of client settings (connectors may override them)."""
+    """The worker's watchers, one for each set of client settings (connectors may override them) while tasks have it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watchers: dict[str, EndWatcher] = {}
+        self._watchers: WeakValueDictionary[str, EndWatcher] = WeakValueDictionary()
 
     def of(self, settings: Mapping[str, Any]) -> EndWatcher:
         """The watcher for clients with these settings; connects when it is first asked."""
-        key = repr(sorted(settings.items(), key=lambda item: item[0]))
+        key = settings_key(settings)
         with self._lock:
-            if key not in self._watchers:
-                self._watchers[key] = EndWatcher(KafkaCluster(settings))
-            return self._watchers[key]
+            found = self._watchers.get(key)
+            if found is None:
+                found = self._watchers[key] = EndWatcher(KafkaCluster(settings))
+            return found
 
     def close(self) -> None:
         """Close all of them; the tasks must be gone."""
         with self._lock:
-            watchers, self._watchers = list(self._watchers.values()), {}
+            watchers = list(self._watchers.values())
+            self._watchers.clear()
         for watcher in watchers:
             watcher.close()

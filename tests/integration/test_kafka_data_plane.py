@@ -22,6 +22,7 @@ from spark_tasks.kafka.errors import (
     UnknownTopicError,
 )
 from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.transactions import Member, TransactionOwner
 from spark_tasks.records import RecordTooLargeError
 from spark_tasks.records.partitioner import murmur2
@@ -318,17 +319,17 @@ def test_no_broker_at_all():
 
 def test_a_shared_cluster_is_one_a_process_and_none_of_the_parents(broker):
     settings = client_settings({"bootstrap.servers": broker.bootstrap_servers, "client.id": "shared"})
-    mine = KafkaCluster.shared(settings)
-    assert KafkaCluster.shared(settings) is mine
+    mine = shared_cluster(settings)
+    assert shared_cluster(settings) is mine
     mine.offsets([])
     child = os.fork()
     if child == 0:
         ok = (
-            KafkaCluster.shared(settings) is not mine
-            and KafkaCluster.shared(settings).init_producer_id().producer_id >= 0
+            shared_cluster(settings) is not mine
+            and shared_cluster(settings).init_producer_id().producer_id >= 0
         )
         os._exit(0 if ok else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert mine.init_producer_id().producer_id >= 0
     mine.close()
-    assert KafkaCluster.shared(settings) is not mine
+    assert shared_cluster(settings) is not mine

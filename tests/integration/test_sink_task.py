@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from heeler.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.plugins import Plugins
 from spark_tasks.running.positions import OffsetsMissingError
 from spark_tasks.running.runners import Runners
@@ -87,7 +87,7 @@ def rig(broker: Any, tmp_path: Path) -> Iterator[SinkRig]:
     rig = SinkRig(broker.bootstrap_servers, tmp_path)
     yield rig
     rig.close()
-    KafkaCluster.shared({"bootstrap_servers": [broker.bootstrap_servers], "security_protocol": "PLAINTEXT"})
+    shared_cluster({"bootstrap_servers": [broker.bootstrap_servers], "security_protocol": "PLAINTEXT"})
 
 
 def numbers(count: int, start: int = 0) -> list[str]:
