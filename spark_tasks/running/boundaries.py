@@ -44,8 +44,8 @@ class Boundary:
             raise ConfigError(
                 f"Invalid value {text} for configuration transaction.boundary: expected one of {allowed}"
             ) from None
-        default = number(worker, "offset.flush.interval.ms", DEFAULT_INTERVAL_MS, 1)
-        interval = number(connector, "transaction.boundary.interval.ms", default, 1)
+        default = number(worker, "offset.flush.interval.ms", DEFAULT_INTERVAL_MS)
+        interval = number(connector, "transaction.boundary.interval.ms", default)
         return cls(kind, min(interval, int(transaction_timeout_ms * _LONGEST_SHARE)))
 
     def ends(self, open_ms: float, signal: TransactionSignal) -> bool:
