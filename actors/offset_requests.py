@@ -104,7 +104,14 @@ class OffsetRequests:
                 future.set_exception((type(error), error, None))
 
         self._store.tell(message(done))
-        return future.get(timeout=_TIMEOUT_S)
+        try:
+            return future.get(timeout=_TIMEOUT_S)
+        except pykka.Timeout as error:
+            raise ConnectError(
+                f"No answer from the offsets topic in {_TIMEOUT_S:.0f} s: its brokers are away, or a transaction that "
+                "somebody left open on it has to time out. Try again later; until then, offsets that were to be "
+                "altered or reset may still be"
+            ) from error
 
     # ------------------------------------------------------------ altering
     def _alter(self, request: AlterOffsets) -> str:
