@@ -251,6 +251,8 @@ class KafkaCluster:
             )
             response = await self.io.send(request, node)
             error = protocol.for_code(response.error_code)
+            if error is protocol.InvalidTransactionTimeoutError:
+                raise error(f"transaction.timeout.ms {timeout_ms} is more than the brokers' transaction.max.timeout.ms")
             if error is not protocol.NoError:
                 raise error(transactional_id)
             return ProducerIdentity(response.producer_id, response.producer_epoch, transactional_id)

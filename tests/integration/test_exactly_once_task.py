@@ -205,6 +205,25 @@ def test_paused_within_a_transaction_of_the_connector_keeps_no_reader_waiting(ri
     wait_until(lambda: rig.values() == [*numbers(200), "another", *numbers(400, 200)], 20, "the rest")
 
 
+def test_a_transaction_that_outlives_its_time_out_fails_the_task(rig: OnceRig) -> None:
+    rig.limit(100)
+    options = {"rows": "100", "transaction_boundary": "connector", "producer_override_transaction_timeout_ms": "1000"}
+    loop = rig.start(commit_every="1000", **options)
+    loop.await_records(100)
+    other = Producer({"bootstrap.servers": rig.bootstrap})
+    other.produce(rig.topic, "another", partition=0)
+    assert other.flush(20) == 0
+    wait_until(lambda: rig.values() == ["another"], 30, "the coordinator to abort it")
+    rig.limit(200)
+    error = loop.await_error()
+    assert isinstance(error, ProducerFencedError)
+    assert "a transaction was open for longer than transaction.timeout.ms (1000)" in str(error)
+    again = rig.start(commit_every="100", **options)
+    again.await_records(200)
+    again.stop()
+    assert rig.values() == ["another", *numbers(200)]
+
+
 def test_the_connector_discards_a_transaction_and_goes_on(rig: OnceRig) -> None:
     rig.limit(400)
     options = {"rows": "100", "commit_every": "100", "abort_at": "200", "transaction_boundary": "connector"}
@@ -285,6 +304,11 @@ def test_acks_and_transactional_id_cannot_be_overridden(rig: OnceRig) -> None:
     loop.await_records(10)
     loop.stop()
     assert rig.values() == numbers(10)
+
+
+def test_a_transaction_time_out_that_the_brokers_do_not_allow_is_told(rig: OnceRig) -> None:
+    error = rig.start(producer_override_transaction_timeout_ms="900001").await_error()
+    assert "transaction.timeout.ms 900001 is more than the brokers' transaction.max.timeout.ms" in str(error)
 
 
 def test_a_start_can_be_given_up(rig: OnceRig) -> None:
