@@ -22,6 +22,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from spark_tasks.running.sink_split import write_batches
+
 TOPIC = "contract-topic"
 Place = tuple[str, int, int]
 """Topic, partition and offset of a record."""
@@ -31,9 +33,9 @@ _KILLED = 9
 
 @dataclass(frozen=True)
 class SinkUnderTest:
-    """`writer()`: a writer as a new task makes it. `batch(topic, partition, first, count)`: records with these offsets,
-    with the columns of columns.CONNECT_COLUMNS. `contents()`: the place of every record that a reader of the sink
-    sees. `clear()`: empty the sink.
+    """`writer()`: a writer as a new task makes it; it is given Rows unless it is a DataSourceArrowWriter.
+    `batch(topic, partition, first, count)`: records with these offsets, with the columns of columns.CONNECT_COLUMNS.
+    `contents()`: the place of every record that a reader of the sink sees. `clear()`: empty the sink.
     """
 
     writer: Callable[[], Any]
@@ -74,7 +76,7 @@ class _Run:
             if count > 0:
                 pieces = [(first, count // 2), (first + count // 2, count - count // 2)]
                 batches = [self._sink.batch(TOPIC, partition, at, some) for at, some in pieces if some]
-                message = cloudpickle.loads(pickled).write(iter(batches))
+                message = write_batches(cloudpickle.loads(pickled), batches)
                 messages.append(pickle.loads(pickle.dumps(message)))
         return messages
 

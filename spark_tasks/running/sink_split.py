@@ -143,9 +143,14 @@ class _Reading(Iterator[pa.RecordBatch]):
         """The writer's commit message."""
         if self._job.accepts == "rows":
             batches = map(as_rows, batches)
-        if isinstance(self._writer, DataSourceArrowWriter):
-            return self._writer.write(iter(batches))
-        return self._writer.write(row for batch in batches for row in spark_rows(batch))
+        return write_batches(self._writer, batches)
+
+
+def write_batches(writer: DataSourceWriter, batches: Iterable[pa.RecordBatch]) -> Any:
+    """The message of a writer that is given batches, or their Rows where it is none for Arrow."""
+    if isinstance(writer, DataSourceArrowWriter):
+        return writer.write(iter(batches))
+    return writer.write(row for batch in batches for row in spark_rows(batch))
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
 from spark_tasks.connectors.parquet import ParquetSinkConnector
+from spark_tasks.errors import RetriableError
 from spark_tasks.pipeline import SinkPipeline
 from spark_tasks.testing import SinkUnderTest, check_exactly_once_sink
 from tests.pure.converters.samples import JSON, raw_batch, worker
@@ -49,7 +53,59 @@ def test_parquet_at_every_step(tmp_path: Path) -> None:
     assert check_exactly_once_sink(parquet(tmp_path / "rows"), kills=30) > 40
 
 
-class Lines:
+class Table(DataSourceWriter):  # type: ignore[misc]  # PySpark has no types
+    """A sink that keeps rows, and where it stands, in one transaction of a database."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def write(self, rows: Any) -> Any:
+        return [(row.topic, row.partition, row.offset, row.value["id"]) for row in rows]
+
+    def commit(self, messages: Any) -> None:
+        with closing(self.connect()) as database, database:
+            database.execute("BEGIN IMMEDIATE")
+            for rows in filter(None, messages):
+                (topic, partition, first, _), last = rows[0], rows[-1][2]
+                if (self.next(database, topic, partition) or 0) != first:
+                    raise RetriableError("another task was faster")
+                database.executemany("INSERT INTO data VALUES (?, ?, ?, ?)", rows)
+                database.execute("REPLACE INTO next VALUES (?, ?, ?)", (topic, partition, last + 1))
+
+    def abort(self, messages: Any) -> None:
+        pass
+
+    def resume_from(self, topic: str, partition: int) -> int | None:
+        with closing(self.connect()) as database:
+            return self.next(database, topic, partition)
+
+    def connect(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self.file, isolation_level=None)
+        database.execute("PRAGMA synchronous = OFF")  # only processes are killed here
+        database.execute("CREATE TABLE IF NOT EXISTS data (topic, partition, at, id)")
+        database.execute("CREATE TABLE IF NOT EXISTS next (topic, partition, at, PRIMARY KEY (topic, partition))")
+        return database
+
+    @staticmethod
+    def next(database: sqlite3.Connection, topic: str, partition: int) -> int | None:
+        found = database.execute("SELECT at FROM next WHERE topic = ? AND partition = ?", (topic, partition)).fetchone()
+        return None if found is None else int(found[0])
+
+
+def test_a_database_that_keeps_rows_and_offsets_in_one_transaction(tmp_path: Path) -> None:
+    file = tmp_path / "data.sqlite"
+
+    def contents() -> list[tuple[str, int, int]]:
+        with closing(Table(file).connect()) as database:
+            rows = database.execute("SELECT topic, partition, at, id FROM data").fetchall()
+        assert all(at == id_ for _, _, at, id_ in rows)
+        return [(topic, partition, at) for topic, partition, at, _ in rows]
+
+    sink = SinkUnderTest(lambda: Table(file), batch, contents, lambda: file.unlink(missing_ok=True))
+    assert check_exactly_once_sink(sink, kills=4) > 4
+
+
+class Lines(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
     """A sink that appends lines, and says where to resume; exactly once only as long as nothing happens."""
 
     def __init__(self, file: Path) -> None:
