@@ -125,8 +125,6 @@ class HerderActor(pykka.ThreadingActor):
         self._replies: dict[RequestId, Any] = {}
         self._numbers = itertools.count(1)
         self._turned_at = time.monotonic()
-        self._member = (JoinGroup, AllowJoin, RequestRejoin, LeaveGroup)
-        self._config = (WriteConfig, ReadConfigToEnd, ClaimWritePrivileges)
 
     def on_receive(self, message: Any) -> Any:
         """An Ask, an event's payload, or (for those who look) the question for a connector's story."""

@@ -1,7 +1,8 @@
 """The herder's core: `step(state, event) -> (state, effects)`. No IO, no clock, no randomness.
 
 Read `advance` first: it says what a herder does next whenever something has happened. The handlers by subject are in
-requests.py, rebalance.py, leading.py, config_changes.py, restarts.py, task_configs.py, work.py and halting.py.
+requests.py, rebalance.py, leading.py, config_changes.py, restarts.py, task_configs.py, zombie_fencing.py, work.py and
+halting.py.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from actors.herder.state import (
     PublishedTasks,
     Released,
     ResolveAssignment,
-    RunAgain,
     WriteNext,
 )
 from actors.herder.turn import Turn
@@ -177,6 +177,5 @@ _AFTER: Mapping[type, Callable[[Turn, Any, Exception | None], None]] = {
     RestartRead: zombie_fencing.on_restart_read,
     Released: lambda turn, _, __: rebalance.on_released(turn),
     HaltFlushed: lambda turn, _, __: halting.on_flushed(turn),
-    RunAgain: lambda turn, then, _: turn.enqueue(then.queued.request_id, then.queued.request),
     GeneratedTasks: lambda _, __, ___: None,
 }

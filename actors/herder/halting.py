@@ -21,8 +21,8 @@ def on_requested(turn: Turn, event: HaltRequested) -> None:
     if turn.state.phase in (Phase.HALTING, Phase.HALTED):
         return
     turn.log("INFO", f"Stopping the connectors and tasks of this worker: {event.reason}")
-    turn.set(phase=Phase.HALTING, halt_reason=event.reason, join_waiting=False, releasing=frozenset())
-    work.answer_halting(turn)
+    turn.set(phase=Phase.HALTING, join_waiting=False, releasing=frozenset())
+    work.answer_halting(turn, refusal())
     zombie_fencing.answer_halting(turn, refusal())
     for item in tuple(turn.state.slots):
         work.stop(turn, item)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from actors.herder.fencing_state import FencingChecked, FencingRead, FencingRecorded, RestartRead
-from actors.herder.state import AnswerWith, AnswerWithPlan, HerderState, Phase, PublishedTasks, RunAgain, WriteNext
+from actors.herder.state import AnswerWith, AnswerWithPlan, HerderState, Phase, PublishedTasks, WriteNext
 
 _BUSY = (
-    AnswerWith, WriteNext, AnswerWithPlan, RunAgain, PublishedTasks, FencingRead, FencingChecked, FencingRecorded,
-    RestartRead,
+    AnswerWith, WriteNext, AnswerWithPlan, PublishedTasks, FencingRead, FencingChecked, FencingRecorded, RestartRead,
 )
 _ENDING = (Phase.HALTING, Phase.HALTED)
 

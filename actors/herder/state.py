@@ -154,13 +154,6 @@ class AnswerWithPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class RunAgain:
-    """A refresh before a request is done: take the request up again."""
-
-    queued: Queued
-
-
-@dataclass(frozen=True, slots=True)
 class PublishedTasks:
     """A connector's new task configs are written, or sent to the leader, or that failed."""
 
@@ -208,9 +201,9 @@ class PrivilegesClaimed:
 
 
 Continuation = (
-    AnswerWith | WriteNext | AnswerWithPlan | RunAgain | PublishedTasks | GeneratedTasks | ResolveAssignment
-    | JoinAgain | Released | HaltFlushed | KeyWritten | PrivilegesClaimed | FencingRead | Fenced | FencingChecked
-    | FencingRecorded | StartVerified | RestartRead
+    AnswerWith | WriteNext | AnswerWithPlan | PublishedTasks | GeneratedTasks | ResolveAssignment | JoinAgain | Released
+    | HaltFlushed | KeyWritten | PrivilegesClaimed | FencingRead | Fenced | FencingChecked | FencingRecorded
+    | StartVerified | RestartRead
 )
 
 
@@ -256,7 +249,6 @@ class HerderState:
     key_writing: bool = False
     counter: int = 0
     stage: Stage | None = None
-    halt_reason: str | None = None
 
     @property
     def is_leader(self) -> bool:

@@ -127,8 +127,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
         kind = "task" if is_task(item) else "connector"
         failed = report.state is State.FAILED
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
-    started = report.state is State.RUNNING and not isinstance(item, ConnectorTaskId)
-    if started and not isinstance(item, ConnectorTaskId):
+    if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
         turn.log("INFO", f"{item}: connector {'started' if first else 'resumed'}")
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
 
@@ -192,9 +191,8 @@ def allow_join_when_released(turn: Turn) -> bool:
     return False
 
 
-def answer_halting(turn: Turn) -> None:
+def answer_halting(turn: Turn, error: Exception) -> None:
     """Everybody who still waits is told why there is no answer."""
-    error = ConnectError("Worker is shutting down")
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
     asked = (AnswerWith, WriteNext, AnswerWithPlan)
