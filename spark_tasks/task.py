@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 R_co = TypeVar("R_co", covariant=True)
@@ -98,7 +98,6 @@ class TaskContext:
     wake: Callable[[], None]
     topic_used: Callable[[str], None]
     guard: StartGuard | None = None  # sources with exactly-once delivery only
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:

@@ -21,8 +21,6 @@ from spark_tasks.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequenc
 from spark_tasks.records.errors import RecordTooLargeError
 from spark_tasks.records.partitioner import Partitioner, rows_by_partition
 
-__all__ = ["Appender", "ProducerIdentity"]
-
 Array = np.ndarray[Any, Any]
 
 DEFAULT_REQUEST_BYTES: Final = 1_048_576  # Kafka's max.request.size
@@ -60,8 +58,6 @@ class Appender:
         self._identity = identity
         self.sequences: dict[TopicPartition, int] = dict(sequences or {})
         """The next sequence number of each partition."""
-        self.acknowledged: dict[TopicPartition, int] = defaultdict(int)
-        """Records that the brokers have acknowledged."""
         self._admit = admit
         self._compression = compression
         self._max_record_bytes = max_request_bytes
@@ -180,7 +176,6 @@ class Appender:
 
     def _done(self, batch: Batch) -> None:
         with self._changed:
-            self.acknowledged[batch.where] += batch.count
             self._buffered -= len(batch.data)
             self._changed.notify_all()
 

@@ -46,13 +46,11 @@ _MOST_BYTES = 2**31 - 1  # what the offsets of one Arrow binary column reach
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """`records` in RAW_SCHEMA; a record without headers has null there. `next_offset`: the offset to read on from,
-    behind everything that was complete, markers and gaps included. `missing_bytes`: how much the batch that was cut
-    off at the end needs in all; 0 where nothing was cut off (at least 61 where not even that is known).
+    behind everything that was complete, markers and gaps included.
     """
 
     records: pa.RecordBatch
     next_offset: int
-    missing_bytes: int = 0
 
 
 def decode(
@@ -70,9 +68,9 @@ def decode(
     Raises CorruptRecordsError or UnsupportedFormatError; never returns a record it is not sure of.
     """
     array = frozen(np.frombuffer(data, np.uint8))
-    table, missing = batch_table(array)
+    table = batch_table(array)
     if len(table) == 0:
-        return Decoded(_EMPTY, 0 if start is None else start, missing)
+        return Decoded(_EMPTY, 0 if start is None else start)
     next_offset = int(table[-1, BASE_OFFSET] + table[-1, LAST_DELTA] + 1)
     low = 0 if start is None else start
     high = MAX_OFFSET if end is None else end
@@ -80,11 +78,11 @@ def decode(
         _check_crcs(data, table)
     wanted = _wanted(data, table, low, high, sorted(aborted, key=lambda item: item[1]))
     if len(wanted) == 0:
-        return Decoded(_EMPTY, next_offset, missing)
+        return Decoded(_EMPTY, next_offset)
     origins = wanted[:, BATCH_AT].copy()
     if (wanted[:, ATTRIBUTES] & COMPRESSION_MASK).any():
         array, wanted = _decompressed(data, wanted)
-    return Decoded(_columns(array, wanted, low, high, origins), next_offset, missing)
+    return Decoded(_columns(array, wanted, low, high, origins), next_offset)
 
 
 def _check_crcs(data: Buffer, table: Array) -> None:

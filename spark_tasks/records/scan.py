@@ -11,6 +11,7 @@ from spark_tasks.records.flat import frozen
 from spark_tasks.records.jit import inlined, kernel
 from spark_tasks.records.layout import (
     ATTRIBUTES_AT,
+    BASE_TIMESTAMP_AT,
     BATCH_LENGTH_AT,
     COUNT_AT,
     CRC_AT,
@@ -20,6 +21,8 @@ from spark_tasks.records.layout import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_ID_AT,
 )
 
 # Columns of the table of batches. START and END bound the records (decompressed later, if need be).
@@ -47,18 +50,18 @@ def _big_endian(data: Any, at: Any, size: int) -> Any:
 
 @kernel
 def count_batches(data: Any) -> Any:
-    """(complete batches, bytes that the incomplete last one needs or 0), by the length fields alone."""
+    """How many complete batches there are, by the length fields alone."""
     at: Any = 0
     batches, size = 0, data.shape[0]
     while size - at >= LOG_OVERHEAD:
         length = np.int64(np.int32(_big_endian(data, at + BATCH_LENGTH_AT, 4)))
         if length < HEADER_BYTES - LOG_OVERHEAD:
-            return batches + 1, 0  # scan_batches reports it
+            return batches + 1  # scan_batches reports it
         if length + LOG_OVERHEAD > size - at:
-            return batches, length + LOG_OVERHEAD
+            return batches
         at += length + LOG_OVERHEAD
         batches += 1
-    return batches, HEADER_BYTES if at < size else 0
+    return batches
 
 
 @kernel
@@ -90,32 +93,31 @@ def scan_batches(data: Any, table: Any) -> Any:
         append_time = attributes & LOG_APPEND_TIME
         table[row, ATTRIBUTES] = attributes
         table[row, APPEND_TIME] = append_time
-        table[row, TIMESTAMP] = _big_endian(data, at + (35 if append_time else 27), 8)
-        table[row, PRODUCER_ID] = _big_endian(data, at + 43, 8)
+        table[row, TIMESTAMP] = _big_endian(data, at + (MAX_TIMESTAMP_AT if append_time else BASE_TIMESTAMP_AT), 8)
+        table[row, PRODUCER_ID] = _big_endian(data, at + PRODUCER_ID_AT, 8)
         table[row, CRC] = _big_endian(data, at + CRC_AT, 4)
         at += length + LOG_OVERHEAD
     return 0, table.shape[0]
 
 
-def batch_table(data: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
-    """The table of complete batches, and how many bytes the incomplete last batch needs (0 if there is none).
+def batch_table(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The table of complete batches, int64, one row a batch and the COLUMNS above; the last batch may be cut off.
 
     Raises CorruptRecordsError or UnsupportedFormatError; checksums are not looked at.
     """
     data = frozen(data)
     if data.shape[0] > MAGIC_AT and data[MAGIC_AT] != MAGIC:
         raise _refusal(data, _BAD_MAGIC, 0)
-    batches, missing = count_batches(data)
-    table = np.empty((batches, COLUMNS), np.int64)
+    table = np.empty((count_batches(data), COLUMNS), np.int64)
     error, at = scan_batches(data, table)
     if error:
         raise _refusal(data, error, at)
-    return table, missing
+    return table
 
 
 def next_offset(data: np.ndarray[Any, Any]) -> int | None:
     """The offset after the last complete batch; None if there is no complete batch."""
-    table, _ = batch_table(data)
+    table = batch_table(data)
     return None if len(table) == 0 else int(table[-1, BASE_OFFSET] + table[-1, LAST_DELTA] + 1)
 
 

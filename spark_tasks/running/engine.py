@@ -113,12 +113,6 @@ class SparkEngine:
                 return
             self._begin()
 
-    def wait_running(self, timeout_s: float) -> bool:
-        """Wait until Spark is up (True) or has failed or the time is over (False)."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._state not in (EngineState.NEW, EngineState.STARTING), timeout_s)
-            return self._state is EngineState.RUNNING
-
     def _begin(self) -> None:
         """Start Spark in a thread; the caller holds the lock."""
         self._state = EngineState.STARTING
@@ -230,9 +224,7 @@ class SparkEngine:
 
     def _take(self, slots: int) -> list[_Submission]:
         """The next job's submissions; the caller holds the lock."""
-        waiting = [
-            Waiting(s.key, len(s.pickled), s.seconds, s.task in self._alone) for s in self._waiting.values()
-        ]
+        waiting = [Waiting(s.key, s.seconds, s.task in self._alone) for s in self._waiting.values()]
         taken = [self._waiting.pop(key) for key in next_job(waiting, slots - len(self._running))]
         return [s for s in taken if s.future.set_running_or_notify_cancel()]
 

@@ -20,7 +20,6 @@ class Waiting:
     """One submission as the planner sees it; `alone` where it must not share (it took a job down before)."""
 
     key: int
-    splits: int
     seconds: float
     alone: bool = False
 

@@ -32,8 +32,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from heeler.broker import EmbeddedBroker
 from spark_tasks.plugins import Plugins
+from spark_tasks.running.engine import EngineState
 from spark_tasks.running.runners import Runners
 from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of
+from tests.support import wait_until
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -198,7 +200,7 @@ def measure(runners: Runners, worker: dict[str, str], bootstrap: str, folder: Pa
             out.writelines(record(i) + "\n" for i in range(count))
         runs["source-string"] = lambda: run_source(runners, worker, bootstrap, file, count, {})
         runs["source-json"] = lambda: run_source(runners, worker, bootstrap, file, count, json_form)
-    assert runners.engine.wait_running(120)
+    wait_until(lambda: runners.engine.state is EngineState.RUNNING, 120, "Spark")
     for name, run in runs.items():
         if not name.startswith(arguments.only):
             continue

@@ -9,35 +9,35 @@ from spark_tasks.running.jobs import BIG_SECONDS, MOST_SHARING, Waiting, next_jo
 
 SUBMISSIONS = st.lists(
     st.builds(
-        Waiting, key=st.just(0), splits=st.integers(1, 4), seconds=st.sampled_from([0.0, 0.02, 0.5]),
+        Waiting, key=st.just(0), seconds=st.sampled_from([0.0, 0.02, 0.5]),
         alone=st.booleans(),
     ),
     max_size=80,
-).map(lambda found: [Waiting(key, w.splits, w.seconds, w.alone) for key, w in enumerate(found)])
+).map(lambda found: [Waiting(key, w.seconds, w.alone) for key, w in enumerate(found)])
 
 
 def test_nothing_waits_or_no_slot_is_free() -> None:
     assert next_job([], 4) == []
-    assert next_job([Waiting(0, 1, 0.0)], 0) == []
+    assert next_job([Waiting(0, 0.0)], 0) == []
 
 
 def test_one_job_each_while_there_are_slots() -> None:
-    assert next_job([Waiting(n, 1, 0.0) for n in range(4)], 4) == [0]
+    assert next_job([Waiting(n, 0.0) for n in range(4)], 4) == [0]
 
 
 def test_small_ones_are_spread_over_the_free_slots() -> None:
-    assert next_job([Waiting(n, 1, 0.0) for n in range(8)], 4) == [0, 1]
-    assert next_job([Waiting(n, 1, 0.0) for n in range(9)], 4) == [0, 1, 2]
+    assert next_job([Waiting(n, 0.0) for n in range(8)], 4) == [0, 1]
+    assert next_job([Waiting(n, 0.0) for n in range(9)], 4) == [0, 1, 2]
 
 
 def test_a_big_one_has_a_job_of_its_own_and_small_ones_pass_it() -> None:
-    waiting = [Waiting(0, 1, 0.0), Waiting(1, 1, 1.0), Waiting(2, 1, 0.0)]
+    waiting = [Waiting(0, 0.0), Waiting(1, 1.0), Waiting(2, 0.0)]
     assert next_job(waiting, 1) == [0, 2]
     assert next_job(waiting[1:], 1) == [1]
 
 
 def test_one_that_took_a_job_down_shares_no_more() -> None:
-    assert next_job([Waiting(0, 1, 0.0, alone=True), Waiting(1, 1, 0.0)], 1) == [0]
+    assert next_job([Waiting(0, 0.0, alone=True), Waiting(1, 0.0)], 1) == [0]
 
 
 @given(SUBMISSIONS, st.integers(1, 8))
