@@ -9,7 +9,6 @@ from typing import Any
 import pykka
 
 from actors.herder.effects import AbandonInstance, AskTaskConfigs, ChangeInstance, StartInstance, StopInstance
-from actors.herder.state import ItemId
 from actors.messages import (
     ChangeTargetState,
     ConnectorStateReported,
@@ -22,7 +21,7 @@ from actors.messages import (
     TaskStateReported,
 )
 from spark_tasks.errors import ConnectError
-from storage.ids import ConnectorTaskId, State
+from storage.ids import ConnectorTaskId, ItemId, State
 
 log = logging.getLogger(__name__)
 Tell = Callable[[Any], None]

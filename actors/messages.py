@@ -20,6 +20,7 @@ from storage.status import Status, TopicStatus
 
 OpId = NewType("OpId", int)
 Epoch = NewType("Epoch", int)
+RequestId = NewType("RequestId", int)
 
 
 # ---------------------------------------------------------------- requests: REST -> herder

@@ -21,6 +21,9 @@ class ConnectorTaskId(NamedTuple):
         return f"{self.connector}-{self.task}"
 
 
+ItemId = ConnectorName | ConnectorTaskId  # what runs and has a status: a connector's own instance, or one task
+
+
 class TargetState(Enum):
     """What the user wants of a connector (KIP-52, KIP-875)."""
 

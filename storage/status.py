@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
+from storage.ids import ConnectorName, ItemId, State, TopicName, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """The status of a connector (`id` a name) or of a task (`id` a ConnectorTaskId)."""
 
-    id: ConnectorName | ConnectorTaskId
+    id: ItemId
     state: State
     worker_id: WorkerId
     generation: int

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from storage.ids import ConnectorName, ConnectorTaskId, State
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State
 from storage.log_protocol import LogRecord
 from storage.status import Status, StatusState
 from storage.status_records import (
@@ -26,8 +26,6 @@ from storage.status_records import (
 
 log = logging.getLogger(__name__)
 
-Item = ConnectorName | ConnectorTaskId
-
 
 @dataclass(slots=True)
 class _Draft:
@@ -37,7 +35,7 @@ class _Draft:
     tasks: dict[ConnectorName, Mapping[int, Status]]
     topics: dict[ConnectorName, Mapping[Any, Any]]
     own: set[tuple[str, ConnectorName]] = field(default_factory=set)
-    removed: list[Item] = field(default_factory=list)
+    removed: list[ItemId] = field(default_factory=list)
 
     def inner(self, name: str, connector: ConnectorName) -> dict[Any, Any]:
         outer: dict[ConnectorName, Any] = getattr(self, name)
@@ -56,7 +54,7 @@ class _Draft:
                 self.own.discard((name, connector))
 
 
-def fold(state: StatusState, records: Iterable[LogRecord]) -> tuple[StatusState, tuple[Item, ...]]:
+def fold(state: StatusState, records: Iterable[LogRecord]) -> tuple[StatusState, tuple[ItemId, ...]]:
     """Add records to the state; also answers what was removed (tell it to `forget`)."""
     draft = _Draft(dict(state.connectors), dict(state.tasks), dict(state.topics))
     for record in records:
@@ -155,7 +153,7 @@ class WriteBook:
     """
 
     generation: int = 0
-    sequences: Mapping[Item, tuple[int, int]] = field(default_factory=dict)
+    sequences: Mapping[ItemId, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,7 @@ def may_repeat(book: WriteBook, state: StatusState, ticket: Ticket) -> bool:
     )
 
 
-def forget(book: WriteBook, removed: Iterable[Item]) -> WriteBook:
+def forget(book: WriteBook, removed: Iterable[ItemId]) -> WriteBook:
     """Tombstones of these items were read."""
     known = [item for item in removed if item in book.sequences]
     if not known:

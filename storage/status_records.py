@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from storage.config_records import parse_int
-from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TopicName, WorkerId
 from storage.java_json import dumps, loads
 from storage.log_protocol import KeyValue
 from storage.status import Status, TopicStatus
@@ -18,7 +18,7 @@ TOPIC_SEPARATOR = ":connector-"
 TopicKey = tuple[TopicName, ConnectorName]
 
 
-def status_key(item: ConnectorName | ConnectorTaskId) -> bytes:
+def status_key(item: ItemId) -> bytes:
     """The key of a connector's or a task's status."""
     return f"{TASK if isinstance(item, ConnectorTaskId) else CONNECTOR}{item}".encode()
 
@@ -74,7 +74,7 @@ def parse_topic_key(key: str) -> TopicKey | None:
     return (TopicName(topic), ConnectorName(connector)) if colon and topic and connector else None
 
 
-def parse_status(item: ConnectorName | ConnectorTaskId, data: bytes) -> Status:
+def parse_status(item: ItemId, data: bytes) -> Status:
     """A status value; raises ValueError where Kafka Connect could not use it either."""
     value = _object(loads(data))
     state = value.get("state")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 
-from actors.assignment.protocol import Allocation, Assignment, AssignmentError, Item, MemberMetadata, Protocol
+from actors.assignment.protocol import Allocation, Assignment, AssignmentError, MemberMetadata, Protocol
 from spark_tasks.errors import ConnectError
-from storage.ids import ConnectorName, ConnectorTaskId
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId
 
 CONNECTOR_TASK = -1  # the task number that stands for the connector's own instance
 _STRING_LIMIT = 32767  # the largest int16
@@ -150,7 +150,7 @@ class _Reader:
             raise CodecError(f"no UTF-8 text before {self._position}") from error
 
     def allocation(self) -> Allocation:
-        items: list[Item] = []
+        items: list[ItemId] = []
         for _ in range(self._count()):
             name = ConnectorName(self.string())
             for number in self._task_numbers():

@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from actors.assignment.eager import config_mismatch
-from actors.assignment.protocol import Allocation, Assignment, Item, MemberMetadata
+from actors.assignment.protocol import Allocation, Assignment, MemberMetadata
 from storage.config_state import ClusterConfigState
-from storage.ids import ConnectorTaskId
+from storage.ids import ConnectorTaskId, ItemId
 
 _BACKOFF_BASE = 40  # successive rounds that take work away wait 1 ms x 40^n (KAFKA-12495)
 _BACKOFF_STEPS = 8  # 40^8 ms are 200 years; no need for larger numbers
 
-_Loads = dict[str, set[Item]]
+_Loads = dict[str, set[ItemId]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class AssignorState:
     """
 
     generation: int = -1
-    previous: frozenset[Item] = frozenset()
+    previous: frozenset[ItemId] = frozenset()
     members: frozenset[str] = frozenset()
     due_ms: int | None = None
     candidates: tuple[str, ...] = ()
@@ -86,11 +86,11 @@ def assign(
 class _Round:
     """The working sets of one round. `loads` is what each member will run, `revoked` what it must stop."""
 
-    def __init__(self, state: AssignorState, owned: dict[str, frozenset[Item]], config: ClusterConfigState) -> None:
+    def __init__(self, state: AssignorState, owned: dict[str, frozenset[ItemId]], config: ClusterConfigState) -> None:
         self.state = state
         self.owned = owned
         names = config.connectors()
-        self.configured: frozenset[Item] = frozenset(names).union(*(config.tasks(name) for name in names))
+        self.configured: frozenset[ItemId] = frozenset(names).union(*(config.tasks(name) for name in names))
         holders = Counter(item for items in owned.values() for item in items)
         active = holders.keys()
         # What is no longer configured goes, also where a former leader handed it out; what runs twice stops
@@ -98,8 +98,8 @@ class _Round:
         unwanted = {item for item, count in holders.items() if count > 1 or item not in self.configured}
         self.loads: _Loads = {id_: set(items - unwanted) for id_, items in owned.items()}
         self.revoked: _Loads = {id_: set(items & unwanted) for id_, items in owned.items()}
-        self.lost: frozenset[Item] = (state.previous & self.configured) - active
-        self.created: frozenset[Item] = self.configured - state.previous - active
+        self.lost: frozenset[ItemId] = (state.previous & self.configured) - active
+        self.created: frozenset[ItemId] = self.configured - state.previous - active
 
     def run(self, now_ms: int, max_delay_ms: int) -> AssignorState:
         """Fills `loads` and `revoked`; the returned state lacks the generation."""
@@ -110,7 +110,7 @@ class _Round:
             # After a whole delay the next balancing is no longer a successive one.
             state = self._balance(now_ms, max_delay_ms, took_away=self.state.took_away and not expired)
             left = self._return_to_candidates() if expired else self.lost
-            new, waits = self.created | left, frozenset[Item]()
+            new, waits = self.created | left, frozenset[ItemId]()
         else:
             state, new, waits = waiting, self.created, self.lost
         for kind in _kinds(new):
@@ -134,7 +134,7 @@ class _Round:
         # While lost work waits it is that which the delay is for; once it is back, balancing need not wait.
         return replace(state, candidates=candidates, took_away=state.took_away and not self.lost)
 
-    def _return_to_candidates(self) -> frozenset[Item]:
+    def _return_to_candidates(self) -> frozenset[ItemId]:
         """Gives lost work in turn to members that came (back) without any, up to the fair share; returns the rest."""
         rest = set(self.lost)
         for kind in _kinds(self.lost):
@@ -177,18 +177,18 @@ class _Round:
         return surplus
 
 
-def _kinds(items: Iterable[Item]) -> list[list[Item]]:
+def _kinds(items: Iterable[ItemId]) -> list[list[ItemId]]:
     """Connectors and tasks apart, each sorted; empty kinds are left out."""
     allocation = Allocation.of(items)
     return [list(kind) for kind in (allocation.connectors, allocation.tasks) if kind]
 
 
-def _of_kind(items: Collection[Item], like: Item) -> list[Item]:
+def _of_kind(items: Collection[ItemId], like: ItemId) -> list[ItemId]:
     tasks = isinstance(like, ConnectorTaskId)
     return [item for item in items if isinstance(item, ConnectorTaskId) is tasks]
 
 
-def _give_to_least_loaded(loads: _Loads, kind: list[Item]) -> None:
+def _give_to_least_loaded(loads: _Loads, kind: list[ItemId]) -> None:
     heap = [(len(_of_kind(load, kind[0])), id_) for id_, load in loads.items()]
     heapq.heapify(heap)
     for item in kind:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import cycle
 
-from actors.assignment.protocol import Allocation, Assignment, AssignmentError, Item, MemberMetadata
+from actors.assignment.protocol import Allocation, Assignment, AssignmentError, MemberMetadata
 from storage.config_state import ClusterConfigState
+from storage.ids import ItemId
 
 
 def assign(members: Mapping[str, MemberMetadata], config: ClusterConfigState, *, leader: str) -> dict[str, Assignment]:
@@ -19,7 +20,7 @@ def assign(members: Mapping[str, MemberMetadata], config: ClusterConfigState, *,
     newest = max(member.config_offset for member in members.values())
     if config.offset < newest:
         return config_mismatch(members, leader=leader, offset=newest)
-    dealt: dict[str, list[Item]] = {member: [] for member in members}
+    dealt: dict[str, list[ItemId]] = {member: [] for member in members}
     ring = cycle(sorted(members))
     names = config.connectors()
     for name in names:

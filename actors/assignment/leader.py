@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from actors.assignment import cooperative, eager
 from actors.assignment.codec import CodecError, decode_metadata, encode_assignment
 from actors.assignment.cooperative import AssignorState
-from actors.assignment.protocol import Assignment, Item, MemberMetadata, Protocol
+from actors.assignment.protocol import Assignment, MemberMetadata, Protocol
 from storage.config_state import ClusterConfigState
+from storage.ids import ItemId
 
 _log = logging.getLogger(__name__)
 
-Owners = tuple[tuple[Item, str], ...]
+Owners = tuple[tuple[ItemId, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,12 @@ def _decode(metadata: Mapping[str, bytes]) -> dict[str, MemberMetadata]:
 
 def _owners(members: Mapping[str, MemberMetadata], assignments: Mapping[str, Assignment]) -> Owners:
     """Everything that runs once all members have followed their assignments; empty after a failed round."""
-    owners: list[tuple[Item, str]] = []
+    owners: list[tuple[ItemId, str]] = []
     for id_, assignment in assignments.items():
         owned = members[id_].owned
         if assignment.failed:
             continue
         kept = owned.minus(assignment.revoked).plus(assignment.assigned) if owned else assignment.assigned
-        items: list[Item] = [*kept.connectors, *kept.tasks]
+        items: list[ItemId] = [*kept.connectors, *kept.tasks]
         owners += [(item, members[id_].url) for item in items]
     return tuple(owners)

@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from storage.ids import ConnectorName, ConnectorTaskId
-
-Item = ConnectorName | ConnectorTaskId  # what is handed out: a connector's instance or one task
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId
 
 
 class Protocol(Enum):
@@ -56,14 +54,14 @@ class Allocation:
     tasks: tuple[ConnectorTaskId, ...] = ()
 
     @classmethod
-    def of(cls, items: Iterable[Item]) -> Allocation:
+    def of(cls, items: Iterable[ItemId]) -> Allocation:
         """The allocation of these items, in whatever order they come and however often."""
         unique = set(items)
         connectors = sorted(item for item in unique if not isinstance(item, ConnectorTaskId))
         return cls(tuple(connectors), tuple(sorted(item for item in unique if isinstance(item, ConnectorTaskId))))
 
     @property
-    def items(self) -> frozenset[Item]:
+    def items(self) -> frozenset[ItemId]:
         """Connectors and tasks in one set (a name never equals a task id)."""
         return frozenset((*self.connectors, *self.tasks))
 
@@ -126,7 +124,7 @@ class Membership:
     member_id: str
     protocol: Protocol
     assignment: Assignment
-    owners: tuple[tuple[ConnectorName | ConnectorTaskId, str], ...] = ()
+    owners: tuple[tuple[ItemId, str], ...] = ()
 
     @property
     def is_leader(self) -> bool:

@@ -36,7 +36,7 @@ from actors.herder.effects import (
     Validate,
 )
 from actors.herder.events import Event, RequestReceived, Suspended, TimerFired
-from actors.herder.state import HerderSettings, HerderState, RequestId
+from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import Story
 from actors.messages import (
     AllowJoin,
@@ -50,6 +50,7 @@ from actors.messages import (
     LeaveGroup,
     PutStatus,
     ReadConfigToEnd,
+    RequestId,
     RequestRejoin,
     TaskStateReported,
     WriteConfig,

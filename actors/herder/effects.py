@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from actors.herder.state import ItemId, RequestId
 from actors.messages import (
     AllowJoin,
     ClaimWritePrivileges,
@@ -19,13 +18,14 @@ from actors.messages import (
     PutStatus,
     ReadConfigToEnd,
     Request,
+    RequestId,
     RequestRejoin,
     StartConnector,
     StartTask,
     WriteConfig,
 )
 from storage.config_state import SessionKey
-from storage.ids import Config, ConnectorName, TargetState
+from storage.ids import Config, ConnectorName, ItemId, TargetState
 
 TimerKey = tuple[str, str]  # what for, and of whom: ("stop", "17"), ("queue", "")
 

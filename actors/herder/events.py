@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actors.herder.effects import TimerKey
-from actors.herder.state import RequestId
 from actors.messages import (
     ConfigChanged,
     ConfigOpDone,
@@ -15,6 +14,7 @@ from actors.messages import (
     JoinPreparing,
     OpId,
     Request,
+    RequestId,
     StatusesFlushed,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NewType
 
+from actors.messages import RequestId
 from storage.ids import ConnectorName, ConnectorTaskId
-
-RequestId = NewType("RequestId", int)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from actors.assignment.protocol import Protocol
 from actors.herder.effects import ForgetTopics, MakeSessionKey
-from actors.herder.state import ItemId, KeyWritten, Phase, PrivilegesClaimed, Publish, Reconfigure
+from actors.herder.state import KeyWritten, Phase, PrivilegesClaimed, Publish, Reconfigure
 from actors.herder.turn import Turn
 from actors.messages import ClaimWritePrivileges, PutStatus
-from storage.ids import ConnectorTaskId, State, TargetState
+from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 from storage.status import Status
 
 CLAIM_RETRY_MS = 250

@@ -12,7 +12,7 @@ from dataclasses import replace
 from actors.assignment.protocol import Allocation, Protocol
 from actors.herder import leading, work
 from actors.herder.events import Suspended
-from actors.herder.state import ItemId, JoinAgain, Phase, ResolveAssignment
+from actors.herder.state import JoinAgain, Phase, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages import (
     CoordinatorLost,
@@ -23,6 +23,7 @@ from actors.messages import (
     ReadConfigToEnd,
     RequestRejoin,
 )
+from storage.ids import ItemId
 
 DEAF = (Phase.OUT, Phase.HALTING, Phase.HALTED)  # the group was left; what the member says was said before it knew
 FAILED_ROUND_MS = 500

@@ -20,7 +20,7 @@ from actors.errors import (
 from actors.herder import restarts, signing, task_configs, work, zombie_fencing
 from actors.herder.effects import Delegate, Validate
 from actors.herder.fencing_state import RecordFencing
-from actors.herder.state import AnswerWith, AnswerWithPlan, ItemId, Publish, Queued, Reconfigure, RequestId, WriteNext
+from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, WriteNext
 from actors.herder.turn import Turn
 from actors.messages import (
     AlterOffsets,
@@ -42,6 +42,7 @@ from actors.messages import (
     PutTaskConfigSet,
     RemoveConnectorConfig,
     Request,
+    RequestId,
     RestartConnectorAndTasks,
     RestartConnectorOnly,
     RestartTask,
@@ -52,7 +53,7 @@ from actors.messages import (
     VerifyTaskStart,
     WriteConfig,
 )
-from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
+from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, TargetState
 
 LEADER_ONLY = "Only the leader can set connector configs."
 

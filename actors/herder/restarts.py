@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from actors.herder import work
-from actors.herder.state import HerderState, ItemId
+from actors.herder.state import HerderState
 from actors.herder.turn import Turn
 from actors.messages import ConnectorStateInfo
 from storage.config_state import RestartRequest
-from storage.ids import ConnectorTaskId, State
+from storage.ids import ConnectorTaskId, ItemId, State
 from storage.status import Status, StatusState
 
 

@@ -21,12 +21,9 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
-from actors.herder.fencing_state import RequestId as RequestId  # noqa: PLC0414 - others take it from here
-from actors.messages import ConfigWrite, Epoch, OpId, Request, Stage
+from actors.messages import ConfigWrite, Epoch, OpId, Request, RequestId, Stage
 from storage.config_state import ClusterConfigState, RestartRequest
-from storage.ids import Config, ConnectorName, ConnectorTaskId, State, WorkerId
-
-ItemId = ConnectorName | ConnectorTaskId  # what a worker can run: a Connector instance or a task
+from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State, WorkerId
 
 
 def is_task(item: ItemId) -> bool:

@@ -12,14 +12,12 @@ from actors.herder.state import (
     NO_GENERATION,
     Continuation,
     HerderState,
-    ItemId,
     OwnRequest,
     Queued,
-    RequestId,
     Slot,
 )
-from actors.messages import OpId, PutStatus, Request, Stage
-from storage.ids import State
+from actors.messages import OpId, PutStatus, Request, RequestId, Stage
+from storage.ids import ItemId, State
 from storage.status import Status, StatusState
 
 

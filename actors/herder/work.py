@@ -10,11 +10,9 @@ from actors.herder.state import (
     AnswerWith,
     AnswerWithPlan,
     GeneratedTasks,
-    ItemId,
     Phase,
     Reconfigure,
     Released,
-    RequestId,
     Slot,
     WriteNext,
     connector_of,
@@ -26,12 +24,13 @@ from actors.messages import (
     ConnectorStateReported,
     Epoch,
     FlushStatuses,
+    RequestId,
     StartConnector,
     StartTask,
     TaskStateReported,
 )
 from spark_tasks.errors import ConnectError
-from storage.ids import ConnectorTaskId, State, TargetState
+from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 
 
 def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, restarting: bool = False) -> None:

@@ -21,9 +21,17 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
-from actors.herder.state import HerderState, Phase, RequestId
+from actors.herder.state import HerderState, Phase
 from actors.herder.turn import Turn
-from actors.messages import FenceZombies, PutTaskCountRecord, ReadConfigToEnd, RestartTask, VerifyTaskStart, WriteConfig
+from actors.messages import (
+    FenceZombies,
+    PutTaskCountRecord,
+    ReadConfigToEnd,
+    RequestId,
+    RestartTask,
+    VerifyTaskStart,
+    WriteConfig,
+)
 from spark_tasks.errors import ConnectError
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from actors.herder import core, effects, events
 from actors.herder.invariants import violations
 from actors.herder.signing import sign
-from actors.herder.state import HerderSettings, HerderState, ItemId
+from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import Chapter
 from actors.messages import (
     AllowJoin,
@@ -38,7 +38,7 @@ from actors.messages import (
 )
 from spark_tasks.errors import ConnectError
 from storage.config_state import SessionKey
-from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState, WorkerId
 from tests.pure.herder.group import Member
 from tests.pure.herder.logs import ConfigStore, StatusStore
 

@@ -14,12 +14,12 @@ from typing import Any
 from actors.assignment.protocol import Protocol
 from actors.errors import ConflictError, RequestTargetError
 from actors.herder import effects, events
-from actors.herder.state import ItemId, Phase, RequestId
+from actors.herder.state import Phase
 from actors.herder.story import Chapter
-from actors.messages import StartTask
+from actors.messages import RequestId, StartTask
 from spark_tasks.errors import ConnectError
 from storage.config_state import ClusterConfigState
-from storage.ids import ConnectorTaskId, State, TargetState
+from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 from storage.status import StatusState
 from tests.pure.herder.group import Broker
 from tests.pure.herder.logs import ConfigLog, StatusLog
