@@ -23,7 +23,7 @@ from storage.config_records import (
     TARGET_STATE,
     TASK,
     TASK_COUNT,
-    parse_task_key,
+    parse_task_id,
 )
 from storage.config_state import (
     ClusterConfigState,
@@ -174,7 +174,7 @@ def _forget(draft: _Draft, connector: ConnectorName) -> None:
 
 
 def _task(draft: _Draft, rest: str, value: Any) -> None:
-    task = parse_task_key(TASK + rest)
+    task = parse_task_id(rest)
     if task is None:
         log.error("Ignoring task configuration because %r is not a task config key", TASK + rest)
         return

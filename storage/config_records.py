@@ -66,9 +66,9 @@ def logger_level(namespace: str, level: str) -> KeyValue:
     return (LOGGER + namespace).encode(), dumps({"level": level})
 
 
-def parse_task_key(key: str) -> ConnectorTaskId | None:
-    """The task of a `task-…` key; None where it names none (the number is what follows the last dash)."""
-    connector, dash, number = key[len(TASK) :].rpartition("-")
+def parse_task_id(text: str) -> ConnectorTaskId | None:
+    """`name-0` as a task: the number is what follows the last dash; None where there is none."""
+    connector, dash, number = text.rpartition("-")
     task = parse_int(number)
     return ConnectorTaskId(ConnectorName(connector), task) if dash and task is not None else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.config_records import parse_int
+from storage.config_records import parse_task_id
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TopicName, WorkerId
 from storage.java_json import dumps, loads
 from storage.log_protocol import KeyValue
@@ -61,10 +61,8 @@ def parse_connector_key(key: str) -> ConnectorName | None:
 
 
 def parse_task_key(key: str) -> ConnectorTaskId | None:
-    """The task of a `status-task-…` key: the number is what follows the last dash."""
-    connector, dash, number = key[len(TASK) :].rpartition("-")
-    task = parse_int(number)
-    return ConnectorTaskId(ConnectorName(connector), task) if dash and task is not None else None
+    """The task of a `status-task-…` key."""
+    return parse_task_id(key[len(TASK) :])
 
 
 def parse_topic_key(key: str) -> TopicKey | None:

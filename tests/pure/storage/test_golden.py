@@ -61,7 +61,7 @@ def our_config_record(record: LogRecord) -> KeyValue:
         [(name, count)] = state.task_count_records.items()
         return config.task_count(name, count)
     if key.startswith(config.TASK):
-        task = config.parse_task_key(key)
+        task = config.parse_task_id(key.removeprefix(config.TASK))
         assert task is not None
         return config.task_config(task, value["properties"])
     if key.startswith(config.COMMIT):
