@@ -15,6 +15,7 @@ from actors.errors import RebalanceNeededError, RequestTargetError, TimedOutErro
 from actors.messages import HealthCheck, Request, Stage, StoreRequest, ValidateConfig
 from rest.errors import RestError, as_java
 from rest.forwarding import Remote, RestClient
+from rest.paths import RAW_PATH
 from rest.settings import RestSettings
 from rest.view import WorkerView
 from storage.ids import Config
@@ -69,7 +70,7 @@ class Asking:
             return self._forward(error.url, hop is None, body, query or {})
 
     def _forward(self, target: str, first_hop: bool, body: Any, query: Mapping[str, str]) -> Remote:
-        path = request.environ["heeler.raw_path"]
+        path = request.environ[RAW_PATH]
         parameters = urlencode({"forward": str(first_hop).lower(), **query})
         url = f"{target.rstrip('/')}{path}?{parameters}"
         return self.client.send(request.method, url, body, request.headers.get("Authorization"))

@@ -18,14 +18,6 @@ KNOWN_ALGORITHMS = frozenset(name.lower() for name in SIGNATURE_DIGESTS)
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 
 
-def headers(signature: Signature) -> dict[str, str]:
-    """How a signature travels."""
-    return {
-        SIGNATURE_HEADER: base64.b64encode(signature.signature).decode(),
-        ALGORITHM_HEADER: signature.algorithm,
-    }
-
-
 def signature_of(request_headers: Headers, body: bytes) -> Signature | None:
     """The signature that a request carries; None where a header is missing. Raises RestError (400)."""
     algorithm = request_headers.get(ALGORITHM_HEADER)
