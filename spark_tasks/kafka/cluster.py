@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 import kafka.errors as protocol
@@ -128,7 +128,7 @@ class KafkaCluster:
         if not create:
             deadline = Deadline(min(_UNKNOWN_TOPIC_MS, deadline.left_ms))
         try:
-            return await self.retrying(lambda: self._ask_leaders([topic], create, topic), deadline)
+            return await self.retrying(lambda: self._ask_leaders(topic, create), deadline)
         except protocol.UnknownTopicOrPartitionError as error:
             raise UnknownTopicError(f"topic {topic!r} does not exist, or this principal may not see it") from error
 
@@ -154,25 +154,21 @@ class KafkaCluster:
         """Have the leaders asked for again: a broker said that it is none."""
         self._leaders.pop(topic, None)
 
-    async def _ask_leaders(self, topics: Sequence[str], create: bool, wanted: str) -> dict[int, int]:
+    async def _ask_leaders(self, topic: str, create: bool) -> dict[int, int]:
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
             allow_auto_topic_creation=create,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
         response = await self.io.send(request, None)
         self.io.learn(response)
-        failure: Exception | None = None
-        for topic in response.topics:
-            error = protocol.for_code(topic.error_code)
-            if error is protocol.NoError:
-                self._leaders[topic.name] = {item.partition_index: item.leader_id for item in topic.partitions}
-            elif topic.name == wanted:
-                failure = error(wanted)
-        if failure is not None:
-            raise failure
-        return self._leaders[wanted]
+        (found,) = response.topics
+        error = protocol.for_code(found.error_code)
+        if error is not protocol.NoError:
+            raise error(topic)
+        leaders = self._leaders[topic] = {item.partition_index: item.leader_id for item in found.partitions}
+        return leaders
 
     async def find_offsets(
         self, wanted: list[TopicPartition], which: str, isolation: Isolation, deadline: Deadline,

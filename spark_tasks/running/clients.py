@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from spark_tasks.config_regex import compile_java
@@ -24,8 +24,8 @@ def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def isolation(properties: Mapping[str, str]) -> Isolation:
-    """`isolation.level`."""
-    return "read_committed" if _choice(properties, "isolation.level", _LEVELS) == "read_committed" else _LEVELS[0]
+    """`isolation.level`; Kafka Connect's default is read_uncommitted."""
+    return _choice(properties, "isolation.level", _LEVELS)
 
 
 def reset_policy(properties: Mapping[str, str]) -> Reset:
@@ -91,8 +91,7 @@ def _flag(properties: Mapping[str, str], key: str) -> bool:
 
 
 def _pattern(regex: str) -> re.Pattern[str]:
-    compiled: Callable[[str], re.Pattern[str]] = compile_java
     try:
-        return compiled(regex)
+        return compile_java(regex)
     except re.error as error:
         raise ConfigError(f"Invalid value {regex} for configuration topics.regex: {error}") from error

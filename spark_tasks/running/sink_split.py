@@ -52,7 +52,8 @@ class SinkJob:
 @dataclass(frozen=True, slots=True)
 class SinkResult:
     """What became of a split: `message` is the writer's, `next_offset` where the next batch goes on. With
-    `log_start` and `log_end` nothing was done: the range is not in the log. With `failure` nothing counts.
+    `out_of_range` (the log's start and end) nothing was done: the range is not in the log. With `failure` nothing
+    counts.
     """
 
     topic: str

@@ -50,12 +50,13 @@ class Changed:
 
     def of(self, offsets: SourceOffsets) -> SourceOffsets:
         """Those that are new or different."""
-        return [(p, o) for p, o in offsets if self._written.get(_key(p)) != dict(o)]
+        return [(p, o) for p, o in offsets if self._written.get(partition_key(p)) != dict(o)]
 
     def note(self, offsets: SourceOffsets) -> None:
         """They are written."""
-        self._written |= {_key(partition): dict(offset) for partition, offset in offsets}
+        self._written |= {partition_key(partition): dict(offset) for partition, offset in offsets}
 
 
-def _key(partition: SourcePartition) -> str:
+def partition_key(partition: SourcePartition) -> str:
+    """The same text for the same partition, in whatever order its fields are."""
     return json.dumps(dict(partition), sort_keys=True)

@@ -7,7 +7,6 @@ epoch, and the batch runs again from the committed offsets: what is still on its
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ from spark_tasks.running.appending import appender_options
 from spark_tasks.running.boundaries import Boundary
 from spark_tasks.running.clients import connection_settings, number
 from spark_tasks.running.delivery import Lane
-from spark_tasks.running.stream_offsets import Changed, SourceOffsets
+from spark_tasks.running.stream_offsets import Changed, SourceOffsets, partition_key
 from spark_tasks.task import OffsetStore, StartGuard, TaskContext
 
 _logger = logging.getLogger(__name__)
@@ -123,7 +122,7 @@ class Transactional:
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
         """See Delivery."""
         for partition, offset in offsets:
-            self._pending[json.dumps(dict(partition), sort_keys=True)] = (partition, offset)
+            self._pending[partition_key(partition)] = (partition, offset)
         if not self.boundary.ends(self._open_ms, signal):
             return False
         if signal == "abort":

@@ -58,7 +58,7 @@ class EndWatcher:
     """One for each set of client settings in a worker (see EndWatchers). Safe from any thread."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
-        self._cluster = self.cluster = cluster
+        self.cluster = cluster
         self._lock = threading.Lock()
         self._ends: dict[TopicPartition, _End] = {}
         self._interests: dict[Hashable, _Interest] = {}
@@ -75,7 +75,7 @@ class EndWatcher:
 
     def refresh(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
         """Ask the brokers where these partitions end now."""
-        found = self._cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
+        found = self.cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
         with self._lock:
             for tp, offset in found.items():
                 end = self._ends.setdefault(tp, _End())
@@ -98,7 +98,7 @@ class EndWatcher:
             if self._is_news(interest):
                 return False
             self._armed.add(key)
-        self._cluster.io.start(self._start_polls)
+        self.cluster.io.start(self._start_polls)
         return True
 
     def forget(self, key: Hashable) -> None:
@@ -112,7 +112,7 @@ class EndWatcher:
     def close(self) -> None:
         """Stop polling and close the connections."""
         self._closed = True
-        self._cluster.close()
+        self.cluster.close()
 
     def _is_news(self, interest: _Interest) -> bool:
         """Whether an end is known that is not the position (also a smaller one: the log was cut off or made anew)."""
@@ -128,7 +128,7 @@ class EndWatcher:
         for node, partitions in (await self._by_leader()).items():
             if node not in self._polling and partitions:
                 self._polling.add(node)
-                self._cluster.io.start(self._poll, node)
+                self.cluster.io.start(self._poll, node)
 
     async def _by_leader(self) -> dict[int, list[TopicPartition]]:
         with self._lock:
@@ -136,7 +136,7 @@ class EndWatcher:
         found: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, partition in sorted(wanted):
             with contextlib.suppress(protocol.KafkaError, OSError, ConnectError):  # found out again at the next poll
-                node = await self._cluster.find_leader(topic, partition, Deadline(_LEADER_TIMEOUT_MS))
+                node = await self.cluster.find_leader(topic, partition, Deadline(_LEADER_TIMEOUT_MS))
                 found[node].append((topic, partition))
         return found
 
@@ -152,11 +152,11 @@ class EndWatcher:
                 except (protocol.KafkaError, OSError, ConnectError) as error:
                     _logger.debug("asking broker %d for ends failed: %s", node, error)
                     for topic, _ in partitions:
-                        self._cluster.forget_leaders(topic)
-                    await self._cluster.io.sleep(_RETRY_MS)
+                        self.cluster.forget_leaders(topic)
+                    await self.cluster.io.sleep(_RETRY_MS)
                     continue
                 if changed and not self._wake_up():
-                    await self._cluster.io.sleep(_PAUSE_MS)
+                    await self.cluster.io.sleep(_PAUSE_MS)
         finally:
             self._polling.discard(node)
         if self._armed and not self._closed:  # armed between the last look and now
@@ -170,7 +170,7 @@ class EndWatcher:
         if unknown:
             await self._ask_ends(unknown)
             return True
-        response = await self._cluster.io.send(_request(at), node, lane="watch")
+        response = await self.cluster.io.send(_request(at), node, lane="watch")
         if response.error_code:
             raise protocol.for_code(response.error_code)
         changed, lost = False, []
@@ -178,17 +178,17 @@ class EndWatcher:
             for part in topic.partitions:
                 tp = (topic.topic, part.partition_index)
                 if part.error_code:
-                    self._cluster.forget_leaders(topic.topic)
+                    self.cluster.forget_leaders(topic.topic)
                     lost.append(tp)
                 else:
                     changed |= self._learn(tp, part)
         if lost:
-            await self._cluster.io.sleep(_RETRY_MS)
+            await self.cluster.io.sleep(_RETRY_MS)
             await self._ask_ends(lost)
         return changed or bool(lost)
 
     async def _ask_ends(self, partitions: list[TopicPartition]) -> None:
-        found = await self._cluster.find_offsets(partitions, "latest", "read_uncommitted", Deadline(_LEADER_TIMEOUT_MS))
+        found = await self.cluster.find_offsets(partitions, "latest", "read_uncommitted", Deadline(_LEADER_TIMEOUT_MS))
         with self._lock:
             for tp, offset in found.items():
                 self._ends.setdefault(tp, _End()).high = offset
