@@ -283,7 +283,7 @@ class KafkaTopicLog:
             if self._stopping.is_set() or not self._writable:
                 raise KafkaError(f"The log of topic {self._topic} is closed or read-only")
             if self._producer is None:
-                producer = KafkaProducer(**{**self._shared, **self._producer_settings})
-                producer.partitions_for(self._topic)
-                self._producer = producer
+                # Kept even where the topic is not known in time: `stop` closes it, and no send makes another one.
+                self._producer = KafkaProducer(**{**self._shared, **self._producer_settings})
+                self._producer.partitions_for(self._topic)
             return self._producer

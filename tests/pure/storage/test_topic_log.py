@@ -1,0 +1,41 @@
+"""What a log over Kafka holds on to where Kafka does not answer."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+
+from storage.topic_log import KafkaTopicLog
+
+
+class DeafProducer:
+    """Connects, and never hears of the topic."""
+
+    made: list[DeafProducer]
+
+    def __init__(self, **_: Any) -> None:
+        self.closed = False
+        self.made.append(self)
+
+    def partitions_for(self, topic: str) -> None:
+        raise KafkaTimeoutError(topic)
+
+    def send(self, topic: str, **_: Any) -> None:
+        raise KafkaTimeoutError(topic)
+
+    def close(self, **_: Any) -> None:
+        self.closed = True
+
+
+def test_sends_that_fail_share_one_producer_which_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.topic_log.KafkaProducer", DeafProducer)
+    monkeypatch.setattr(DeafProducer, "made", [], raising=False)
+    log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
+    for _ in range(3):
+        with pytest.raises(KafkaTimeoutError):
+            log.send(b"k", b"v").result(0)
+    log.stop()
+    assert [producer.closed for producer in DeafProducer.made] == [True]
