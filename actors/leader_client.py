@@ -11,7 +11,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,7 @@ from actors.herder.events import TaskConfigsPublished
 from actors.herder.signing import sign
 from spark_tasks.errors import ConnectError
 from storage.config_state import SessionKey
+from storage.daemon_pool import DaemonPool
 from storage.ids import ConnectorName
 
 CONNECT_S, TIMEOUT_S = 10, 90
@@ -38,8 +39,8 @@ class LeaderClient:
     tell: Callable[[Any], None]
     algorithm: str
     tls: Callable[[], ssl.SSLContext]
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "leader-client"))
-    _fencing: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "leader-fencing"))
+    _pool: DaemonPool = field(default_factory=lambda: DaemonPool(1, "leader-client"))
+    _fencing: DaemonPool = field(default_factory=lambda: DaemonPool(8, "leader-fencing"))
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _leader_url: str | None = None
     _waiting: dict[socket.socket, str] = field(default_factory=dict)
@@ -66,9 +67,8 @@ class LeaderClient:
 
     def close(self) -> None:
         """Wait for nothing; what is queued is dropped."""
-        self.follow("")  # the process ends when its threads do
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._fencing.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
+        self._fencing.close()
 
     def _send(self, effect: SendTaskConfigs) -> None:
         error: Exception | None = None

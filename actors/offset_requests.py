@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -27,6 +26,7 @@ from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.connections import net_client
 from spark_tasks.plugins import Plugins
 from storage.config_state import ConfigView
+from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class OffsetRequests:
         self._resolve = resolve
         self._store = offset_store
         self._fencing = fencing
-        self._pool = ThreadPoolExecutor(2, "offset-requests")
+        self._pool = DaemonPool(2, "offset-requests")
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
         """Begin; returns at once."""
@@ -62,7 +62,7 @@ class OffsetRequests:
 
     def close(self) -> None:
         """Drop what has not begun."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def _run(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
         try:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
+from functools import partial
 from typing import Any
 
 from actors.herder.effects import FenceProducers
 from actors.herder.events import ProducersFenced
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_properties import Kind, client_properties, same_brokers
+from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
 
 log = logging.getLogger(__name__)
@@ -31,7 +33,7 @@ class ProducerFencing:
         self._worker = worker
         self._resolve = resolve
         self._tell = tell
-        self._rounds = ThreadPoolExecutor(4, "fencing")
+        self._rounds = DaemonPool(4, "fencing")
 
     def start(self, effect: FenceProducers) -> None:
         """Begin; ends in ProducersFenced."""
@@ -39,7 +41,7 @@ class ProducerFencing:
 
     def close(self) -> None:
         """Drop what has not begun."""
-        self._rounds.shutdown(wait=False, cancel_futures=True)
+        self._rounds.close()
 
     def _run(self, effect: FenceProducers) -> None:
         error: Exception | None = None
@@ -64,9 +66,11 @@ class ProducerFencing:
             )
         cluster = KafkaCluster(connection_settings(admin))
         try:
-            with ThreadPoolExecutor(_AT_ONCE, "fence-producer") as pool:
-                done = [pool.submit(cluster.init_producer_id, i, deadline_ms=TIMEOUT_MS) for i in transactional_ids]
-            for future in done:
+            pool = DaemonPool(_AT_ONCE, "fence-producer")
+            initialise = partial(cluster.init_producer_id, deadline_ms=TIMEOUT_MS)
+            asked = [pool.submit(initialise, transactional_id) for transactional_id in transactional_ids]
+            wait(asked)
+            for future in asked:
                 future.result()
         finally:
             cluster.close()

@@ -14,6 +14,7 @@ from typing import TypeVar
 from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugins
+from storage.daemon_pool import DaemonPool
 
 T = TypeVar("T")
 _LOOK_S = 0.05
@@ -69,14 +70,5 @@ def wait_for_stop(stop: threading.Event) -> None:
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:
-    """Begin to run it in a daemon thread: one that hangs keeps nobody from leaving."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the future's
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="starting", daemon=True).start()
-    return future
+    """Begin to run it; one that hangs keeps nobody from leaving."""
+    return DaemonPool(1, "starting").submit(function)

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -22,6 +22,7 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError, RetriableError
 
 from spark_tasks.errors import ConnectError
+from storage.daemon_pool import DaemonPool
 from storage.futures import complete, fail
 from storage.log_protocol import LogRecord, OnError, OnRecords, Position
 from storage.read_progress import Ends, ReadProgress, ends_of
@@ -83,7 +84,7 @@ class KafkaTopicLog:
         self._lock = threading.Lock()  # guards the making of the producer
         self._progress = ReadProgress()
         self._stopping = threading.Event()
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"log-ends-{topic}")
+        self._pool = DaemonPool(1, f"log-ends-{topic}")
         self._thread: threading.Thread | None = None
 
     @property
@@ -99,7 +100,7 @@ class KafkaTopicLog:
         )
         self._thread.start()
         if self._writable:
-            self._pool.submit(self._make_producer)  # now, so that the first `send` need not wait for it
+            self._pool.submit(self._prepare_to_send)
         return started
 
     def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
@@ -125,16 +126,14 @@ class KafkaTopicLog:
         """See TopicLog."""
         done: Future[None] = Future()
         deadline = time.monotonic() + timeout
-        try:
-            self._pool.submit(self._find_end, done, deadline)
-        except RuntimeError:  # the pool is shut down
-            done.cancel()
+        asked = self._pool.submit(self._find_end, done, deadline)
+        asked.add_done_callback(lambda _: done.cancel() if asked.cancelled() else None)  # the log was stopped first
         return done
 
     def stop(self) -> None:
         """See TopicLog."""
         self._stopping.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
         if self._consumer is not None:
             self._consumer.close(timeout_ms=1000)  # ends the reader's poll
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -283,7 +282,9 @@ class KafkaTopicLog:
             if self._stopping.is_set() or not self._writable:
                 raise KafkaError(f"The log of topic {self._topic} is closed or read-only")
             if self._producer is None:
-                # Kept even where the topic is not known in time: `stop` closes it, and no send makes another one.
                 self._producer = KafkaProducer(**{**self._shared, **self._producer_settings})
-                self._producer.partitions_for(self._topic)
             return self._producer
+
+    def _prepare_to_send(self) -> None:
+        """What the first `send` need not wait for then. Without the lock: `stop` must not wait for Kafka."""
+        self._make_producer().partitions_for(self._topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
 from typing import Any
 
@@ -39,3 +41,25 @@ def test_sends_that_fail_share_one_producer_which_is_closed(monkeypatch: pytest.
             log.send(b"k", b"v").result(0)
     log.stop()
     assert [producer.closed for producer in DeafProducer.made] == [True]
+
+
+def test_who_asks_for_the_end_is_told_when_the_log_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
+    asking, stopped = threading.Event(), threading.Event()
+
+    def no_answer(done: Future[None], _deadline: float) -> None:
+        assert threading.current_thread().daemon, "the process could not end before Kafka answers"
+        asking.set()
+        stopped.wait(10)
+        done.cancel()
+
+    monkeypatch.setattr(log, "_find_end", no_answer)
+    under_way, waiting = log.read_to_end(), log.read_to_end()
+    assert asking.wait(10)
+    log.stop()
+    for future in (waiting, log.read_to_end()):
+        with pytest.raises(CancelledError):
+            future.result(0)
+    stopped.set()
+    with pytest.raises(CancelledError):
+        under_way.result(10)

@@ -1,0 +1,64 @@
+"""Threads for what may hang: a plugin, another worker, Kafka. Unlike a ThreadPoolExecutor's they do not keep the
+process from ending, which would wait for all that they have begun.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class DaemonPool:
+    """At most `most` threads, which live for as long as there is something to do. Safe from any thread."""
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._threads = 0
+        self._closed = False
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Run it soon, in its turn. After `close` the future is cancelled at once."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                future.cancel()
+                return future
+            self._waiting.append((future, lambda: function(*arguments)))
+            if self._threads == self._most:
+                return future
+            self._threads += 1
+        threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return future
+
+    def close(self) -> None:
+        """Cancel what has not begun; wait for nothing."""
+        with self._lock:
+            self._closed = True
+            dropped, self._waiting = self._waiting, deque()
+        for future, _ in dropped:
+            future.cancel()
+
+    def _work(self) -> None:
+        while (work := self._next()) is not None:
+            future, function = work
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is the future's
+                future.set_exception(error)
+
+    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._threads -= 1
+            return None
