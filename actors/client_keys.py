@@ -10,6 +10,7 @@ from spark_tasks.config_def import (
     OneOfIgnoringCase,
     Range,
     Type,
+    Validator,
     ValidList,
     at_least,
     between,
@@ -21,9 +22,9 @@ _OAUTH = "org.apache.kafka.common.security.oauthbearer.Default"
 
 
 def _key(
-    name: str, kind: Type, default: object, importance: Importance, doc: str, validator: object = None
+    name: str, kind: Type, default: object, importance: Importance, doc: str, validator: Validator | None = None
 ) -> ConfigKey:
-    return ConfigKey(name, kind, default=default, validator=validator, importance=importance, doc=doc)  # type: ignore[arg-type]
+    return ConfigKey(name, kind, default=default, validator=validator, importance=importance, doc=doc)
 
 
 CONNECTION_KEYS = ConfigDef(

@@ -1,6 +1,4 @@
-"""Connect schemas, their JSON form (JsonConverter's, which is also how they travel in Arrow field metadata), and the
-Arrow types that hold their values.
-"""
+"""Connect schemas and their JSON form: JsonConverter's, which is also how they travel in Arrow field metadata."""
 
 from __future__ import annotations
 
