@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import IO, Literal
+from typing import IO
 
 from spark_tasks.errors import ConfigError
 
@@ -25,30 +25,12 @@ SILENT = ("kafka.cluster",)
 """Libraries' loggers whose ERROR is none: a topic that is a moment old, which is asked for again."""
 _NAMES = {number: name for name, number in LEVELS.items()}
 _context: ContextVar[str] = ContextVar("connector_context", default="")
-Scope = Literal["worker", "task", "offsets", "validate"]
-
-
-def context_text(connector: str, task: int | None = None, scope: Scope | None = None) -> str:
-    """`[name|worker] `, `[name|task-0] ` or `[name|task-0|offsets] `, with the blank that ends it."""
-    parts = [connector]
-    if task is not None:
-        parts.append(f"task-{task}")
-    if scope not in (None, "task"):
-        parts.append(str(scope))
-    elif task is None:
-        parts.append("worker")
-    return f"[{'|'.join(parts)}] "
-
-
-def set_log_context(connector: str, task: int | None = None, scope: Scope | None = None) -> None:
-    """Every later line of this thread (an actor's own) is about this connector or task."""
-    _context.set(context_text(connector, task, scope))
 
 
 @contextmanager
-def log_context(connector: str, task: int | None = None, scope: Scope | None = None) -> Iterator[None]:
-    """As set_log_context, for a block."""
-    token = _context.set(context_text(connector, task, scope))
+def log_context(connector: str, task: int | None = None) -> Iterator[None]:
+    """Lines that this thread writes meanwhile begin with `[name|worker]` or `[name|task-0]`."""
+    token = _context.set(f"[{connector}|{'worker' if task is None else f'task-{task}'}] ")
     try:
         yield
     finally:

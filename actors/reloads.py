@@ -25,7 +25,7 @@ class Resolver:
 
     def __call__(self, config: Mapping[str, Any], name: ConnectorName | None = None) -> Mapping[str, str]:
         """The configuration with the values. Raises ConfigError where a provider has none."""
-        return self._transformer.transform(config, name).data
+        return self._transformer.transform(config, name)
 
     def _expire(self, connector: str, path: str, ttl_ms: int) -> None:
         def restart() -> None:

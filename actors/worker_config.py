@@ -36,7 +36,7 @@ class WorkerConfig:
     def of(cls, props: Mapping[str, str]) -> WorkerConfig:
         """Parse and check the settings. Raises ConfigError that lists every wrong key, its value and what may be."""
         providers = load_providers(props)
-        originals = {**ConfigTransformer(providers).transform(props).data}
+        originals = ConfigTransformer(providers).transform(props)
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
             log.warning("plugin.path cannot have placeholders (KIP-421); %s is taken as it is", props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
@@ -61,11 +61,6 @@ class WorkerConfig:
     def bootstrap_servers(self) -> str:
         """Brokers, separated by commas."""
         return ",".join(self.values["bootstrap.servers"])
-
-    @property
-    def spark(self) -> dict[str, str]:
-        """The `spark.*` settings, for the SparkSession."""
-        return {k: v for k, v in self.originals.items() if k.startswith("spark.")}
 
     @property
     def exactly_once(self) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -163,22 +163,14 @@ _BUILT_IN: Mapping[str, type[ConfigProvider]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Transformed:
-    """A configuration with its placeholders replaced, and how long (ms, by path) what was put in may be used."""
-
-    data: dict[str, str]
-    ttls_ms: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class ConfigTransformer:
     """Replaces placeholders. `on_ttl(name, path, ttl_ms)` is told when the values of connector `name` run out."""
 
     providers: Mapping[str, ConfigProvider]
     on_ttl: Callable[[str, str, int], None] | None = None
 
-    def transform(self, config: Mapping[str, str], connector: str | None = None) -> Transformed:
-        """Replace what the providers know; placeholders of unknown providers or keys stay as they are.
+    def transform(self, config: Mapping[str, str], connector: str | None = None) -> dict[str, str]:
+        """The configuration with what the providers know; placeholders of unknown providers or keys stay as they are.
 
         Each path is read once. With `config.action.reload=none` in the config, or without a connector's name, nobody
         is told of a time to live. Raises ConfigError where a provider cannot read a path.
@@ -189,7 +181,7 @@ class ConfigTransformer:
                 if match[1] in self.providers:
                     wanted.setdefault((match[1], match[3] or ""), set()).add(match[4])
         if not wanted:
-            return Transformed(dict(config))
+            return dict(config)
         found = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
 
         def replacement(match: re.Match[str]) -> str:
@@ -197,11 +189,11 @@ class ConfigTransformer:
             return match[0] if known is None else known.data.get(match[4], match[0])
 
         data = {k: v if v is None else _PLACEHOLDER.sub(replacement, v) for k, v in config.items()}
-        ttls = {path: known.ttl_ms for (_, path), known in found.items() if known.ttl_ms is not None}
         if connector is not None and self.on_ttl and config.get("config.action.reload", "restart").lower() != "none":
-            for path, ttl_ms in ttls.items():
-                self.on_ttl(connector, path, ttl_ms)
-        return Transformed(data, ttls)
+            for (_, path), known in found.items():
+                if known.ttl_ms is not None:
+                    self.on_ttl(connector, path, known.ttl_ms)
+        return data
 
 
 def load_providers(

@@ -102,13 +102,9 @@ class ConnectorOffsetStore:
     def records(self, offsets: Offsets) -> Sequence[KeyValue]:
         """Key and value bytes for a transaction that somebody else writes to `topic`.
 
-        Where the connector has a topic of its own, `before_commit` and `after_commit` go around that transaction.
+        Where the connector has a topic of its own, `before_commit_soon` and `after_commit` go around that transaction.
         """
         return records_for(self._primary.state, self._connector, offsets)
-
-    def before_commit(self, offsets: Offsets) -> None:
-        """Remove from the worker's topic what the transaction removes from the connector's. Raises ConnectError."""
-        self._wait(self.before_commit_soon(offsets), "Failed to flush offset tombstones to the worker's offsets topic")
 
     def after_commit(self, offsets: Offsets) -> None:
         """Copy to the worker's topic; does not wait, and a failure is only logged."""
@@ -156,7 +152,7 @@ class ConnectorOffsetStore:
         return self._own.state if self._own is not None else OffsetState()
 
     def before_commit_soon(self, offsets: Offsets) -> Future[list[Position]]:
-        """As `before_commit`."""
+        """Remove from the worker's topic what the transaction removes from the connector's."""
         removed = [(partition, None) for partition, offset in offsets if offset is None]
         if self._own is None or not removed:
             return done([])

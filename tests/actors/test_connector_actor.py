@@ -33,7 +33,7 @@ class Rig:
         self.name = name
         self.said = queue.Queue()
         self.ref = ConnectorActor.start(
-            7, self.said.put, Plugins(installed=FOUND), lambda config, n: TRANSFORMER.transform(config, n).data,
+            7, self.said.put, Plugins(installed=FOUND), TRANSFORMER.transform,
             lambda name, config: OFFSETS[name == self.name, config.get("offsets.storage.topic")])
 
     def start(self, target=STARTED, **config):

@@ -14,8 +14,6 @@ from tests.support import wait_until
 pytestmark = pytest.mark.integration
 
 RUNNING, STOPPED = "RUNNING", "STOPPED"
-NOT_STOPPED = "STOPPED"
-OUTSIDE = "However, if this connector manages offsets externally"
 
 
 def stop(rig, name):

@@ -13,11 +13,9 @@ from actors.logging_setup import (
     LEVELS,
     OFF,
     TRACE,
-    context_text,
     level_name,
     log_context,
     parse_level,
-    set_log_context,
     set_up_logging,
 )
 from spark_tasks.errors import ConfigError
@@ -50,23 +48,12 @@ def test_a_line_has_kafka_connects_layout(lines):
     assert "FATAL outside (" in second
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("c",), "[c|worker] "), (("c", 3), "[c|task-3] "), (("c", 3, "task"), "[c|task-3] "),
-        (("c", 3, "offsets"), "[c|task-3|offsets] "), (("c", None, "validate"), "[c|validate] "),
-    ],
-)
-def test_context(arguments, text):
-    assert context_text(*arguments) == text
-
-
 def test_threads_do_not_share_a_context(lines):
     written = lines()
 
     def actor():
-        set_log_context("other")
-        logging.getLogger("x").info("in thread")
+        with log_context("other"):
+            logging.getLogger("x").info("in thread")
 
     with log_context("c"):
         thread = threading.Thread(target=actor)

@@ -119,7 +119,7 @@ def test_the_file_the_environment_and_the_overrides(tmp_path):
     file.write_text("\n".join([*lines, "! comment", "spark.app.name=f\\u00fcr \\", "  alle", "retry.backoff.ms=1"]))
     env = {"CONNECT_RETRY_BACKOFF_MS": "2", "CONNECT_GROUP_ID": "env", "PATH": "x"}
     config = load_worker_config(file, ["group.id=cli", "producer.a=b=c"], env)
-    assert config.spark == {"spark.app.name": "für alle"}
+    assert config.prefixed("spark.") == {"app.name": "für alle"}
     assert (config.group_id, config["retry.backoff.ms"]) == ("cli", 2)
     assert config.originals["producer.a"] == "b=c"
     for bad in ("group.id", "=x"):
@@ -134,7 +134,7 @@ def test_a_file_that_java_reads_in_latin_1(tmp_path):
     for encoding in ("latin-1", "utf-8"):
         file = tmp_path / encoding
         file.write_text(lines, encoding=encoding)
-        assert load_worker_config(file).spark == {"spark.app.name": "caf\u00e9"}
+        assert load_worker_config(file).prefixed("spark.") == {"app.name": "caf\u00e9"}
 
 
 def test_what_is_wrong_names_the_file_and_the_key_that_is_misspelt(tmp_path):
@@ -177,7 +177,7 @@ def test_config_providers_in_the_worker_file(tmp_path, monkeypatch, caplog):
     assert config["ssl.key.password"].value == "s3cret"
     assert config["plugin.path"] == ["${env:HEELER_TEST_PASSWORD}"]
     assert "plugin.path" in caplog.text
-    assert ConfigTransformer(config.providers).transform({"p": "${env:HEELER_TEST_PASSWORD}"}).data == {"p": "s3cret"}
+    assert ConfigTransformer(config.providers).transform({"p": "${env:HEELER_TEST_PASSWORD}"}) == {"p": "s3cret"}
 
 
 def test_unknown_keys_are_named_with_the_likely_one(caplog):

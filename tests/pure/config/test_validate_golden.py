@@ -40,7 +40,7 @@ def run(name):
     kind, _, config = cases.CASES[name]
     return validate_connector(
         config, plugins=PLUGINS, worker={**WORKER, **cases.WORKERS[kind]},
-        resolve=lambda c: TRANSFORMER.transform(c).data)
+        resolve=TRANSFORMER.transform)
 
 
 def normal(body):
