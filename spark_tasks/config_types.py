@@ -11,6 +11,7 @@ from typing import Any
 from marshmallow import ValidationError, fields
 
 from spark_tasks.errors import ConfigError
+from spark_tasks.java_double import java_double
 
 _COMMA = re.compile(r"\s*,\s*")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -52,7 +53,7 @@ def shown(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case float():
-            return _java_double(value)
+            return java_double(value)
         case list() | tuple():
             return "[" + ", ".join(shown(v) for v in value) + "]"
         case type():
@@ -64,19 +65,6 @@ def shown(value: Any) -> str:
 def invalid(name: str, value: Any, message: str | None = None) -> ConfigError:
     """The error about a value that cannot be: names the value, the key and what is allowed."""
     return ConfigError(f"Invalid value {shown(value)} for configuration {name}" + (f": {message}" if message else ""))
-
-
-def _java_double(value: float) -> str:
-    """Java's Double.toString: plain from 0.001 to 10,000,000, scientific outside."""
-    if value != value:  # noqa: PLR0124  (NaN)
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    digits, exponent = min((f"{value:.{n}e}" for n in range(17, -1, -1) if float(f"{value:.{n}e}") == value),
-                           key=len).split("e")
-    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
 
 
 class _Field(fields.Field[Any]):

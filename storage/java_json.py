@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any
+
+from spark_tasks.java_double import java_double
 
 _ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
 _SPACE = " \t\r\n"
@@ -26,7 +27,8 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def dumps(value: Any) -> bytes:
-    """Compact UTF-8 JSON in the order of the mappings; numbers and escapes as Java prints them.
+    """Compact UTF-8 JSON in the order of the mappings; numbers and escapes as Java prints them, not-a-number and
+    infinities as strings (Jackson).
 
     Raises TypeError for what JSON cannot hold.
     """
@@ -58,7 +60,7 @@ def _text(value: Any) -> str:
         case int():
             return str(value)
         case float():
-            return _double(value)
+            return java_double(value) if math.isfinite(value) else f'"{java_double(value)}"'
         case bytes():
             return _string(base64.b64encode(value).decode())
         case Mapping():
@@ -80,14 +82,3 @@ def _string(value: str) -> str:
     # backslash is matched first, so that "\\u00ab" in the data stays what it is.
     text = encode_basestring(value)
     return _ESCAPE.sub(lambda m: m[0] if m[0] == "\\\\" else "\\u" + m[0][2:].upper(), text) if "\\" in text else text
-
-
-def _double(value: float) -> str:
-    """As java.lang.Double.toString: 1.0E10, 1.0E-5, 0.001; not-a-number and infinities as strings (Jackson)."""
-    if not math.isfinite(value):
-        return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    sign, figures, last = Decimal(repr(value)).normalize().as_tuple()
-    digits = "".join(map(str, figures))
-    return f"{'-' if sign else ''}{digits[0]}.{digits[1:] or '0'}E{len(digits) - 1 + int(last)}"
