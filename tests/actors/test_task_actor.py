@@ -22,15 +22,12 @@ TASK = ConnectorTaskId(ConnectorName("c"), 0)
 
 
 class ScriptedRunner:
-    """A TaskRunner. `batches`: what run_once answers or raises; then it is idle for `idle_ms`."""
+    """A TaskRunner. `batches`: what run_once answers or raises; then it is idle for a minute."""
 
     version = "7.1"
 
-    def __init__(
-        self, *batches: Progress | Exception, idle_ms: int = 60_000, start_error: Exception | None = None
-    ) -> None:
+    def __init__(self, *batches: Progress | Exception, start_error: Exception | None = None) -> None:
         self.batches = list(batches)
-        self.idle_ms = idle_ms
         self.start_error = start_error
         self.close_error: Exception | None = None
         self.calls: list[str] = []
@@ -58,7 +55,7 @@ class ScriptedRunner:
             if isinstance(answer, Exception):
                 raise answer
             return answer
-        return Progress(idle_ms=self.idle_ms)
+        return Progress(idle_ms=60_000)
 
     def pause(self) -> None:
         self._call("pause")
@@ -137,12 +134,10 @@ def test_runs_until_it_is_stopped(rig: Rig) -> None:
 
 
 def test_idle_until_the_alarm_or_a_wake(rig: Rig) -> None:
-    rig.start(ScriptedRunner(idle_ms=20))
-    wait_until(lambda: rig.runner.runs >= 3)
-    rig.runner.idle_ms = 60_000
-    at_rest = wait_until(lambda: rig.runner.runs)
+    rig.start(ScriptedRunner(Progress(idle_ms=20), Progress(idle_ms=20)))
+    wait_until(lambda: rig.runner.runs == 3, what="two alarms")
     rig.runner.wake()
-    wait_until(lambda: rig.runner.runs > at_rest)
+    wait_until(lambda: rig.runner.runs == 4, what="a wake")
 
 
 def test_many_wakes_are_one_message(rig: Rig) -> None:
