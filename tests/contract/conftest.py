@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Protocol
 
 import pytest
@@ -46,7 +47,7 @@ class KafkaLogs:
         self.admin.create_topics({name: {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}})
 
     def log(self) -> TopicLog:
-        log = self.kind(self.name, self.clients, self.admin, client_id="test", read_committed=True)
+        log = self.kind(self.name, self.clients, nullcontext(self.admin), client_id="test", read_committed=True)
         self.made.append(log.stop)
         return log
 

@@ -8,8 +8,6 @@ import json
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,15 +20,9 @@ from rest.tls import client_context
 from spark_tasks.errors import ConfigError
 from tests.rest.fake_herder import FakeWorker
 from tests.rest.serving import LOCAL, Certificates, call, make_certificates, serving
+from tests.support import wait_until
 
 HTTPS = (Listener("https", "127.0.0.1", 0),)
-
-
-def eventually(condition: Callable[[], bool], within: float = 10.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def raw_exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
@@ -64,7 +56,7 @@ def test_requests_that_wait_do_not_keep_others_from_being_answered() -> None:
         waiting = [threading.Thread(target=call, args=(port, "GET", f"/connectors/{n}")) for n in range(40)]
         for thread in waiting:
             thread.start()
-        eventually(lambda: len(worker.asked) == 40)
+        wait_until(lambda: len(worker.asked) == 40)
         assert call(port, "GET", "/connectors") == (200, [])
         assert any(thread.is_alive() for thread in waiting), "answered while others waited"
         for thread in waiting:
@@ -117,10 +109,10 @@ def test_stopping_lets_a_request_end_and_leaves_no_threads() -> None:
     with serving(worker, replace(RestSettings(), listeners=LOCAL, request_timeout_s=0.5)) as server:
         thread = threading.Thread(target=lambda: results.append(call(server.ports[0], "GET", "/connectors/a")))
         thread.start()
-        eventually(lambda: len(worker.asked) == 1)
+        wait_until(lambda: len(worker.asked) == 1)
     thread.join(10)
     assert results[0][0] == 500
-    eventually(lambda: threading.active_count() <= before)
+    wait_until(lambda: threading.active_count() <= before)
 
 
 def test_a_port_in_use_is_named() -> None:
