@@ -172,7 +172,7 @@ class TaskActor(pykka.ThreadingActor):
         if self._start is None:
             return
         self._runner = self._make_runner(self._start, self.wake)
-        self._version = getattr(self._runner, "version", None)
+        self._version = self._runner.version
         if self._abandonment.watch(self._runner):
             self._runner.start()
 

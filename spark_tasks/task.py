@@ -111,6 +111,10 @@ class TaskRunner(Protocol):
     Any may raise, and then the task is FAILED and `close` is called.
     """
 
+    @property
+    def version(self) -> str:
+        """The connector's, for the task's status."""
+
     def start(self) -> None:
         """Load offsets or join the consumer group. Needs no Spark yet."""
 
