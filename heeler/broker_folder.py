@@ -14,6 +14,7 @@ from heeler.errors import SetupError
 from heeler.jars import KAFKA_VERSION
 
 _MARKER = "heeler-broker.json"
+_TAIL_LINES = 15
 
 
 class BrokerFolder:
@@ -70,10 +71,10 @@ class BrokerFolder:
         """Let others use the folder."""
         self._lock.close()
 
-    def log_tail(self, lines: int = 15) -> str:
+    def log_tail(self) -> str:
         """The last lines that the broker wrote."""
         try:
-            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
         except OSError:
             return ""
 

@@ -60,15 +60,14 @@ class Scene:
         return f"flights-to-parquet-{self.run}"
 
 
-def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None = None,
-             console: Console | None = None) -> int:
+def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None = None) -> int:
     """Run it; 0 where every count and the query agree, 1 where one differs.
 
     The CSV and Parquet files and the worker's log stay in `folder` (heeler-demo) for a look; broker and worker go, and
     after a failure or Ctrl-C the folder too. With `keep` everything runs on until Ctrl-C, which is no failure then.
     Raises SetupError for what a user can mend.
     """
-    console = console or Console()
+    console = Console()
     folder = (folder or Path("heeler-demo")).resolve()
     shutil.rmtree(folder, ignore_errors=True)
     try:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 
 DEFAULT_BYTES = 256 * 1024 * 1024  # of files: they pass through, nobody holds them
+_ROW_BYTES = 100  # taken for the size of rows that nobody has seen
 
 
-def max_bytes(limit: ReadLimit | None, *, row_bytes: int = 100) -> int | None:
-    """How many bytes a limit allows, None for no limit; rows are taken to have `row_bytes`."""
+def max_bytes(limit: ReadLimit | None) -> int | None:
+    """How many bytes a limit allows, None for no limit."""
     if isinstance(limit, ReadMaxBytes):
         return int(limit.max_bytes)
     if isinstance(limit, ReadMaxRows):
-        return int(limit.max_rows) * row_bytes
+        return int(limit.max_rows) * _ROW_BYTES
     return None
 
 
-def max_rows(limit: ReadLimit | None, *, row_bytes: int = 100) -> int | None:
+def max_rows(limit: ReadLimit | None, *, row_bytes: int) -> int | None:
     """How many rows a limit allows, None for no limit; rows are taken to have `row_bytes`."""
     if isinstance(limit, ReadMaxRows):
         return int(limit.max_rows)
