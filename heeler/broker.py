@@ -89,12 +89,11 @@ class EmbeddedBroker:
             return
         if self.port:
             ports.require_free(self.host, self.port)
-        if self._folder is None:
-            self._folder = self._open_folder()
+        folder = self._folder = self._folder or self._open_folder()
         try:
             java, jars = find_java(), resolve(BROKER, self._progress)
-            self._archive = ClassArchive(java, jars)
-            self._start([java, _QUIET, "-cp", classpath(jars)])
+            archive = self._archive = ClassArchive(java, jars)
+            self._start(folder, archive, [java, _QUIET, "-cp", classpath(jars)])
         except BaseException:
             self.close()
             raise
@@ -135,60 +134,54 @@ class EmbeddedBroker:
             return BrokerFolder.open(Path(tempfile.mkdtemp(prefix="heeler-broker-")), _new_cluster_id())
         return BrokerFolder.open(self._wanted_dir, _new_cluster_id())
 
-    def _start(self, java: list[str]) -> None:
+    def _start(self, folder: BrokerFolder, archive: ClassArchive, java: list[str]) -> None:
         choose = self.port == 0
         for attempt in range(1, _ATTEMPTS + 1):
             if choose:
                 self.port = ports.free_port(self.host)
             else:
                 ports.require_free(self.host, self.port)
-            if self._start_once(java, may_retry=attempt < _ATTEMPTS):
+            if self._start_once(folder, archive, java, may_retry=attempt < _ATTEMPTS):
                 return
 
-    def _start_once(self, java: list[str], *, may_retry: bool) -> bool:
+    def _start_once(
+        self, folder: BrokerFolder, archive: ClassArchive, java: list[str], *, may_retry: bool
+    ) -> bool:
         """False where another program took a port a moment before; other failures are SetupErrors."""
-        assert self._folder is not None  # noqa: S101 - start() opened it
-        config = self._folder.write_config(self._properties(ports.free_port("127.0.0.1")))
-        if not self._folder.is_formatted:
-            self._format(java, config)
+        config = folder.write_config(self._properties(folder, ports.free_port("127.0.0.1")))
+        if not folder.is_formatted:
+            self._format(folder, [java[0], *_QUICK, *archive.use_flags(), *java[1:]], config)
         started = time.monotonic()
-        assert self._archive is not None  # noqa: S101 - start() set it
-        archive = self._archive.record_flags()
-        self._launch([java[0], *self._jvm, *archive, *java[1:], "kafka.Kafka", str(config)])
-        assert self._process is not None  # noqa: S101 - just launched
+        jvm = [java[0], *self._jvm, *archive.record_flags(), *java[1:]]
+        process = self._launch(folder, [*jvm, "kafka.Kafka", str(config)])
         while not ports.serves_kafka(self.host, self.port):
-            if self._process.exit_code() is not None:
+            if process.exit_code() is not None:
                 self.stop()
-                said = self._folder.log_tail()
+                said = folder.log_tail()
                 if may_retry and "already in use" in said:
                     return False
-                raise SetupError(self._folder.explain_failure(said))
+                raise SetupError(folder.explain_failure(said))
             if time.monotonic() - started > _START_SECONDS:
-                raise SetupError(f"Kafka did not answer within {_START_SECONDS:.0f} s: {self._folder.log_tail()}")
+                raise SetupError(f"Kafka did not answer within {_START_SECONDS:.0f} s: {folder.log_tail()}")
             time.sleep(0.02)
         log.info("Kafka %s answers on %s after %.1f s", KAFKA_VERSION, self.bootstrap_servers,
                  time.monotonic() - started)
         return True
 
-    def _format(self, java: list[str], config: Path) -> None:
-        assert self._folder is not None  # noqa: S101 - start() opened it
-        assert self._archive is not None  # noqa: S101 - start() set it
-        jvm = [java[0], *_QUICK, *self._archive.use_flags(), *java[1:]]
-        self._launch([*jvm, "kafka.tools.StorageTool", "format", "--ignore-formatted", "--cluster-id",
-                      self._folder.cluster_id, "--config", str(config)])
-        assert self._process is not None  # noqa: S101 - just launched
-        if self._process.wait(_START_SECONDS) != 0:
-            raise SetupError(self._folder.explain_failure(self._folder.log_tail()))
+    def _format(self, folder: BrokerFolder, jvm: list[str], config: Path) -> None:
+        process = self._launch(folder, [*jvm, "kafka.tools.StorageTool", "format", "--ignore-formatted", "--cluster-id",
+                                        folder.cluster_id, "--config", str(config)])
+        if process.wait(_START_SECONDS) != 0:
+            raise SetupError(folder.explain_failure(folder.log_tail()))
 
-    def _launch(self, command: list[str]) -> None:
-        assert self._folder is not None  # noqa: S101 - start() opened it
-        self._folder.log_file.unlink(missing_ok=True)
-        remove = self._folder.path if self._wanted_dir is None else None
-        self._process = GuardedProcess(command, self._folder.log_file, remove)
+    def _launch(self, folder: BrokerFolder, command: list[str]) -> GuardedProcess:
+        folder.log_file.unlink(missing_ok=True)
+        remove = folder.path if self._wanted_dir is None else None
+        process = self._process = GuardedProcess(command, folder.log_file, remove)
+        return process
 
-    def _properties(self, controller_port: int) -> dict[str, str]:
+    def _properties(self, folder: BrokerFolder, controller_port: int) -> dict[str, str]:
         """One node that is broker and controller, with every replication factor 1."""
-        assert self._folder is not None  # noqa: S101 - start() opened it
         controller = f"127.0.0.1:{controller_port}"
         own = f"PLAINTEXT://{self.bootstrap_servers}"
         listeners = {"listeners": f"{own},CONTROLLER://{controller}", "advertised.listeners": own}
@@ -198,7 +191,7 @@ class EmbeddedBroker:
             "controller.quorum.voters": f"1@{controller}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": str(self._folder.kafka_dir),
+            "log.dirs": str(folder.kafka_dir),
             "num.partitions": "1",
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
