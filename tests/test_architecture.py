@@ -101,6 +101,12 @@ def test_imports_follow_the_arrows(package):
     assert wrong == []
 
 
+def test_plugins_know_nothing_of_what_runs_them():
+    """Connectors, converters, transforms and the plugin author's API stand below spark_tasks.running."""
+    below = [f for f in FILES if f.parts[0] == "spark_tasks" and f.parts[1] != "running" and f.name != "daemon.py"]
+    assert [str(f) for f in below if any(within(m, ("spark_tasks.running",)) for m in imports(f))] == []
+
+
 @pytest.mark.parametrize("library", CONFINED)
 def test_libraries_stay_in_their_place(library):
     places = CONFINED[library]

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_tasks import ddl
 from spark_tasks.api import Options
 from spark_tasks.errors import ConfigError
-from spark_tasks.running import ddl
 
 
 class FileFormat(Enum):

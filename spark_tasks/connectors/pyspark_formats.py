@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 
+from spark_tasks import ddl
 from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.errors import ConfigError
-from spark_tasks.running import ddl
 
 FORMAT_KEYS = ConfigDef(
     ConfigKey(

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from spark_tasks import ddl
 from spark_tasks.api import Connector, Options
 from spark_tasks.errors import ConnectError
-from spark_tasks.running import ddl
 
 _MISSING = (PySparkNotImplementedError, NotImplementedError)
 

@@ -16,8 +16,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_tasks.ddl import parse
 from spark_tasks.errors import ConfigError
-from spark_tasks.running.ddl import parse
 
 
 def test_the_forms_that_spark_takes() -> None:
