@@ -69,6 +69,7 @@ class LeaderClient:
         """Wait for nothing; what is queued is dropped."""
         self._pool.close()
         self._fencing.close()
+        self.follow("")  # what waits for an answer ends too
 
     def _send(self, effect: SendTaskConfigs) -> None:
         error: Exception | None = None
