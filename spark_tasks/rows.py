@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.conversion import ArrowTableToRowsConversion
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -43,6 +47,13 @@ def spark_rows(batch: pa.RecordBatch) -> list[Row]:
     """The rows as PySpark gives them to a DataSourceWriter: structs are Rows, maps dicts, timestamps naive, local."""
     rows: list[Row] = ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), spark_schema(batch.schema))
     return rows
+
+
+def write_batches(writer: DataSourceWriter, batches: Iterable[pa.RecordBatch]) -> Any:
+    """The message of a writer that is given batches, or their Rows where it is none for Arrow."""
+    if isinstance(writer, DataSourceArrowWriter):
+        return writer.write(iter(batches))
+    return writer.write(row for batch in batches for row in spark_rows(batch))
 
 
 def _known_to_spark(kind: pa.DataType) -> pa.DataType:

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from spark_tasks.running.sink_split import write_batches
+from spark_tasks.rows import write_batches
 
 TOPIC = "contract-topic"
 Place = tuple[str, int, int]

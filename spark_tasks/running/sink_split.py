@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
+from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.api import Shape
 from spark_tasks.errors import RetriableError
@@ -20,7 +20,7 @@ from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.rows import spark_rows
+from spark_tasks.rows import write_batches
 from spark_tasks.running.executor import Outcome, failed_outcome
 from spark_tasks.running.pacing import MOST_BYTES
 
@@ -145,13 +145,6 @@ class _Reading(Iterator[pa.RecordBatch]):
         if self._job.accepts == "rows":
             batches = map(as_rows, batches)
         return write_batches(self._writer, batches)
-
-
-def write_batches(writer: DataSourceWriter, batches: Iterable[pa.RecordBatch]) -> Any:
-    """The message of a writer that is given batches, or their Rows where it is none for Arrow."""
-    if isinstance(writer, DataSourceArrowWriter):
-        return writer.write(iter(batches))
-    return writer.write(row for batch in batches for row in spark_rows(batch))
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -190,7 +190,7 @@ def test_unknown_keys_are_named_with_the_likely_one(caplog):
     "local", "local[*]", "local[4, 2]", "spark://h:7077", "spark://h:7077,[::1]:7077", "k8s://https://h:6443", "yarn",
 ])
 def test_masters_of_spark(master):
-    assert with_({"spark.master": master}).spark == {"spark.master": master}
+    assert with_({"spark.master": master}).originals["spark.master"] == master
 
 
 def test_exactly_once_states():

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
+from spark_tasks import ddl
 from spark_tasks.errors import DataError, RetriableError
 from spark_tasks.rows import spark_rows, spark_schema
-from spark_tasks.running import ddl
 from spark_tasks.running.executor import Outcome, SplitError, SplitRunner, run_split, value_of
 from spark_tasks.running.readers import deal
 from spark_tasks.running.sink_split import as_rows
