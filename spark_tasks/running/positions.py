@@ -98,9 +98,9 @@ class Positions:
 
     def _behind_the_end(self, tp: TopicPartition, position: int) -> None:
         """The log ends before the position: it was cut off, or the topic was deleted and made anew."""
-        end = self._watcher.refresh([tp], self._isolation)[tp]
+        end = self._watcher.refresh([tp], "read_uncommitted")[tp]
         if end >= position:
-            return  # only our knowledge was old
+            return  # our knowledge was old, or a transaction is open that was read before isolation.level was changed
         start = self._watcher.cluster.offsets([tp], "earliest", timeout_ms=_TIMEOUT_MS)[tp]
         self.out_of_range(*tp, start, end)
 

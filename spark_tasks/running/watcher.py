@@ -115,10 +115,13 @@ class EndWatcher:
         self.cluster.close()
 
     def _is_news(self, interest: _Interest) -> bool:
-        """Whether an end is known that is not the position (also a smaller one: the log was cut off or made anew)."""
+        """Whether an end is known that is not the position. A smaller one is news: the log was cut off or made anew.
+        Not so where only a transaction is open before the position.
+        """
         for tp, position in interest.positions.items():
-            end = self._ends.get(tp)
-            if end is not None and (known := end.of(interest.isolation)) >= 0 and known != position:
+            end = self._ends.get(tp, _End())
+            known = end.of(interest.isolation)
+            if known > position or (0 <= known < position and end.high < position):
                 return True
         return False
 
