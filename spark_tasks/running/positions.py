@@ -20,6 +20,12 @@ class OffsetsMissingError(ConnectError):
     """There is no offset to start from, and `auto.offset.reset=none` forbids to choose one."""
 
 
+class SinkAheadError(ConnectError):
+    """A sink that says where to resume has offsets that the topic does not have: what it would be given now, it would
+    take for what it has.
+    """
+
+
 class Positions:
     """The next offset to read of each assigned partition. `writer` may be a ResumableWriter."""
 
@@ -107,6 +113,13 @@ class Positions:
     def out_of_range(self, topic: str, partition: int, log_start: int, log_end: int) -> None:
         """The position is not in the log: do as `auto.offset.reset` says."""
         tp = (topic, partition)
+        held = self._sink_offset(tp)
+        if held is not None and held > log_end:
+            raise SinkAheadError(
+                f"the sink holds {topic}-{partition} up to offset {held - 1}, but its log ends before offset {log_end}:"
+                " the topic was made anew, or has lost records. Have the connector write to another place, or remove "
+                "what the sink holds of this topic, then restart the task"
+            )
         text = f"offset {self._at.get(tp)} of {topic}-{partition} is not in its log ({log_start} to {log_end - 1})"
         if self._reset == "none":
             raise OffsetsMissingError(f"{text} and auto.offset.reset is none")

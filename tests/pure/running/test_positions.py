@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from spark_tasks.kafka.cluster import Isolation
-from spark_tasks.running.positions import Positions
+from spark_tasks.running.positions import Positions, SinkAheadError
 from spark_tasks.running.watcher import EndWatcher
 
 TP = ("t", 0)
@@ -58,3 +60,13 @@ def test_a_log_that_was_cut_off_is_read_as_the_reset_policy_says() -> None:
     reading = positions(Watcher(50, 50))
     reading.ranges(100)
     assert reading.ranges(100) == [(TP, 3, 50)]
+
+
+def test_a_sink_that_holds_more_than_the_log_fails() -> None:
+    """It would take the records of the new topic for those that it has."""
+    ahead = SimpleNamespace(resume_from=lambda *_: 60)
+    with pytest.raises(SinkAheadError, match=r"holds t-0 up to offset 59, but its log ends before offset 50"):
+        positions(Watcher(50, 50), ahead).ranges(100)
+    behind = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: 1))
+    behind.out_of_range(*TP, 3, 70)
+    assert behind.ranges(100) == [(TP, 3, 70)], "records that were deleted before it had them"
