@@ -1,4 +1,4 @@
-"""The one place that talks to Spark's JVM: start it, run lists of splits as one RDD job, cancel, stop.
+"""The one place that talks to Spark: run lists of splits as one RDD job, cancel, stop. gateway.py starts its JVM.
 
 A job is built from few Py4J calls on an RDD of empty rows that is made once for each number of partitions; the
 splits travel inside the Python command. Measured on 2 cores: 15 ms from submission to result, of which 11 ms pass
@@ -10,31 +10,25 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-import shutil
-import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import spark_tasks
 from spark_tasks.daemon import ENVIRONMENT
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import RetriableError
 from spark_tasks.running.executor import Outcome, SplitRunner
+from spark_tasks.running.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, forget, launch
 
 _logger = logging.getLogger(__name__)
 
 _SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
 
-START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
 # A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
 SLOTS_PER_CPU = 2
 
@@ -44,11 +38,7 @@ class SparkLostError(RetriableError):
 
 
 class SparkSilentError(SparkLostError):
-    """The connection to the JVM broke: it is dead, or about to be."""
-
-
-class SparkStartError(ConnectError):
-    """Spark could not be started; the message says what its log ended with."""
+    """The connection to the JVM broke, which is dead or about to be, or the SparkContext was stopped."""
 
 
 def spark_settings(worker: Mapping[str, str]) -> dict[str, str]:
@@ -93,13 +83,6 @@ def python_path(extra: Sequence[str]) -> str:
     return os.pathsep.join(dict.fromkeys([here, *extra, *before]))
 
 
-def spark_home() -> Path:
-    """The folder of the Spark that is started: SPARK_HOME, else the one inside PySpark."""
-    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
-
-    return Path(_find_spark_home())
-
-
 class SparkJobs:
     """A running SparkContext. `run` and `cancel` may be called from several threads."""
 
@@ -113,16 +96,18 @@ class SparkJobs:
         self._bases: dict[int, Any] = {}
         self._lock = threading.Lock()
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        self._process, gateway = _launch(settings, stop or threading.Event())
+        stop = stop or threading.Event()
+        await_master(settings.get("spark.master", ""), stop)
+        self._process, gateway = launch(settings, stop)
         conf = SparkConf(loadDefaults=False)
         for key, value in settings.items():
             conf.set(key, value)
         try:
             self._context = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
-            self._process.kill()
-            _forget()
-            raise SparkStartError(f"Spark did not start: {error}") from error
+            why = _first_line(error)  # the JVM is asked for it
+            self._end_jvm(STOP_TIMEOUT_S)
+            raise SparkStartError(f"Spark did not start: {why}") from error
         self._context.environment.update({**ENVIRONMENT, "PYTHONPATH": python_path(plugin_path)})
         # It would print a traceback for the end of the connection, which is how a JVM stops.
         self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
@@ -154,6 +139,8 @@ class SparkJobs:
         serializer = self._serializer
         command = pickle.dumps((SplitRunner(partitions), None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
         context = self._context
+        if context._jsc is None:  # noqa: SLF001
+            raise SparkSilentError(f"Spark was stopped before the job of {label}, by a plugin perhaps")
         try:
             function = self._jvm.SimplePythonFunction(
                 bytearray(command), self._environment, self._nothing, context.pythonExec, context.pythonVer,
@@ -165,42 +152,63 @@ class SparkJobs:
         except (Py4JNetworkError, OSError) as error:
             raise SparkSilentError(f"Spark's JVM was lost during the job of {label}: {error}") from error
         except Py4JError as error:
-            raise SparkLostError(f"the Spark job of {label} did not end: {_first_line(error)}") from error
+            kind = SparkSilentError if self._stopped() else SparkLostError
+            raise kind(f"the Spark job of {label} did not end: {_first_line(error)}") from error
 
     def cancel(self, group: str) -> None:
         """Have the job of that group fail, also where it is only about to run."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
+        if self._context._jsc is None:  # noqa: SLF001 - stopped, and its jobs with it
+            return
         try:
             self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001
         except (Py4JError, OSError) as error:
             _logger.warning("Spark did not take the cancellation of %s: %s", group, _first_line(error))
 
     def alive(self, grace_s: float = 0.0) -> bool:
-        """Whether the JVM lives, and still does after the grace: a broken connection comes before the end."""
+        """Whether Spark can run jobs, and still can after the grace: a broken connection comes before the end."""
+        return self._process_lives(grace_s) and not self._stopped()
+
+    def _process_lives(self, grace_s: float = 0.0) -> bool:
         try:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
             return True
         return False
 
+    def _stopped(self) -> bool:
+        """Whether the SparkContext has ended before its JVM: a cluster's master may do that to it, or a plugin."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+
+        jsc = self._context._jsc  # noqa: SLF001
+        try:
+            return jsc is None or bool(jsc.sc().isStopped())
+        except (Py4JError, OSError) as error:
+            _logger.debug("Spark does not say whether it is stopped: %s", error)
+            return True
+
     def close(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Stop Spark; at most two times the seconds. A local JVM just ends: there are no executors to give back.
 
         Answers the JVM's exit code: 0 where it did not have to be killed.
         """
-        if self.alive() and not self._context.master.startswith("local"):
+        server = self._context._accumulatorServer  # noqa: SLF001 - the end of the context takes it away
+        if self._process_lives() and not self._context.master.startswith("local"):
             stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
             stopper.start()
             stopper.join(timeout_s)
-        server = self._context._accumulatorServer  # noqa: SLF001
-        threading.Thread(target=server.shutdown, name="spark-accumulators-stop", daemon=True).start()
+        if server is not None:
+            threading.Thread(target=server.shutdown, name="spark-accumulators-stop", daemon=True).start()
+        return self._end_jvm(timeout_s)
+
+    def _end_jvm(self, timeout_s: float) -> int:
         if self._process.stdin is not None:
             self._process.stdin.close()  # the JVM ends when this pipe breaks
-        if self.alive(timeout_s):
+        if self._process_lives(timeout_s):
             self._process.kill()
         code = self._process.wait()
-        _forget()
+        forget()
         return code
 
     def _stop_context(self) -> None:
@@ -208,82 +216,6 @@ class SparkJobs:
             self._context.stop()
         except Exception as error:  # noqa: BLE001 - the JVM may be dead in any way; it is killed next
             _logger.debug("stopping the SparkContext failed: %s", error)
-
-
-def _launch(settings: Mapping[str, str], stop: threading.Event) -> tuple[subprocess.Popen[bytes], Any]:
-    """Start Spark's gateway JVM in a process group of its own (Ctrl-C is for the worker alone) and connect to it."""
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-
-    home = str(spark_home())
-    command = [f"{home}/bin/spark-submit"]
-    for key, value in settings.items():
-        command += ["--conf", f"{key}={value}"]
-    folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))
-    try:
-        answer = folder / "connection"
-        environment = {
-            **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
-            "SPARK_HOME": home,  # the script would start a Python to look for it
-        }
-        process = subprocess.Popen(  # noqa: S603 - our own command line
-            [*command, "pyspark-shell"], stdin=subprocess.PIPE, env=environment, process_group=0
-        )
-        port, secret = _await_connection(process, answer, stop)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    os.environ.update(given)
-    try:
-        return process, launch_gateway()
-    finally:
-        for key in given:
-            os.environ.pop(key, None)
-
-
-def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: threading.Event) -> tuple[int, str]:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not answer.exists():
-        if process.poll() is not None:
-            raise SparkStartError(
-                f"Spark's JVM ended with code {process.returncode} while it started; its messages stand above."
-                " It needs Java 17 or newer (JAVA_HOME or java on the PATH) and settings (spark.master, spark.driver.*)"
-                " that Spark and this Java accept."
-            )
-        if stop.is_set() or time.monotonic() > deadline:
-            _end(process)
-            late = f"did not start within {START_TIMEOUT_S:.0f} s"
-            raise SparkStartError(f"Spark's JVM {'was stopped while it started' if stop.is_set() else late}")
-        stop.wait(0.02)
-    data = answer.read_bytes()
-    port, length = struct.unpack_from(">ii", data)
-    return port, data[8 : 8 + length].decode()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a JVM that is about to start. What starts it is a script with children of its own: all of them are meant."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(process.pid, number)
-            process.wait(STOP_TIMEOUT_S)
-            return
-
-
-def _forget() -> None:
-    """Make PySpark forget its JVM, so that another one can be started in this process."""
-    from pyspark import SparkContext  # noqa: PLC0415
-
-    gateway = SparkContext._gateway  # noqa: SLF001
-    if gateway is not None:
-        try:
-            gateway.shutdown()
-        except Exception as error:  # noqa: BLE001 - it may be broken in any way, and is given up
-            _logger.debug("closing the connection to Spark failed: %s", error)
-    SparkContext._active_spark_context = None  # noqa: SLF001
-    SparkContext._gateway = None  # noqa: SLF001
-    SparkContext._jvm = None  # noqa: SLF001
-    sessions = sys.modules.get("pyspark.sql.session")  # where a plugin has asked for one
-    if sessions is not None:
-        sessions.SparkSession._instantiatedSession = None  # noqa: SLF001
 
 
 def _first_line(error: BaseException) -> str:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from spark_tasks.class_archive import ClassArchive, cache_root
 from spark_tasks.errors import ConnectError
-from spark_tasks.running.spark import SparkJobs, spark_home, spark_settings
+from spark_tasks.running.gateway import spark_home
+from spark_tasks.running.spark import SparkJobs, spark_settings
 
 _logger = logging.getLogger(__name__)
 

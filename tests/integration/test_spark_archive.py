@@ -11,7 +11,7 @@ import pytest
 
 from heeler.java import find_java
 from spark_tasks.running.engine import SparkEngine
-from spark_tasks.running.spark import spark_home
+from spark_tasks.running.gateway import spark_home
 from spark_tasks.running.spark_archive import record
 from tests.running_splits import Answer
 

@@ -1,0 +1,76 @@
+"""The engine with a standalone Spark cluster on this machine, and with a Spark that cannot be had."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from heeler.guard import GuardedProcess
+from heeler.ports import free_port
+from spark_tasks.running.engine import SparkEngine
+from spark_tasks.running.gateway import SparkStartError, await_master, spark_home
+from spark_tasks.running.spark import SparkJobs, SparkLostError, spark_settings
+from tests.integration.workers import leftovers, wait_gone
+from tests.running_splits import Answer
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+CLUSTER_S = 100.0  # three JVMs and their Python workers on a busy machine
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, temporary: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The address of a master, and what starts it with one worker."""
+    port, started = free_port(), []
+    address = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    host = ["--host", "127.0.0.1", "--webui-port", "0"]
+
+    def start() -> None:
+        for name, arguments in (
+            ("master", [f"{deploy}.master.Master", *host, "--port", str(port)]),
+            ("worker", [f"{deploy}.worker.Worker", *host, "--cores", "2", "--memory", "1g", "--work-dir",
+                        str(temporary), address]),
+        ):
+            program = ["env", f"SPARK_HOME={spark_home()}", f"{spark_home()}/bin/spark-class"]
+            started.append(GuardedProcess([*program, *arguments], tmp_path / f"{name}.log"))
+            await_master(address, threading.Event())  # a worker that comes first would ask again seconds later
+
+    yield address, start
+    for process in reversed(started):
+        process.close(5)
+
+
+def drivers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True)
+            if child.name() == "java" and "SparkSubmit" in " ".join(child.cmdline())]
+
+
+def test_a_master_that_is_none(temporary: Path) -> None:
+    with pytest.raises(SparkStartError, match=r"^Spark did not start: .*Could not parse Master URL: 'local\[x\]'"):
+        SparkJobs(spark_settings({"spark.master": "local[x]"}))
+    assert drivers() == []
+    assert leftovers(temporary) == []
+
+
+def test_a_cluster(cluster: tuple[str, Callable[[], None]]) -> None:
+    """It may start after the worker. A context that the cluster has ended is followed by another one."""
+    address, start = cluster
+    engine = SparkEngine({"spark.master": address, "spark.executor.memory": "512m"})
+    waiting = engine.submit("early", [Answer(1)])
+    engine.start()
+    start()
+    assert waiting.result(CLUSTER_S) == [1]
+    assert engine._spark is not None
+    engine._spark._context._jsc.sc().stop()
+    with pytest.raises(SparkLostError):
+        engine.submit("a-0", [Answer(2)]).result(CLUSTER_S)
+    assert engine.submit("a-0", [Answer(3)]).result(CLUSTER_S) == [3]
+    (driver,) = wait_until(drivers)
+    engine.close()
+    wait_gone([driver])

@@ -1,0 +1,38 @@
+"""Waiting for a standalone cluster's master, before a JVM is started."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from heeler.ports import free_port
+from spark_tasks.running import gateway
+from spark_tasks.running.gateway import SparkStartError, await_master
+
+
+@pytest.mark.parametrize("master", ["local[4]", "yarn", "k8s://https://127.0.0.1:1"])
+def test_only_a_standalone_master_is_waited_for(master: str) -> None:
+    await_master(master, threading.Event())
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        await_master(f"spark://127.0.0.1:{free_port()},127.0.0.1:{server.getsockname()[1]}", threading.Event())
+
+
+def test_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "MASTER_PATIENCE_S", 0)
+    master = f"spark://127.0.0.1:{free_port()}"
+    with pytest.raises(SparkStartError, match=rf"^No Spark master answered at {master} within 0 s: start it"):
+        await_master(master, threading.Event())
+    with pytest.raises(SparkStartError, match=r"^Invalid value h:p in spark\.master: must be HOST:PORT$"):
+        await_master("spark://h:p", threading.Event())
+
+
+def test_the_wait_can_be_cut_short() -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(SparkStartError, match="was stopped while it waited"):
+        await_master(f"spark://127.0.0.1:{free_port()}", stop)
