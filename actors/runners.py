@@ -47,7 +47,7 @@ class DataPlane:
         try:
             from spark_tasks.running.runners import Runners  # noqa: PLC0415 - see the module
 
-            runners = Runners(self._config.originals, self._plugins, report=log.error)
+            runners = Runners(self._config.originals, self._plugins)
         except Exception as error:
             # Whatever is wrong with this installation of Spark: each task that wants to start says so in its status.
             log.exception("The data plane could not be started")

@@ -1,7 +1,7 @@
 """The worker's one Spark behind a queue of splits (the Engine of spark_tasks.task).
 
 Starting never blocks: `start` returns at once, submissions wait until Spark is up. As many threads as Spark has
-slots each run one Spark job at a time; what waits is shared out by jobs.next_job. A JVM that dies is started once
+slots each run one Spark job at a time; what waits is shared out by jobs.next_job. A Spark that dies is started once
 more; what was in flight fails with a retriable error, what waited goes on waiting.
 """
 
@@ -13,7 +13,7 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, field
 from enum import Enum
@@ -76,16 +76,11 @@ class _WarmSplit:
 
 
 class SparkEngine:
-    """See the module. `worker`: the worker's properties; `plugin_path`: folders that executors may import from;
-    `report(message)` is called (from any thread) when Spark died or could not be started.
-    """
+    """See the module. `worker`: the worker's properties; `plugin_path`: folders that executors may import from."""
 
-    def __init__(
-        self, worker: Mapping[str, str], plugin_path: Sequence[str] = (), report: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str] = ()) -> None:
         self._settings = spark_settings(worker)
         self._plugin_path = list(plugin_path)
-        self._report = report or (lambda _message: None)
         self._changed = threading.Condition()
         self._state = EngineState.NEW
         self._error: Exception | None = None
@@ -150,7 +145,6 @@ class SparkEngine:
         _logger.error("Spark is not available: %s", error)
         for submission in lost:
             submission.fail(error)
-        self._report(str(error))
 
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
         """As Engine.submit: the future has one result a split, or the first split's error."""
@@ -261,10 +255,10 @@ class SparkEngine:
             self._restarted = True
         dead.close()
         if again:
-            self._fail(ConnectError("Spark's JVM died again soon after it was started; restart the tasks to try again"))
+            self._fail(ConnectError("Spark died again soon after it was started; restart the tasks to try again"))
             return
-        self._report("Spark's JVM died; it is started again, and the batches in flight are repeated")
-        _logger.error("Spark's JVM died; starting it again")
+        _logger.error("Spark's JVM died, or its context was stopped; Spark is started again, and the batches in flight "
+                      "are repeated")
         with self._changed:
             if self._state is EngineState.STARTING:
                 self._begin()

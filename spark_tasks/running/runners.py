@@ -30,11 +30,10 @@ class Runners:
     """
 
     def __init__(
-        self, worker: Mapping[str, str], plugins: Plugins, *, report: Callable[[str], None] | None = None,
-        make_delivery: MakeDelivery | None = None,
+        self, worker: Mapping[str, str], plugins: Plugins, *, make_delivery: MakeDelivery | None = None
     ) -> None:
-        """Starts nothing. `worker`: the worker's properties; `report`: is told when Spark died."""
-        self.engine = SparkEngine(worker, plugins.plugin_path, report)
+        """Starts nothing. `worker`: the worker's properties."""
+        self.engine = SparkEngine(worker, plugins.plugin_path)
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()

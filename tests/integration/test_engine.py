@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.running.engine import EngineState, SparkEngine
-from spark_tasks.running.spark import SparkLostError, SparkStartError
+from spark_tasks.running.gateway import SparkStartError
+from spark_tasks.running.spark import SparkLostError
 from tests.integration.workers import leftovers, wait_gone
 from tests.running_splits import Answer, AnswerPoison, Describe, Fail, Hang, KillWorker, Meet
 from tests.support import wait_until
@@ -25,13 +26,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def reports() -> list[str]:
-    return []
-
-
-@pytest.fixture(scope="module")
-def engine(reports: list[str]) -> Iterator[SparkEngine]:
-    engine = SparkEngine({"group.id": "engine-test"}, report=reports.append)
+def engine() -> Iterator[SparkEngine]:
+    engine = SparkEngine({"group.id": "engine-test"})
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
@@ -47,6 +43,11 @@ def slots(engine: SparkEngine) -> int:
     """How many Spark tasks run at a time: more on a larger machine."""
     assert engine._spark is not None
     return engine._spark.slots
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the engine has told an operator."""
+    return [r.getMessage() for r in caplog.records if r.levelname == "ERROR" and r.name == "spark_tasks.running.engine"]
 
 
 def jvms() -> list[psutil.Process]:
@@ -141,7 +142,9 @@ def test_a_submission_that_waits_can_be_taken_back(engine: SparkEngine) -> None:
     assert [f.result(20) for f in busy] == [[n] for n in range(8)]
 
 
-def test_a_dead_jvm_is_started_again_and_reported(engine: SparkEngine, reports: list[str], tmp_path: Path) -> None:
+def test_a_dead_jvm_is_started_again_and_told(
+    engine: SparkEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin gets a session on the worker's Spark"
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
     wait_until((tmp_path / "started").exists)
@@ -151,20 +154,29 @@ def test_a_dead_jvm_is_started_again_and_reported(engine: SparkEngine, reports: 
         in_flight.result(20)
     assert engine.submit("a-0", [Answer(3)]).result(60) == [3]
     assert SparkSession.builder.getOrCreate().range(3).count() == 3
-    assert len(reports) == 1
-    assert "died" in reports[0]
+    assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM died, or its context was stopped"]
 
 
-def test_spark_that_cannot_start() -> None:
+def test_a_plugin_that_stops_spark_has_it_started_again(
+    engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_tasks.running.engine.RESTART_AFTER_S", 0)
+    assert engine.submit("a-0", [Answer(1)]).result(60) == [1]
+    SparkSession.builder.getOrCreate().stop()
+    with pytest.raises(SparkLostError):
+        engine.submit("a-0", [Answer(2)]).result(20)
+    assert engine.submit("a-0", [Answer(3)]).result(60) == [3]
+
+
+def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
     # Last: it shares the process's one SparkContext with nobody, as the fixture's is still there to be refused.
-    reports: list[str] = []
-    broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:NoSuchOption"}, report=reports.append)
+    broken = SparkEngine({"spark.driver.extraJavaOptions": "-XX:NoSuchOption"})
     waiting = broken.submit("a-0", [Answer(1)])
     broken.start()
     with pytest.raises(SparkStartError):
         waiting.result(60)
     assert broken.state is EngineState.FAILED
-    assert len(reports) == 1
+    assert [text.partition(":")[0] for text in errors(caplog)] == ["Spark is not available"]
     with pytest.raises(SparkStartError):
         broken.submit("a-0", [Answer(1)]).result(1)
     broken.close()
