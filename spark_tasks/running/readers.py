@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from spark_tasks.running.data_sources import pickled, schema_of, stream_reader_of
 from spark_tasks.running.pacing import SplitSize
-from spark_tasks.running.stream_offsets import StreamOffset
+from spark_tasks.running.stream_offsets import StreamOffset, plain
 
 _GUESSED_RECORD_BYTES = 80.0
 _FIRST_ROWS = 10_000  # of a batch that is limited in rows: they may be large
@@ -42,14 +42,14 @@ class StreamReader:
         (as PySpark always does), so that it costs no Spark job.
         """
         if self.simple:
-            if idle and self.reader.read(start)[1] == start:
+            if idle and plain(self.reader, self.reader.read(plain(self.reader, start))[1]) == start:
                 return None
             return Plan(None, start=pickle.dumps(start))
         if self._default is None:
-            end = self.reader.latestOffset()
+            latest = self.reader.latestOffset()
         else:
-            end = self.reader.latestOffset(start, _limited(self._default, size))
-        if end is None or end == start:
+            latest = self.reader.latestOffset(plain(self.reader, start), _limited(self._default, size))
+        if latest is None or latest == start or (end := plain(self.reader, latest)) == start:
             return None
         partitions = tuple(pickled(partition) for partition in self.reader.partitions(start, end))
         return Plan(end, partitions)

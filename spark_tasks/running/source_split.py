@@ -23,6 +23,7 @@ from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.transactions import Member
 from spark_tasks.pipeline import SourcePipeline
 from spark_tasks.running.delivery import Lane
+from spark_tasks.running.stream_offsets import StreamOffset, plain
 from spark_tasks.running.topic_creation import TopicCreation
 
 _TUPLES_A_BATCH = 10_000
@@ -90,18 +91,19 @@ class SourceSplit:
         )
 
 
-def answer_of(reader: Any, start: Any) -> tuple[Iterable[Any], Any]:
+def answer_of(reader: Any, start: StreamOffset) -> tuple[Iterable[Any], StreamOffset]:
     """What a simple reader has from `start` on, and the offset behind it. DataError where it answers something else, or
     rows that end where they began: they would come again after each restart. (Spark refuses them too.)
     """
-    match reader.read(start):
-        case tuple((rows, end)) if end != start or next(iter(rows), None) is None:
-            return rows, end
-        case tuple((_, _)):
-            raise DataError(f"{type(reader).__name__}.read() answers rows, and that they end where they began: {start}")
+    match reader.read(plain(reader, start)):
+        case tuple((rows, found)):
+            end = plain(reader, found)
         case other:
             what = f"{type(reader).__name__}.read() answers a {type(other).__name__}"
             raise DataError(f"{what}; a simple reader answers two things, its rows and the offset behind them")
+    if end == start and next(iter(rows), None) is not None:
+        raise DataError(f"{type(reader).__name__}.read() answers rows, and that they end where they began: {start}")
+    return rows, end
 
 
 class _Writing:

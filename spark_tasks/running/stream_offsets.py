@@ -15,31 +15,37 @@ SourceOffsets = Sequence[tuple[SourcePartition, SourceOffset]]
 _NESTED = "stream"  # the one key of an offset that Connect's flat maps cannot hold
 
 
-def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
-    """Connect's offsets: as a reader with PartitionedOffsets says, else one for the source partition {"task": n}."""
+def plain(reader: Any, offset: Any) -> StreamOffset:
+    """A copy as Kafka will give it back: through JSON, as Spark does it, so keys are texts and tuples lists at once and
+    not only after a restart. Raises DataError.
+    """
     if not isinstance(offset, dict):
         raise DataError(f"an offset of {type(reader).__name__} is a {type(offset).__name__}; it has to be a dict")
+    try:
+        copy: StreamOffset = json.loads(json.dumps(offset))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"an offset of {type(reader).__name__} holds what JSON cannot: {error}") from error
+    return copy
+
+
+def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
+    """Connect's offsets: as a reader with PartitionedOffsets says, else one for the source partition {"task": n}."""
     if hasattr(reader, "to_source_offsets"):
         found: SourceOffsets = reader.to_source_offsets(offset)
         return found
     simple = all(isinstance(value, str | int | float | bool | None) for value in offset.values())
     flat = simple and _NESTED not in offset
-    try:
-        return [({"task": task}, offset if flat else {_NESTED: json.dumps(offset)})]
-    except (TypeError, ValueError) as error:
-        raise DataError(f"an offset of {type(reader).__name__} holds what JSON cannot: {error}") from error
+    return [({"task": task}, offset if flat else {_NESTED: json.dumps(offset)})]
 
 
 def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset:
     """The offset to start from; `reader.initialOffset()` where nothing is committed for this task."""
     if hasattr(reader, "from_source_offsets"):
-        start: StreamOffset = reader.from_source_offsets(offsets)
-        return start
+        return plain(reader, reader.from_source_offsets(offsets))
     for partition, offset in offsets:
         if dict(partition) == {"task": task}:
             return json.loads(offset[_NESTED]) if set(offset) == {_NESTED} else dict(offset)
-    initial: StreamOffset = reader.initialOffset()
-    return initial
+    return plain(reader, reader.initialOffset())
 
 
 class Changed:

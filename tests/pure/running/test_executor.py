@@ -152,6 +152,12 @@ class Simple:
         return self.answer
 
 
+class Counting:
+    def read(self, start: dict[str, int]) -> object:
+        start["at"] += 1  # as in Spark, the reader may do what it likes with it
+        return [(1,)], start
+
+
 def test_a_simple_reader_answers_rows_and_an_offset() -> None:
     assert answer_of(Simple(([(1,)], {"at": 1})), {}) == ([(1,)], {"at": 1})
     for answer, kind in (([(1,), (2,)], "list"), (None, "NoneType"), (([(1,)], {}, 3), "tuple")):
@@ -161,6 +167,7 @@ def test_a_simple_reader_answers_rows_and_an_offset() -> None:
         answer_of(Simple((iter([(1,)]), {"at": 1})), {"at": 1})
     rows, end = answer_of(Simple((iter(()), {"at": 1})), {"at": 1})
     assert (list(rows), end) == ([], {"at": 1})
+    assert answer_of(Counting(), {"at": 1}) == ([(1,)], {"at": 2})
 
 
 TEXTS = ddl.parse("a string, b string")

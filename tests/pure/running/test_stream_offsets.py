@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.errors import DataError
-from spark_tasks.running.stream_offsets import Changed, from_connect, to_connect
+from spark_tasks.running.stream_offsets import Changed, from_connect, plain, to_connect
 
 
 class Plain:
@@ -66,4 +66,14 @@ def test_only_changed_offsets_are_written() -> None:
 @pytest.mark.parametrize(("offset", "why"), [(5, "is a int; it has to be a dict"), ({"at": date.min}, "JSON cannot")])
 def test_an_offset_that_cannot_be_kept_says_why(offset: Any, why: str) -> None:
     with pytest.raises(DataError, match=f"an offset of Plain .*{why}"):
-        to_connect(Plain(), 0, offset)
+        plain(Plain(), offset)
+
+
+def test_an_offset_is_at_once_what_it_will_be_after_a_restart() -> None:
+    class Numbered:
+        def initialOffset(self) -> dict[Any, Any]:  # noqa: N802
+            return {1: (0, 1)}
+
+    start = from_connect(Numbered(), 0, [])
+    assert start == {"1": [0, 1]}
+    assert from_connect(Numbered(), 0, to_connect(Numbered(), 0, start)) == start
