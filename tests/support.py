@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from spark_tasks.pulse import Pulse
+
+if TYPE_CHECKING:
+    import pytest
 
 T = TypeVar("T")
 BACK_SOON = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}  # after a kill -9
@@ -30,3 +35,15 @@ def wait_until(condition: Callable[[], T], within: float = 15.0, what: str = "th
             raise AssertionError(f"waited {within:.0f} s in vain for {what}") from failed
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
+
+
+class Sleeper:
+    """A process, as `module` sees it, whose last beat is 300 seconds ago once `wake` is called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+        self._behind = 300.0
+        self.pulse = Pulse(lambda: time.monotonic() - self._behind)
+        monkeypatch.setattr(f"{module}.process_pulse", lambda: self.pulse)
+
+    def wake(self) -> None:
+        self._behind = 0.0

@@ -30,6 +30,7 @@ from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.connections import net_client
 from spark_tasks.kafka.errors import join_refusal, translated
+from spark_tasks.pulse import process_pulse
 
 _logger = logging.getLogger(__name__)
 
@@ -175,6 +176,8 @@ class GroupConsumer:
         """Connects (seconds where no broker answers)."""
         self._settings = settings
         self._changed = True
+        self._pulse = process_pulse()
+        self._joined_at = time.monotonic()
         config = {
             **settings.client,
             "group_id": settings.group_id,
@@ -221,20 +224,31 @@ class GroupConsumer:
     def _note_change(self) -> None:
         self._changed = True
 
+    @property
+    def _slept(self) -> bool:
+        """Whether this process may have missed that it is no member any more."""
+        return self._pulse.silence_since(self._joined_at) * 1000 > self._settings.session_timeout_ms
+
     def poll(self, timeout_ms: int) -> bool:
         """Be a member: join, or join again, where the group wants it; True while the membership is good. Must be
         called at least every `max_poll_interval_ms`; cheap while nothing is the matter.
         """
         coordinator = self._coordinator
+        if self._slept and not coordinator.need_rejoin():
+            coordinator.request_rejoin()
+        begun = time.monotonic()
         try:
             if coordinator.stable() and not coordinator.need_rejoin():
                 coordinator.poll_heartbeat()
                 return True
-            return bool(coordinator.poll(timeout_ms=timeout_ms)) and coordinator.stable()
+            joined = bool(coordinator.poll(timeout_ms=timeout_ms)) and coordinator.stable()
         except protocol.KafkaError as error:
             group, session = self._settings.group_id, self._settings.session_timeout_ms
             why = join_refusal(error, group, session, _SESSION_KEY)
             raise translated(error, f"joining the consumer group {group}", why) from error
+        if joined:
+            self._joined_at = begun
+        return joined
 
     def take_change(self) -> bool:
         """Whether partitions were assigned or revoked since the last call."""
@@ -244,7 +258,7 @@ class GroupConsumer:
     def generation(self) -> tuple[int, str] | None:
         """The group's generation and this member's id; None while there is no membership that holds."""
         found = self._coordinator.generation_if_stable()
-        return None if found is None else (found.generation_id, found.member_id)
+        return None if found is None or self._slept else (found.generation_id, found.member_id)
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions of this member."""

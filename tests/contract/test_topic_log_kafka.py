@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -12,12 +11,11 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.pulse import Pulse
 from storage.ids import ConnectorName
 from storage.log_protocol import LogRecord, SuspendedError
 from storage.offset_store import OffsetStores, OffsetTopic
 from storage.topic_log import KafkaTopicLog
-from tests.support import wait_until
+from tests.support import Sleeper, wait_until
 
 pytestmark = pytest.mark.integration
 WAIT = 30
@@ -51,21 +49,9 @@ def topic(broker: Any, topic_name: str) -> Iterator[Topic]:
     made.close()
 
 
-class Sleeper:
-    """A pulse whose last beat is 300 seconds ago once `wake` is called."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._behind = 300.0
-        self.pulse = Pulse(lambda: time.monotonic() - self._behind)
-        monkeypatch.setattr("storage.topic_client.process_pulse", lambda: self.pulse)
-
-    def wake(self) -> None:
-        self._behind = 0.0
-
-
 @pytest.fixture
 def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
-    return Sleeper(monkeypatch)
+    return Sleeper(monkeypatch, "storage.topic_client")
 
 
 def test_what_is_sent_as_the_process_wakes_is_refused(topic: Topic, sleeper: Sleeper) -> None:

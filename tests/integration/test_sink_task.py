@@ -21,7 +21,7 @@ from spark_tasks.running.sink_task import PAUSED_MS, UPKEEP_MS
 from spark_tasks.running.spark import SparkLostError
 from tests.running_plugins import Folder
 from tests.running_rig import Loop, ThreadEngine, context_of
-from tests.support import BACK_SOON, wait_until
+from tests.support import BACK_SOON, Sleeper, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -244,6 +244,21 @@ def test_a_member_that_was_thrown_out_during_its_batch_does_not_commit(rig: Sink
     loop = rig.start(slow="3", **{"consumer.override.max.poll.interval.ms": "1000"})
     loop.await_records(10)
     assert len(rig.values()) == 20, "the slow batch was written and then read again"
+    assert rig.notes.heard("commits") == [[[5, 5]]]
+    assert rig.notes.heard("aborts") == [[[5, 5]]]
+
+
+def test_a_member_that_slept_past_its_session_joins_anew_first(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeper = Sleeper(monkeypatch, "spark_tasks.running.group_consumer")
+    rig.produce(10)
+    rig.engine.free.clear()
+    loop = rig.start(**{"consumer.override.session.timeout.ms": "60000"})
+    wait_until(lambda: rig.engine.jobs == 1)
+    sleeper.wake()
+    sleeper.pulse.beat()
+    rig.engine.free.set()
+    loop.await_records(10)
+    assert len(rig.values()) == 20, "the batch that was slept over counts for nothing"
     assert rig.notes.heard("commits") == [[[5, 5]]]
     assert rig.notes.heard("aborts") == [[[5, 5]]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +15,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from heeler.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Plugins
-from spark_tasks.pulse import Pulse
 from spark_tasks.running.runners import Runners
 from spark_tasks.running.spark import SparkLostError
 from tests.running_plugins import Folder
 from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of
-from tests.support import BACK_SOON, wait_until
+from tests.support import BACK_SOON, Sleeper, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -158,17 +156,15 @@ def test_a_lost_batch_is_repeated_from_the_last_offsets(rig: SourceRig, how: str
 
 def test_a_batch_that_was_slept_over_is_repeated_alone(rig: SourceRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may run the task by then: the next batch is not written by both, and no offsets are."""
-    behind = [300.0]
-    pulse = Pulse(lambda: time.monotonic() - behind[0])
-    monkeypatch.setattr("spark_tasks.running.source_task.process_pulse", lambda: pulse)
+    sleeper = Sleeper(monkeypatch, "spark_tasks.running.source_task")
     rig.worker["session.timeout.ms"] = "60000"
     rig.make_topic(1)
     rig.limit(3000)
     rig.engine.free.clear()
     loop = rig.start()
     wait_until(lambda: rig.engine.jobs == 1)
-    behind[0] = 0.0
-    pulse.beat()
+    sleeper.wake()
+    sleeper.pulse.beat()
     rig.engine.free.set()
     loop.await_records(3000)
     assert rig.records() == {0: numbers(1000) + numbers(3000)}
