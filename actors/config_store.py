@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pykka
@@ -75,6 +76,7 @@ class _Work:
     answer: Callable[[Exception | None], None]
     plan: Plan | None = None
     error: Callable[[Exception], Exception] = lambda error: error
+    since: float = field(default_factory=time.monotonic)
 
 
 class ConfigStoreActor(pykka.ThreadingActor):
@@ -203,7 +205,7 @@ class ConfigStoreActor(pykka.ThreadingActor):
             future = self._writer.write(records)
         else:
             stage, work.plan = work.plan.next_stage()
-            future = gather([self._log.send(key, value) for key, value in stage])
+            future = gather([self._log.send(key, value, work.since) for key, value in stage])
         future.add_done_callback(
             lambda f: self._tell_self(_Sent(number, () if (error := error_of(f)) else f.result(), error))
         )

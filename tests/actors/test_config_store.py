@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pykka
 import pytest
@@ -36,6 +37,7 @@ from storage.config_state import (
 )
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
+from storage.log_protocol import Position
 from storage.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from tests.actors.store_rig import Rig, running
 from tests.support import wait_until
@@ -107,6 +109,24 @@ def test_each_write(rig: Rig, topic: MemoryTopic) -> None:
     changes = [change for message in rig.said if isinstance(message, ConfigChanged) for change in message.changes]
     assert RestartRequested(request) in changes
     assert LoggerLevelChanged("org.x", "INFO") in changes
+
+
+def test_all_of_a_write_is_as_old_as_its_request(rig: Rig, topic: MemoryTopic) -> None:
+    """A leader that sleeps between task configs and their commit record, and is replaced, does not write that."""
+    log, since = MemoryTopicLog(topic), []
+    send = log.send
+
+    def send_late(key: bytes, value: bytes | None, at: float | None = None) -> Future[Position]:
+        since.append(at)
+        return send(key, value)
+
+    log.send = send_late  # type: ignore[method-assign]
+    ref, view = rig.config_store(log)
+    view.ready.result(10)
+    assert rig.write(ref, PutTaskConfigSet(A, ({"t": "0"}, {"t": "1"}))).error is None
+    assert len(since) == 3
+    assert since == [since[0]] * 3
+    assert since[0] is not None
 
 
 def test_a_write_is_answered_when_it_is_read_back(rig: Rig, topic: MemoryTopic) -> None:
