@@ -17,11 +17,12 @@ def java_double(value: float) -> str:
     """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    shortest = float.__repr__(value)  # numpy's doubles have another one of their own
     if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
+        return shortest
     sign = "-" if value < 0 else ""
     if abs(value) in _SMALLEST:
         return sign + _SMALLEST[abs(value)]
-    _, figures, last = Decimal(repr(value)).normalize().as_tuple()
+    _, figures, last = Decimal(shortest).normalize().as_tuple()
     digits = "".join(map(str, figures))
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{len(digits) - 1 + int(last)}"

@@ -19,6 +19,7 @@ from spark_tasks.converters.java_hash import hash_order
 from spark_tasks.converters.java_numbers import float_texts
 from spark_tasks.converters.joining import Member, join, join_members, null_like
 from spark_tasks.converters.json_mixed import write_mixed
+from spark_tasks.java_double import java_double
 
 _DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
 
@@ -128,7 +129,7 @@ def java_string(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return str(float_texts(pa.array([value]))[0].as_py())
+        return java_double(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}={java_string(value[key])}" for key in hash_order(value)) + "}"
     if isinstance(value, list):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -18,6 +19,10 @@ from spark_tasks.java_double import java_double
 @example(-0.0)
 def test_one_and_a_column_have_the_same_text(value):
     assert java_double(value) == float_texts(pa.array([value]))[0].as_py()
+
+
+def test_doubles_of_numpy_are_doubles():
+    assert [java_double(np.float64(value)) for value in (0.5, 1e22)] == ["0.5", "1.0E22"]
 
 
 @pytest.mark.parametrize(("value", "text"), [

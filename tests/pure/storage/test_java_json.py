@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +45,7 @@ def test_text(value: object, text: str) -> None:
         (9999999.0, "9999999.0"), (1e7, "1.0E7"), (1.5e10, "1.5E10"), (0.00099, "9.9E-4"), (1e-5, "1.0E-5"),
         (-2.5e-7, "-2.5E-7"), (1e300, "1.0E300"), (1.7976931348623157e308,
         "1.7976931348623157E308"), (0.1, "0.1"), (1 / 3, "0.3333333333333333"),
+        (np.float64(0.5), "0.5"), (5e-324, "4.9E-324"),
     ],
 )
 def test_doubles_as_java_prints_them(value: float, text: str) -> None:
