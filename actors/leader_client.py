@@ -75,7 +75,7 @@ class LeaderClient:
         error: Exception | None = None
         try:
             self._post(effect)
-        except (OSError, http.client.HTTPException, ConnectError) as caught:
+        except Exception as caught:  # noqa: BLE001 - whatever it is, the herder waits for an end
             error = caught
         self.tell(TaskConfigsPublished(effect.op, error))
 
@@ -111,7 +111,10 @@ class LeaderClient:
 
     def _connection(self, leader_url: str) -> http.client.HTTPConnection:
         url = urlsplit(leader_url)
-        host, port = url.hostname or "", url.port
+        try:
+            host, port = url.hostname or "", url.port
+        except ValueError as error:
+            raise ConnectError(f"The leader's REST address {leader_url} is none: {error}") from error
         if url.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=self.tls())
         return http.client.HTTPConnection(host, port, timeout=CONNECT_S)

@@ -23,7 +23,7 @@ from kafka.errors import KafkaError, RetriableError
 
 from spark_tasks.errors import ConnectError
 from storage.daemon_pool import DaemonPool
-from storage.futures import complete, fail
+from storage.futures import complete, error_of, fail
 from storage.log_protocol import LogRecord, OnError, OnRecords, Position
 from storage.read_progress import Ends, ReadProgress, ends_of
 from storage.record_reader import install, is_mark
@@ -127,7 +127,8 @@ class KafkaTopicLog:
         done: Future[None] = Future()
         deadline = time.monotonic() + timeout
         asked = self._pool.submit(self._find_end, done, deadline)
-        asked.add_done_callback(lambda _: done.cancel() if asked.cancelled() else None)  # the log was stopped first
+        # A defect, or the log was stopped before its turn came: whoever waits must not do so for ever.
+        asked.add_done_callback(lambda _: fail(done, error) if (error := error_of(asked)) is not None else None)
         return done
 
     def stop(self) -> None:

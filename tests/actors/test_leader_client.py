@@ -1,4 +1,4 @@
-"""Requests to the leader: what becomes of them when it hangs, and another one leads."""
+"""Requests to the leader: each has an end, also when it hangs and another one leads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from actors.herder.effects import SendTaskConfigs
+from actors.herder.events import TaskConfigsPublished
 from actors.leader_client import LeaderClient
 from actors.messages import OpId
+from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName
 from tests.support import wait_until
 
@@ -69,3 +71,22 @@ def test_a_worker_that_ends_waits_for_no_leader(client: LeaderClient, said: list
     client.close()
     wait_until(lambda: said, 5, "the request to end")
     connection.close()
+
+
+def defect() -> Any:
+    raise TypeError("a defect")
+
+
+@pytest.mark.parametrize(("url", "kind"), [("http://leader:none/", ConnectError), ("https://leader:1/", TypeError)])
+def test_every_request_ends(said: list[Any], url: str, kind: type[Exception]) -> None:
+    client = LeaderClient(said.append, "HmacSHA256", defect)
+    client.send(SendTaskConfigs(OpId(3), url, ConnectorName("c"), (), None))
+    [answer] = wait_until(lambda: said, 10, "the end of the request")
+    assert isinstance(answer, TaskConfigsPublished)
+    assert (answer.op, type(answer.error)) == (3, kind)
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    client = LeaderClient(lambda _: None, "HmacSHA256", defect)
+    with pytest.raises(ConnectError, match="http://leader:none/"):
+        client.fence("http://leader:none/", ConnectorName("c"), None).result(10)

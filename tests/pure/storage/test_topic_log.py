@@ -63,3 +63,11 @@ def test_who_asks_for_the_end_is_told_when_the_log_is_stopped(monkeypatch: pytes
     stopped.set()
     with pytest.raises(CancelledError):
         under_way.result(10)
+
+
+def test_a_defect_reaches_who_asks_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
+    monkeypatch.setattr(log, "_find_end", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        log.read_to_end().result(10)
+    log.stop()
