@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import kafka.errors as protocol
-from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -98,6 +100,7 @@ class Connections:
         self._net = NetworkSelector(**config, slow_task_threshold_secs=_SLOW_STEP_SECONDS)
         self._manager = _Manager(self._net, **config)
         self._coordinators: dict[str, str] = {}
+        self._closing = False
         self._net.start()
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -105,9 +108,13 @@ class Connections:
         result: T = self._net.run(function, *arguments)
         return result
 
-    def start(self, function: Callable[..., Any], *arguments: Any) -> Future:
-        """Run a function or coroutine function on the IO thread; do not wait."""
-        return self._net.call_soon_with_future(function, *arguments)
+    def start(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Run a function or coroutine function on the IO thread; do not wait. Its error, a defect, goes to the log."""
+        self._net.call_soon_with_future(function, *arguments).add_errback(self._tell_defect)
+
+    def _tell_defect(self, error: BaseException) -> None:
+        if isinstance(error, Exception) and not self._closing:
+            _logger.error("Defect in what the connections to Kafka were to do", exc_info=error)
 
     @property
     def alive(self) -> bool:
@@ -182,6 +189,7 @@ class Connections:
 
     def close(self) -> None:
         """Close all connections and end the thread. Requests in flight fail."""
+        self._closing = True
         if not self.alive:
             return
         self._net.run(self._close_manager)
