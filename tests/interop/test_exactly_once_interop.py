@@ -69,14 +69,19 @@ class Mixed:
             "topic": self.numbers, "throughput": "50", "transaction.boundary": "interval",
             "transaction.boundary.interval.ms": "200", **self.overrides})
 
+    def last_numbers(self) -> dict[str, int]:
+        """By task; each number is there once and in order."""
+        found: dict[str, int] = {}
+        for message in self.there.messages(self.numbers):
+            task, number = (message.key() or b"").decode(), int(message.value() or b"")
+            assert number == found.get(task, -1) + 1, f"task {task}: {number} after {found.get(task)}"
+            found[task] = number
+        return found
+
     def count_on(self, tasks: int) -> None:
         """Wait until each of the tasks has counted on."""
         def more() -> bool:
-            found: dict[str, int] = {}
-            for message in self.there.messages(self.numbers):
-                task, number = (message.key() or b"").decode(), int(message.value() or b"")
-                assert number == found.get(task, -1) + 1, f"task {task}: {number} after {found.get(task)}"
-                found[task] = number
+            found = self.last_numbers()
             assert all(found.get(str(n), -1) > self.counted.get(str(n), -1) for n in range(tasks)), found
             self.counted = found
             return True
@@ -129,6 +134,7 @@ class Mixed:
         for name in ("lines", "numbers"):
             self.call(rest, "PUT", f"/connectors/{name}/stop")
         wait_until(lambda: rest.states("lines") == rest.states("numbers") == ["STOPPED"], SOON_S, "both to stop")
+        self.counted = self.last_numbers()
         zombie = Producer({"bootstrap.servers": self.there.servers, "transactional.id": f"{self.group}-numbers-1"})
         zombie.init_transactions(30)
         zombie.begin_transaction()
