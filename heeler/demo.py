@@ -32,6 +32,7 @@ from spark_tasks.kafka.errors import UnknownTopicError
 PARTITIONS = 2
 PATIENCE_S = 300
 LOOK_MS = 1000  # for a topic that is not there yet
+_LEFT = {"csv", "parquet", "worker.log", "worker.properties"}  # in the folder of a demo
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
     """
     console = Console()
     folder = (folder or Path("heeler-demo")).resolve()
-    shutil.rmtree(folder, ignore_errors=True)
+    _clear(folder)
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -95,6 +96,15 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
         else:
             on_failure.pop_all()
         return code
+
+
+def _clear(folder: Path) -> None:
+    """Take away what an earlier demo has left there, and nothing else."""
+    others = sorted({file.name for file in folder.iterdir()} - _LEFT) if folder.is_dir() else []
+    if others:
+        raise SetupError(f"The demo's folder {folder} holds {others[0]}, which is no demo's. Move it away, or run the "
+                         "demo elsewhere.")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unpack_flights(folder: Path) -> Path:

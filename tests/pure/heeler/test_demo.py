@@ -43,6 +43,13 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     assert (tmp_path / "taken").is_file()
 
 
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(SetupError, match=r"holds thesis\.tex, which is no demo's"):
+        run_demo(None, keep=False, folder=tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
 def test_a_refusal_is_told_with_the_worker_s_log(tmp_path):
     worker = WorkerProcess(tmp_path, {})
     worker.log.write_text("the log")
