@@ -18,7 +18,7 @@ from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.running.engine import EngineState, SparkEngine
 from spark_tasks.running.gateway import SparkStartError
 from spark_tasks.running.spark import SparkLostError
-from tests.integration.workers import leftovers, wait_gone
+from tests.integration.workers import jvms, leftovers, wait_gone
 from tests.running_splits import Answer, AnswerPoison, Describe, Fail, Hang, KillWorker, Meet
 from tests.support import wait_until
 
@@ -48,19 +48,6 @@ def slots(engine: SparkEngine) -> int:
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the engine has told an operator."""
     return [r.getMessage() for r in caplog.records if r.levelname == "ERROR" and r.name == "spark_tasks.running.engine"]
-
-
-def jvms() -> list[psutil.Process]:
-    """Those of engines in this process; the worker that many tests share has one too."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            of_a_worker = any(" -m heeler worker " in " ".join(parent.cmdline()) for parent in process.parents())
-            if process.name() == "java" and "SparkSubmit" in " ".join(process.cmdline()) and not of_a_worker:
-                found.append(process)
-        except psutil.Error:
-            continue  # it has just ended
-    return found
 
 
 def test_results_come_in_the_order_of_the_splits(engine: SparkEngine) -> None:

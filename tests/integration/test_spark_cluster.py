@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from heeler.guard import GuardedProcess
@@ -14,7 +13,7 @@ from heeler.ports import free_port
 from spark_tasks.running.engine import SparkEngine
 from spark_tasks.running.gateway import SparkStartError, await_master, spark_home
 from spark_tasks.running.spark import SparkJobs, SparkLostError, spark_settings
-from tests.integration.workers import leftovers, wait_gone
+from tests.integration.workers import jvms, leftovers, wait_gone
 from tests.running_splits import Answer
 from tests.support import wait_until
 
@@ -46,15 +45,10 @@ def cluster(tmp_path: Path, temporary: Path) -> Iterator[tuple[str, Callable[[],
         process.close(5)
 
 
-def drivers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children(recursive=True)
-            if child.name() == "java" and "SparkSubmit" in " ".join(child.cmdline())]
-
-
 def test_a_master_that_is_none(temporary: Path) -> None:
     with pytest.raises(SparkStartError, match=r"^Spark did not start: .*Could not parse Master URL: 'local\[x\]'"):
         SparkJobs(spark_settings({"spark.master": "local[x]"}))
-    assert drivers() == []
+    assert jvms() == []
     assert leftovers(temporary) == []
 
 
@@ -71,6 +65,6 @@ def test_a_cluster(cluster: tuple[str, Callable[[], None]]) -> None:
     with pytest.raises(SparkLostError):
         engine.submit("a-0", [Answer(2)]).result(CLUSTER_S)
     assert engine.submit("a-0", [Answer(3)]).result(CLUSTER_S) == [3]
-    (driver,) = wait_until(drivers)
+    (driver,) = wait_until(jvms)
     engine.close()
     wait_gone([driver])

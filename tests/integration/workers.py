@@ -233,6 +233,19 @@ def processes_of(worker: WorkerProcess) -> list[psutil.Process]:
     return [shell, *shell.children(recursive=True)]
 
 
+def jvms() -> list[psutil.Process]:
+    """Spark's, of engines in this process; the worker that many tests share has one too."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            of_a_worker = any(" -m heeler worker " in " ".join(parent.cmdline()) for parent in process.parents())
+            if process.name() == "java" and "SparkSubmit" in " ".join(process.cmdline()) and not of_a_worker:
+                found.append(process)
+        except psutil.Error:
+            continue  # it has just ended
+    return found
+
+
 def wait_gone(processes: Sequence[psutil.Process]) -> None:
     """Until none of these processes lives. (A zombie has ended; taking it away is its parent's, or init's.)"""
 

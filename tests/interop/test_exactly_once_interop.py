@@ -217,11 +217,12 @@ def test_sources_move_between_java_and_heeler(mixed: Mixed, first: str) -> None:
     mixed.alter(rests[second])
     mixed.append(1000)
     mixed.arrive()
-    mixed.count_on(1)
+    fenced = [{"task-count": 2}, {"task-count": 1}]
+    wait_until(lambda: mixed.task_counts("numbers") == fenced, SOON_S, "the record of a round of fencing")
     zombie.produce(mixed.numbers, "too late")
     with pytest.raises(KafkaException, match="fenced"):
         zombie.commit_transaction(30)
-    assert mixed.task_counts("numbers") == [{"task-count": 2}, {"task-count": 1}]
+    mixed.count_on(1)
     assert mixed.owner(rests[second]) == second
     start(first)
     mixed.create(rests[first], **{"batch.size": "5000"})  # whoever leads fences, whoever runs the task asks for it
