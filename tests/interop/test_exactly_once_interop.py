@@ -127,6 +127,23 @@ class Mixed:
         worker = wait_until(running, SOON_S, "the task to run")
         return "java" if worker.endswith(f":{self.java.port}") else "heeler"
 
+    def share(self, rest: RestClient) -> None:
+        """Wait until both workers run tasks. A task that is still to start would have a stopped connector's producers
+        fenced.
+        """
+        def both() -> bool:
+            parts: list[Any] = []
+            for name in ("lines", "numbers"):
+                try:
+                    status = rest.call("GET", f"/connectors/{name}/status")
+                except (RestError, OSError) as error:
+                    raise AssertionError(str(error)) from error
+                parts += [status["connector"], *status["tasks"]]
+            assert [part["state"] for part in parts] == ["RUNNING"] * 5, parts
+            return len({part["worker_id"] for part in parts if "id" in part}) == 2
+
+        wait_until(both, SOON_S, "tasks to run on both workers")
+
     def stop(self, rest: RestClient) -> Producer:
         """Stop the connectors. As if the second task that counts did not know of that: its producer is what this
         returns. Where one task is left, only a round of fencing can reach it.
@@ -208,6 +225,7 @@ def test_sources_move_between_java_and_heeler(mixed: Mixed, first: str) -> None:
     mixed.arrive()
     assert mixed.owner(rests[first]) == first
     start(second)
+    mixed.share(rests[first])
     mixed.append(500)
     mixed.arrive()
     mixed.count_on(2)
