@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.heeler-ready
 SHELL  := /bin/bash
 .DEFAULT_GOAL := help
+# Where a container image sets it, every process that tests start would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test test-pure lint types histories chaos bench clean
 
 help:

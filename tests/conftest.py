@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +23,28 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # make histories
 settings.register_profile("quick", max_examples=60, deadline=None)
 settings.load_profile("quick")
+
+
+_TEMPORARY = "HEELER_TESTS_TEMPORARY"
+
+
+def pytest_configure() -> None:
+    """One folder for the temporary files of all processes that tests start: those that are killed leave some."""
+    if _TEMPORARY in os.environ:  # another process of this run has made it
+        return
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest's own folders stay where they are
+    folder = tempfile.mkdtemp(prefix="ht-")  # short: the names of Unix sockets must be
+    os.environ |= {
+        _TEMPORARY: folder, "TMPDIR": folder, "SPARK_LOCAL_DIRS": folder,
+        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}",
+    }
+    tempfile.tempdir = None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Take it away, in the process that made it."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ[_TEMPORARY], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
