@@ -52,24 +52,40 @@ def copied(keys: Sequence[str], *added: str) -> list[str]:
     return hash_order([*keys, *added], copy_capacity(len(keys)))
 
 
-@jit
-def entry_order(data: Any, ends: Any, offsets: Any, out: Any) -> None:
-    """For maps with string keys, one list of keys each: out is the permutation of all entries into HashMap order.
+def entry_order(data: Any, ends: Any, offsets: Any) -> Any:
+    """For maps with string keys, one list of keys each: the permutation of all entries into HashMap order.
 
     Keys are in `data` up to `ends[i + 1]`; map m has the entries offsets[m] to offsets[m + 1].
     """
+    largest = int(np.max(np.diff(offsets), initial=0))
+    order, buckets = np.empty(int(offsets[-1]), np.int32), np.empty(largest, np.int64)
+    _entry_order(data, ends, offsets, buckets, np.empty(table_size(largest), np.int64), order)
+    return order
+
+
+@jit
+def _entry_order(data: Any, ends: Any, offsets: Any, buckets: Any, places: Any, out: Any) -> None:
+    """`buckets` has room for the entries of any map, `places` for its table."""
     for m in range(len(offsets) - 1):
         first, last = offsets[m], offsets[m + 1]
         size = 16
         while (last - first) * 4 > size * 3:
             size *= 2
-        buckets = np.empty(last - first, np.int64)
+        places[:size] = 0
         for i in range(first, last):
             h = _hash(data, ends[i], ends[i + 1])
-            buckets[i - first] = np.int64((h ^ (h >> np.uint32(16))) & np.uint32(size - 1))
-        order = np.argsort(buckets, kind="mergesort")  # stable: within a bucket the order of insertion stays
-        for i in range(last - first):
-            out[first + i] = first + order[i]
+            bucket = np.int64((h ^ (h >> np.uint32(16))) & np.uint32(size - 1))
+            buckets[i - first] = bucket
+            places[bucket] += 1
+        place = first
+        for each in range(size):
+            count = places[each]
+            places[each] = place
+            place += count
+        for i in range(first, last):  # within a bucket the order of insertion stays
+            bucket = buckets[i - first]
+            out[places[bucket]] = i
+            places[bucket] += 1
 
 
 @jit

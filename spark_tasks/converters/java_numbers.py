@@ -23,13 +23,13 @@ def float_texts(array: pa.Array) -> pa.Array:
     shortest = texts(array.cast(pa.string()))
     offsets = np.empty(len(array) + 1, np.int32)
     out = np.empty(len(array) * _ROOM, np.uint8)
-    used = _java(shortest.data, shortest.offsets, pa.types.is_float32(array.type), out, offsets)
+    digits = np.empty(32, np.uint8)
+    used = _java(shortest.data, shortest.offsets, pa.types.is_float32(array.type), digits, out, offsets)
     return string_array(out[:used], offsets, shortest.valid)
 
 
 @jit
-def _java(data: Any, ends: Any, single: bool, out: Any, offsets: Any) -> int:
-    digits = np.empty(32, np.uint8)
+def _java(data: Any, ends: Any, single: bool, digits: Any, out: Any, offsets: Any) -> int:
     at = 0
     offsets[0] = 0
     for row in range(len(ends) - 1):

@@ -46,7 +46,8 @@ def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_ke
     kinds = np.empty(room, np.uint8)
     starts, ends, nexts = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     roots = np.empty(len(valid), np.int32)
-    count = _tokenize(data, begins, stops, valid, escaped_keys, kinds, starts, ends, nexts, roots)
+    stack = np.empty(MAX_DEPTH + 1, np.int32)
+    count = _tokenize(data, begins, stops, valid, escaped_keys, kinds, starts, ends, nexts, roots, stack)
     unusual = np.flatnonzero(roots == _UNUSUAL).astype(np.int32)
     return Tape(data, kinds[:count], starts[:count], ends[:count], nexts[:count], roots, unusual)
 
@@ -54,9 +55,8 @@ def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_ke
 @jit
 def _tokenize(
     data: Any, begins: Any, stops: Any, valid: Any, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any,
-    roots: Any,
+    roots: Any, stack: Any,
 ) -> int:  # fmt: skip
-    stack = np.empty(MAX_DEPTH + 1, np.int32)
     count = 0
     for row in range(len(valid)):
         if not valid[row]:

@@ -160,10 +160,9 @@ class TypedReader:
             offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
             key_array, value_array = key_array.filter(pa.array(last)), value_array.filter(pa.array(last))
         if schema.key.type is Type.STRING:
-            order = np.empty(len(key_array), np.int64)
             found = texts(key_array)
-            entry_order(found.data, found.offsets, offsets, order)
-            key_array, value_array = key_array.take(pa.array(order)), value_array.take(pa.array(order))
+            order = pa.array(entry_order(found.data, found.offsets, offsets))
+            key_array, value_array = key_array.take(order), value_array.take(order)
         kind = to_arrow(schema)
         pairs = pa.StructArray.from_arrays([key_array, value_array], fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, len(tokens), [None, pa.py_buffer(offsets)], children=[pairs])
