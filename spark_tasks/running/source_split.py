@@ -26,9 +26,11 @@ from spark_tasks.running.delivery import Lane
 from spark_tasks.running.stream_offsets import StreamOffset, plain
 from spark_tasks.running.topic_creation import TopicCreation
 
-_TUPLES_A_BATCH = 10_000
+_FIRST_TUPLES = 100  # gathered before anything is known of their size
+_MOST_TUPLES = 10_000
 _MISFITS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark's conversion
 _MOST_ROWS = 65_536  # rows that go through the pipeline at once: enough to be fast, little enough to overlap
+_MOST_BYTES = 32 * 1024 * 1024  # and their bytes, unless one row alone has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ class _Writing:
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
     """What a reader yields, as record batches: those of a reader that makes them (large ones cut), or tuples, lists and
-    Rows gathered. Raises DataError for anything else.
+    Rows gathered, so that however much a reader yields, little of it is held. Raises DataError for anything else.
     """
     if not isinstance(rows, Iterable):
         raise DataError(f"read() of the source's reader answers a {type(rows).__name__}; it has to yield rows or Arrow "
@@ -152,25 +154,34 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
     together = itertools.chain([first], iterator)
     if isinstance(first, pa.RecordBatch):
         for batch in together:
-            for start in range(0, len(batch), _MOST_ROWS):
-                yield batch.slice(start, _MOST_ROWS)
+            count = _rows_at_once(batch, _MOST_ROWS)
+            for start in range(0, len(batch), count):
+                yield batch.slice(start, count)
         return
     if not schema.fields:
         raise DataError(f"the source yields {type(first).__name__}s, so its DataSource has to implement schema()")
-    while some := list(itertools.islice(together, _TUPLES_A_BATCH)):
-        yield from _from_tuples(some, schema)
+    count = _FIRST_TUPLES
+    while some := list(itertools.islice(together, count)):
+        table = _from_tuples(some, schema)
+        count = _rows_at_once(table, _MOST_TUPLES)
+        yield from table.to_batches()
 
 
-def _from_tuples(rows: Sequence[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
+def _rows_at_once(seen: pa.RecordBatch | pa.Table, most: int) -> int:
+    """How many rows like those that were seen may go on together."""
+    fitting = _MOST_BYTES * len(seen) // max(int(seen.nbytes), 1)
+    return max(1, min(most, fitting))
+
+
+def _from_tuples(rows: Sequence[Any], schema: StructType) -> pa.Table:
     rows = _in_order(rows, schema.names)
     widths = set(map(len, rows)) - {len(schema)}
     if widths:
         raise DataError(f"the source yields rows of {max(widths)} values, its schema has {len(schema)} columns")
     try:
-        table = _converted(rows, schema)
+        return _converted(rows, schema)
     except _MISFITS as error:
         raise DataError(f"rows of the source do not fit its schema: {_misfit(rows, schema) or error}") from error
-    yield from table.to_batches()
 
 
 def _converted(rows: Sequence[Any], schema: StructType) -> pa.Table:

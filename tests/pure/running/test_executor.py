@@ -90,7 +90,23 @@ def test_tuples_become_batches() -> None:
     (batch,) = as_batches(iter([(1, "a"), (2, None)]), SCHEMA)
     assert batch.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
     assert list(as_batches(iter(()), SCHEMA)) == []
-    assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [10_000, 10_000, 5_000]
+    assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [100, 10_000, 10_000, 4_900]
+
+
+def test_of_large_rows_few_are_held() -> None:
+    taken = 0
+
+    def rows() -> Iterator[tuple[int, str]]:
+        nonlocal taken
+        for taken in range(1_200):
+            yield taken, "x" * 65_536
+
+    ahead = 0
+    for batch in as_batches(rows(), SCHEMA):
+        assert batch.nbytes <= 33_600_000
+        assert taken < ahead + len(batch) + 1, "rows were gathered before they were asked for"
+        ahead += len(batch)
+    assert ahead == 1_200
 
 
 def test_batches_are_cut_and_keep_their_order() -> None:
@@ -98,6 +114,10 @@ def test_batches_are_cut_and_keep_their_order() -> None:
     cut = list(as_batches(iter([big]), StructType()))
     assert len(cut) > 1
     assert pa.Table.from_batches(cut).column("v").to_pylist() == list(range(150_000))
+    wide = pa.record_batch({"v": pa.array([b"x" * 65_536] * 1_200)})
+    assert all(batch.nbytes <= 33_600_000 for batch in as_batches(iter([wide]), StructType()))
+    alone = pa.record_batch({"v": pa.array([b"x" * 40_000_000] * 2)})
+    assert [len(batch) for batch in as_batches(iter([alone]), StructType())] == [1, 1]
 
 
 @pytest.mark.parametrize(("rows", "schema", "told"), [
