@@ -3,16 +3,20 @@
     python -m tests.chaos.chaos --minutes 5 --seed 7
 
 In the end a read_committed reader must have seen every number of every stream once and in order, and so must the
-Parquet files. Whoever operates a cluster restarts tasks that failed; so does this.
+Parquet files. Whoever operates a cluster restarts tasks that failed, and frees readers from transactions whose end
+Kafka has lost (docs/exactly-once.md, Limits); so does this.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,12 +34,14 @@ from spark_tasks.connectors.verify import read_summary
 from tests.integration.cluster import SCHEMALESS, Cluster
 from tests.integration.exactly_once import Reader, numbers
 from tests.integration.workers import Kafka
+from tests.kafka_tools import abort_hanging_transactions
 from tests.support import BACK_SOON, wait_until
 
 STREAMS = 4
-SETTLE_S = 180.0
+SETTLE_S = 300.0  # a hanging transaction is found when it is a minute old
 PAUSE_S = (1.0, 6.0)  # between two events
 LOOK_S = 2.0  # how often somebody looks for failed tasks
+HANGING_S = 75.0  # how often somebody looks for hanging transactions
 SUSPEND_S = (0.5, 9.0)  # the session is 3 s
 
 
@@ -51,8 +57,10 @@ class Chaos:
         self.pause = pause
         self.happened: Counter[str] = Counter()
         self.restarted = 0
+        self.aborted: list[str] = []
         self._look_at = 0.0
-        self._suspended: dict[int, float] = {}  # worker's number -> when it wakes
+        self._look_for_hanging_at = time.monotonic() + HANGING_S
+        self._suspended: set[int] = set()  # workers' numbers
 
     def run(self, seconds: float) -> dict[str, Any]:
         """Cause trouble for so long, then check; the figures. AssertionError where a record is lost, doubled, moved."""
@@ -114,8 +122,15 @@ class Chaos:
             return None
         seconds = self.random.uniform(*SUSPEND_S)
         found[1].signal("STOP")
-        self._suspended[found[0]] = time.monotonic() + seconds
+        self._suspended.add(found[0])
+        alarm = threading.Timer(seconds, self._wake, found)  # also while a request waits for the suspended one
+        alarm.daemon = True
+        alarm.start()
         return f"worker {found[0]} for {seconds:.1f} s"
+
+    def _wake(self, number: int, worker: WorkerProcess) -> None:
+        worker.signal("CONT")
+        self._suspended.discard(number)
 
     def _kill_jvm(self) -> str | None:
         return self._kill_below(lambda name: name == "java")
@@ -163,10 +178,9 @@ class Chaos:
     def _operate(self) -> None:
         """What somebody who watches the cluster does: start what ended, restart what failed."""
         now = time.monotonic()
-        for number, wakes in list(self._suspended.items()):
-            if now >= wakes:
-                del self._suspended[number]
-                self.cluster.workers[number].signal("CONT")
+        if now >= self._look_for_hanging_at:
+            self._free_readers()
+            self._look_for_hanging_at = time.monotonic() + HANGING_S
         for worker in self.cluster.workers:
             if worker.pid is None or worker.exit_code() is not None:
                 worker.kill()
@@ -176,6 +190,13 @@ class Chaos:
                 self._look_at = now + LOOK_S
                 self._restart_failed(worker)
                 return
+
+    def _free_readers(self) -> None:
+        internal = [self.cluster.settings[f"{kind}.storage.topic"] for kind in ("offset", "config")]
+        with suppress(subprocess.SubprocessError):  # the broker was killed a moment ago
+            for one in abort_hanging_transactions(self.kafka.servers, ["numbers", *internal]):
+                self.aborted.append(one)
+                self.say(f"aborted a hanging transaction: {one}")
 
     def _restart_failed(self, worker: WorkerProcess) -> None:
         patient = worker.rest.patience
@@ -196,8 +217,7 @@ class Chaos:
     # ------------------------------------------------------------ the end
     def _end(self) -> dict[str, Any]:
         self.say("calm: everything is to get well")
-        for number in list(self._suspended):
-            self._suspended[number] = 0.0
+        wait_until(lambda: not self._suspended, SETTLE_S, "the suspended to wake")
         self._operate()
         self.reader.wait_flowing(STREAMS, 400, SETTLE_S, self._operate)
         wait_until(self._pause, SETTLE_S, "the source to pause")
@@ -208,7 +228,7 @@ class Chaos:
         wait_until(lambda: self._operate() or self._sums() == seen, SETTLE_S, "all records in the verify sink")
         assert not self.reader.problems, self.reader.problems
         return {"records": sum(seen.values()), "lost": 0, "doubled": 0, "out of order": 0,
-                "tasks restarted": self.restarted, "events": dict(self.happened)}
+                "tasks restarted": self.restarted, "hanging transactions": self.aborted, "events": dict(self.happened)}
 
     def _pause(self) -> bool:
         self._operate()
@@ -255,6 +275,9 @@ def main() -> int:
 
     folder = Path(tempfile.mkdtemp(prefix="heeler-chaos-"))
     say(f"seed {options.seed}, {options.minutes:g} minutes, {folder}")
+    temporary = folder / "temporary"  # who is killed leaves files
+    temporary.mkdir()
+    os.environ |= {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)}
     try:
         figures = Chaos(folder, options.seed, say, options.rate).run(options.minutes * 60)
     except AssertionError as error:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from heeler.jars import KAFKA_VERSION, JarSet, classpath, resolve
-from heeler.java import find_java
 from spark_tasks.running.group_consumer import ConsumerSettings, GroupConsumer, GroupIo
 from tests.integration.group_herder import FakeHerder, settled
 from tests.integration.workers import Kafka
+from tests.kafka_tools import java
 from tests.support import wait_until
 
 pytestmark = pytest.mark.interop
-
-TOOLS = JarSet(f"Kafka tools {KAFKA_VERSION}", (("org.apache.kafka", "kafka-tools", KAFKA_VERSION),))
-
-
-def java(program, *arguments):
-    """The words of each line that a Java program prints."""
-    command = [find_java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath(resolve(TOOLS)), program]
-    said = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True).stdout
-    return [line.split() for line in said.splitlines() if line.strip()]
-
 
 def test_the_group_of_workers(broker, topic_name):
     herders = [FakeHerder(broker.bootstrap_servers, topic_name, f"worker-{n}").join() for n in range(3)]
