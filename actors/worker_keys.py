@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from actors.client_keys import CLIENT_KEYS
+from actors.logging_setup import LEVELS
 from actors.messages import SIGNATURE_DIGESTS
 from rest.keys import REST_KEYS
 from spark_tasks.config_def import (
@@ -25,7 +26,6 @@ from spark_tasks.config_def import (
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _INT_MAX = 2**31 - 1
 MACS = tuple(SIGNATURE_DIGESTS)
-LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 
 _REPLICATION = Rule("a positive number up to the number of brokers, or -1 for the brokers' default",
@@ -129,7 +129,7 @@ _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://[^,/]+:\d+(,[^
 HEELER_KEYS = ConfigDef(
     _key("heeler.log.level", Type.STRING, "INFO", _MEDIUM,
          "What is logged; heeler.log.level.LOGGER sets it for one logger and those below it.",
-         OneOfIgnoringCase(*LOG_LEVELS)),
+         OneOfIgnoringCase(*LEVELS)),
     _key("spark.master", Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
          Rule("unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn",

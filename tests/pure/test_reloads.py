@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Collection, Iterator
-
-import pytest
+from collections.abc import Collection
 
 from actors.reloads import Resolver
 from actors.ticker import Ticker
@@ -18,14 +16,6 @@ CONFIG = {"password": "${vault:path:key}"}
 class Vault(ConfigProvider):
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
         return ConfigData(dict.fromkeys(keys or (), f"{path}!"), ttl_ms=20)
-
-
-@pytest.fixture
-def ticker() -> Iterator[Ticker]:
-    ticker = Ticker()
-    ticker.start()
-    yield ticker
-    ticker.stop()
 
 
 def test_who_asked_for_it_by_name_is_restarted(ticker: Ticker) -> None:

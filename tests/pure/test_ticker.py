@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
 
 import pytest
 
 from actors.ticker import Ticker
 
 WITHIN_S = 10
-
-
-@pytest.fixture
-def ticker() -> Iterator[Ticker]:
-    ticker = Ticker()
-    ticker.start()
-    yield ticker
-    ticker.stop()
 
 
 def test_alarms_in_the_order_of_their_times() -> None:

@@ -161,6 +161,25 @@ def test_a_restart_record_restarts_each_part_where_it_runs() -> None:
     world.check_at_rest()
 
 
+@pytest.mark.parametrize("steps", range(0, 60, 3))
+def test_a_restart_that_is_asked_for_during_a_rebalance(steps: int) -> None:
+    """At any moment of it: it is done as a whole."""
+    world = started(2)
+    world.ask(world.leader or "", put("c", **{"tasks.max": "3"}))
+    world.settle()
+    before = {i: e for n in world.nodes.values() for i, (e, _) in n.running.items()}
+    world.add("w2")
+    for _ in range(steps):
+        world.step()
+    request = world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
+    world.settle()
+    answer = world.replies[request].value
+    assert [s.state for s in (answer.connector, *answer.tasks)] == [State.RESTARTING] * 4
+    after = {i: e for n in world.nodes.values() for i, (e, _) in n.running.items()}
+    assert all(before[i] != after[i] for i in before)
+    world.check_at_rest()
+
+
 def test_a_task_restart_is_sent_to_its_owner() -> None:
     world = started(2)
     leader = world.leader or ""
