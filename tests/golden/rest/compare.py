@@ -29,18 +29,22 @@ def check(step: Step, expected: dict[str, Any], actual: dict[str, Any]) -> None:
     if expected["status"] >= 400 and step.method != "HEAD":
         _check_error(expected["status"], expected["answer"], actual["answer"])
     else:
-        assert without_times(actual["answer"]) == without_times(expected["answer"])
+        _same(without_times(actual["answer"]), without_times(expected["answer"]))
     if step.until is not None:
-        assert contains(step.until, actual["answer"])
+        assert contains(step.until, actual["answer"]), f"{actual['answer']}, not {step.until}"
     _check_headers(expected["headers"], actual["headers"])
 
 
 def _check_error(status: int, answer: Any, actual: Any) -> None:
-    assert actual.keys() == {"error_code", "message"}
-    assert actual["error_code"] == status
-    assert actual["message"]
+    _same(actual.keys(), {"error_code", "message"})
+    _same(actual["error_code"], status)
+    assert actual["message"], "an error without words"
     if isinstance(answer, dict) and not OWN_WORDS.match(answer["message"]):
-        assert _words(actual["message"]) == _words(answer["message"])
+        _same(_words(actual["message"]), _words(answer["message"]))
+
+
+def _same(actual: Any, expected: Any) -> None:
+    assert actual == expected, f"{actual}, not {expected}"  # pytest does not look into asserts outside its test files
 
 
 def _words(message: str) -> str:
@@ -49,10 +53,10 @@ def _words(message: str) -> str:
 
 def _check_headers(expected: dict[str, str], actual: dict[str, str]) -> None:
     if "json" in expected.get("Content-Type", ""):
-        assert actual["Content-Type"].startswith("application/json")
-    assert actual.get("Location") == expected.get("Location")
+        assert actual["Content-Type"].startswith("application/json"), actual["Content-Type"]
+    _same(actual.get("Location"), expected.get("Location"))
     if "Allow" in expected:
-        assert set(re.split(r",\s*", actual["Allow"])) == set(expected["Allow"].split(","))
+        _same(set(re.split(r",\s*", actual["Allow"])), set(expected["Allow"].split(",")))
 
 
 def without_times(answer: Any) -> Any:

@@ -306,6 +306,7 @@ CREATE = [
         tasks_max=1, batch_size=10, x_int=-5, x_zero=0, x_true=True, x_false=False, x_float=1.5, x_whole=2.0,
         x_empty="", x_text="é\u20ac\U0001f600")}),
     Step("coerced values, seen", "GET", "/connectors/coerced/config"),
+    has_tasks("coerced", 1),
     Step("odd numbers", "PUT", "/connectors/coerced/config", raw=raw_config(
         '"a":1e3,"b":1E-7,"c":100000000000000000000,"d":1.10,"e":-0,"f":-0.0,"g":123456789012345678.123456789,'
         '"h":0.1e1')),
