@@ -67,8 +67,7 @@ def worker(broker, tmp_path_factory):
 
 def run_curl(rest: RestClient, commands: str) -> None:
     """Each command of a block; one that comes before there is an answer (the status of what is new) is repeated."""
-    if shutil.which("curl") is None:
-        pytest.skip("there is no curl here")
+    assert shutil.which("curl"), "README shows curl commands: install curl"
     for command in re.findall(r"^curl (?:.*\\\n)*.*$", commands, re.MULTILINE):
         assert "http://localhost:8083/" in command
         here = command.replace("http://localhost:8083", rest.url).replace("curl ", "curl --fail-with-body -sS ", 1)
@@ -122,6 +121,14 @@ def test_guide_connectors(worker, broker, tmp_path):
     check_seconds(worker, Kafka(broker.bootstrap_servers), "clock", "seconds", 3)
     wait_until(stored, COMPILED_S, "a record in the file")
     worker.call("DELETE", "/connectors/records")
+
+
+def test_what_shows_each_promise_is_there():
+    named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs" / "evidence.md").read_text())
+    assert len(named) > 50
+    for path, name in named:
+        code = (ROOT / "tests" / path).read_text()
+        assert not name or f"def {name}(" in code, f"{path} has no {name}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

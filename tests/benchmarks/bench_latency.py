@@ -3,12 +3,14 @@
     python -m tests.benchmarks.bench_latency [--seconds 30]
 
 Prints p50 and p99 from the write of a line until a consumer has the record (exactly once: one that reads committed
-records, `transaction.boundary=poll`), and from the send of a record until its line is in the sink's file.
+records, `transaction.boundary=poll`), and from the send of a record until its line is in the sink's file. Exactly once,
+also how long the ends of the transactions took: offsets written and flushed, EndTxn answered.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import tempfile
 import threading
@@ -23,6 +25,7 @@ from tests.integration.workers import Kafka, Rig, running_worker
 
 PACE_S = 0.1
 LATE_S = 60.0
+ENDS = "spark_tasks.running.transactional"
 SETTINGS = {"group.min.session.timeout.ms": "500"}  # for the sessions of worker_settings
 CONFIG = {"tasks.max": "1"}
 
@@ -97,7 +100,11 @@ def sink(rig: Rig, count: int) -> list[float]:
 
 def tell(name: str, found: list[float], count: int) -> None:
     cuts = statistics.quantiles(found, n=100)
-    print(f"{name}: p50 {cuts[49]:.0f} ms, p99 {cuts[98]:.0f} ms, {len(found)} of {count}", flush=True)  # noqa: T201
+    print(f"{name}: p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms, {len(found)} of {count}", flush=True)  # noqa: T201
+
+
+def ends_of_transactions(rig: Rig) -> list[float]:
+    return [float(ms) for ms in re.findall(r"committed \d+ offsets in ([\d.]+) ms", rig.process.log.read_text())]
 
 
 def main() -> None:
@@ -110,10 +117,13 @@ def main() -> None:
             folder = Path(name)
             more = {"exactly_once_source_support": support}
             with running_worker(Kafka(broker.bootstrap_servers), folder, "latency", **more) as rig:
+                rig.call("PUT", f"/admin/loggers/{ENDS}", {"level": "DEBUG"})
                 tell(f"source, {kind}", source(rig, count), count)
                 rig.tidy()
                 if support == "disabled":
                     tell("sink", sink(rig, count), count)
+                else:
+                    tell("ends of transactions", ends_of_transactions(rig), count)
 
 
 if __name__ == "__main__":
