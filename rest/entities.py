@@ -7,6 +7,7 @@ are taken as they were written, null stays null.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NoReturn
 
 from marshmallow import Schema, ValidationError, fields
@@ -79,7 +80,7 @@ class Text(fields.Field[str]):
         return _text(value)
 
 
-class _Map(fields.Field[dict[str, Any]]):
+class _Map(fields.Field[dict[str, Any]], ABC):
     """An object with any keys."""
 
     java_type: ClassVar[str]
@@ -92,10 +93,11 @@ class _Map(fields.Field[dict[str, Any]]):
             _no_creator("java.util.LinkedHashMap", value)
         if not isinstance(value, dict):
             _refuse(self.java_type, value)
-        return self.convert(value)
+        return {key: self.convert(item) for key, item in value.items()}
 
-    def convert(self, value: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def convert(self, item: Any) -> Any:
+        """One of its values, as it is kept."""
 
 
 class StringMap(_Map):
@@ -104,9 +106,9 @@ class StringMap(_Map):
     java_type = STRING_MAP
     _item = Text()
 
-    def convert(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Values as text."""
-        return {key: None if item is None else self._item.deserialize(item) for key, item in value.items()}
+    def convert(self, item: Any) -> str | None:
+        """As text."""
+        return None if item is None else self._item.deserialize(item)
 
 
 class ObjectMap(_Map):
@@ -114,9 +116,9 @@ class ObjectMap(_Map):
 
     java_type = OBJECT_MAP
 
-    def convert(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Values with ordinary numbers."""
-        return {key: plain(item) for key, item in value.items()}
+    def convert(self, item: Any) -> Any:
+        """With ordinary numbers."""
+        return plain(item)
 
 
 class ListOf(fields.Field[list[Any]]):
