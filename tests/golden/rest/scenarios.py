@@ -185,6 +185,8 @@ MISSING = [
     Step("blank name", "GET", "/connectors/%20/status"),
 ]
 
+RUNS = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "RUNNING"}]}
+
 LIFE = [
     create("one", source()),
     has_tasks("one", 1),
@@ -225,11 +227,11 @@ LIFE = [
     Step("restart a task", "POST", "/connectors/one/tasks/0/restart"),
     running("one"),
     Step("restart an unknown task", "POST", "/connectors/one/tasks/7/restart"),
-    Step("restart with tasks", "POST", "/connectors/one/restart?includeTasks=true"),
-    running("one"),
-    Step("restart what failed", "POST", "/connectors/one/restart?includeTasks=true&onlyFailed=true"),
-    running("one"),
-    Step("restart only the failed connector", "POST", "/connectors/one/restart?onlyFailed=true"),
+    # A status may still be the one before the last restart: `running` cannot tell, so these look again themselves.
+    Step("restart with tasks", "POST", "/connectors/one/restart?includeTasks=true",
+         until={"connector": {"version": "4.3.1"}, "tasks": [{"version": "4.3.1"}]}),  # of what ran
+    Step("restart what failed", "POST", "/connectors/one/restart?includeTasks=true&onlyFailed=true", until=RUNS),
+    Step("restart only the failed connector", "POST", "/connectors/one/restart?onlyFailed=true", until=RUNS),
     Step("restart, all false", "POST", "/connectors/one/restart?includeTasks=false&onlyFailed=false"),
     running("one"),
     Step("pause", "PUT", "/connectors/one/pause"),
