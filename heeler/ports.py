@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from random import SystemRandom
 
 from heeler.errors import SetupError
 
@@ -12,10 +13,25 @@ _METADATA = 3
 _VERSION = 4  # of the Metadata request: known to every broker since 0.11
 
 
+# Below what operating systems give to whoever asks for any port: what is free now is free when its user has started.
+_PORTS = range(20_000, 32_000)
+_given: set[int] = set()
+
+
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server((host, 0)) as server:
-        return int(server.getsockname()[1])
+    """A port that nobody listens on now, another one each time. Raises OSError for an address of another machine."""
+    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        if port in _given:
+            continue
+        try:
+            socket.create_server((host, port)).close()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            _given.add(port)
+            return port
+    raise SetupError(f"All ports of {host} from {_PORTS.start} to {_PORTS.stop - 1} are in use.")
 
 
 def require_free(host: str, port: int) -> None:

@@ -120,10 +120,17 @@ def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: thre
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a JVM that is about to start. What starts it is a script with children of its own: all of them are meant."""
+    """End a JVM that is about to start: once it is up it heeds the end of its input. Signalled before, it may leave a
+    temporary folder, which Spark makes first and has removed at the end afterwards.
+    """
+    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_TIMEOUT_S)
+        return
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(process.pid, number)
+            os.killpg(process.pid, number)  # what starts it is a script with children of its own: all of them are meant
             process.wait(STOP_TIMEOUT_S)
             return
 

@@ -12,6 +12,23 @@ from heeler.errors import SetupError
 from heeler.ports import free_port, require_free, serves_kafka
 
 
+def test_free_ports_differ_and_are_not_what_anybody_is_given():
+    ports = {free_port() for _ in range(50)}
+    assert len(ports) == 50
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert max(ports) < server.getsockname()[1]
+    with pytest.raises(OSError, match="assign"):
+        free_port("192.0.2.1")
+
+
+def test_no_free_port(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setattr("heeler.ports._PORTS", range(port, port + 1))
+        with pytest.raises(SetupError, match=f"^All ports of 127.0.0.1 from {port} to {port} are in use"):
+            free_port()
+
+
 def test_a_free_port_is_free_and_a_used_one_is_named():
     port = free_port()
     require_free("127.0.0.1", port)
