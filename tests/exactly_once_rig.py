@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -26,13 +25,14 @@ from storage.own_offsets import OwnOffsets
 from storage.topic_log import KafkaTopicLog
 from tests.running_plugins import Folder, NumbersConnector, NumbersReader, Range
 from tests.running_rig import Loop, ThreadEngine
+from tests.support import wait_until
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
 
 class TransactionsConnector(NumbersConnector):
     """Numbers whose reader ends a transaction after `commit.every` of a stream and discards those up to `abort.at`;
-    `break.after` batches of a read it fails once.
+    in the first batch beyond `break` it fails once, when somebody has seen half of it.
     """
 
     @classmethod
@@ -60,7 +60,7 @@ class TransactionsReader(NumbersReader):
         half = len(batch) // 2
         yield batch.slice(0, half)
         if self.options.get("break") and partition.end > int(self.options["break"]) and self.folder.once("break"):
-            time.sleep(0.3)  # by then the first half is sent
+            wait_until((self.folder.path / "half.seen").exists, 30, "somebody who has seen the first half")
             raise ConnectionResetError("the source is gone for a moment")
         yield batch.slice(half)
 

@@ -186,6 +186,7 @@ def test_a_write_that_takes_too_long_fails_and_the_next_goes_on(
     error = rig.done(first).error
     assert isinstance(error, ConnectError)
     assert str(error) == "Error writing connector configuration to Kafka: no answer in 150 ms"
+    monkeypatch.setattr(actors.config_store, "WRITE_TIMEOUT_MS", 10_000)
     log.release()
     ref.tell(WriteConfig(second, PutConnectorConfig(A, {"n": "2"})))
     assert rig.done(second).error is None

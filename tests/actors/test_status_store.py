@@ -103,7 +103,10 @@ def test_what_was_superseded_is_not_repeated(rig: Rig, topic: MemoryTopic) -> No
     assert [r.value for r in topic.records()] == [status_record(FAILED)[1]]
 
 
-def test_what_was_removed_meanwhile_is_not_repeated(rig: Rig, topic: MemoryTopic) -> None:
+def test_what_was_removed_meanwhile_is_not_repeated(
+    rig: Rig, topic: MemoryTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.status_store.REPEAT_MS", 1000)
     ref, view = rig.status_store(MemoryTopicLog(topic))
     failures = [KafkaTimeoutError()]
     topic.refuse = lambda _: failures.pop() if failures else None
@@ -111,7 +114,7 @@ def test_what_was_removed_meanwhile_is_not_repeated(rig: Rig, topic: MemoryTopic
     flush(rig, ref)
     topic.append([(b"status-task-a-0", None)])  # another worker, the leader, removes it
     seen: list[object] = []
-    rig.ticker.set("later", rig.ticker.now_ms() + 300, lambda: seen.append(1))
+    rig.ticker.set("later", rig.ticker.now_ms() + 1300, lambda: seen.append(1))
     wait_until(lambda: seen)
     flush(rig, ref)
     assert view.statuses.tasks == {}

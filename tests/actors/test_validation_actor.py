@@ -89,7 +89,7 @@ def test_a_plugin_that_hangs_is_not_waited_for(ticker, answers):
     release = threading.Event()
     Scripted.hooks["v"] = lambda _what: release.wait(10)
     try:
-        made = validation(ticker, deadline_ms=50)
+        made = validation(ticker, deadline_ms=500)
         _, error = ask(made, CONFIG, answers)
         assert isinstance(error, TimedOutError)
         assert str(error).startswith("Request timed out. The worker is currently performing multi-property validation "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.connectors.verify import read_summary
-from tests.integration.workers import JSON, Kafka, Rig, running_worker
+from tests.integration.workers import JSON, PATIENT, Kafka, Rig, running_worker
 from tests.support import wait_until
 
 
@@ -21,7 +21,7 @@ COMPILED_S = 170.0  # on a machine that has never run heeler, numba compiles bef
 def warm_worker(kafka, tmp_path_factory):
     """A worker through which records have gone."""
     provider = {"config_providers": "short", "config_providers_short_class": "short_lived.ShortLivedConfigProvider"}
-    with running_worker(kafka, tmp_path_factory.mktemp("worker"), "shared-worker", **provider) as rig:
+    with running_worker(kafka, tmp_path_factory.mktemp("worker"), "shared-worker", **provider, **PATIENT) as rig:
         sums = rig.folder / "sums"
         own = {"value.converter": JSON}
         rig.create("warm-in", {"connector.class": "datagen", "topic": "warm", "records": "10", **own})

@@ -60,7 +60,7 @@ def test_two_side_by_side_leave_no_process_and_no_folder():
         with pytest.raises(SetupError, match=f"Port {one.port} .* is in use"):
             EmbeddedBroker(one.port).start()
     assert not any(f.exists() for f in folders)
-    assert [p for f in folders for p in processes_about(f)] == []
+    wait_until(lambda: not any(map(processes_about, folders)), what="the end of both")
 
 
 def test_a_broker_that_fails_and_returns_keeps_port_and_records(topic_name):
@@ -134,7 +134,7 @@ def test_the_command_keeps_its_data_over_runs(tmp_path, topic_name):
             assert run.end(how) == (0, "Stopping Kafka.\n")
     with EmbeddedBroker(port, data, quick=True) as again:
         assert consume(again.bootstrap_servers, topic_name, 2) == [b"1", b"2"]
-    assert processes_about(data) == []
+    wait_until(lambda: not processes_about(data), what="the end of Kafka")
     assert data.exists()
 
 

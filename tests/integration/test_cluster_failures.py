@@ -21,7 +21,8 @@ ALONE = 5  # tasks of a connector that tells of every start
 @pytest.fixture(scope="module")
 def running(kafka, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
-    with Cluster(kafka, folder, "cluster-failures") as cluster:
+    patient = {"session_timeout_ms": "6000", "consumer_session_timeout_ms": "6000"}
+    with Cluster(kafka, folder, "cluster-failures", **patient) as cluster:
         cluster.move_numbers()
         for n in range(IDLE):
             kafka.create(f"idle-{n}")
@@ -43,6 +44,15 @@ def cluster(running):
 def back(worker):
     worker.start()
     worker.wait_ready(READY_S)
+
+
+def takes_records(kafka, topic):
+    """Whether the topic takes a record, which says nothing to anybody."""
+    try:
+        kafka.send(topic, ["{}"], ["probe"])
+    except AssertionError:
+        return False
+    return True
 
 
 def starts(cluster):
@@ -152,6 +162,7 @@ def test_the_config_topic_refuses_writes_for_a_while(cluster):
     before = cluster.settled()
     cluster.kafka.configure(topic, "max.message.bytes", "1")
     try:
+        wait_until(lambda: not takes_records(cluster.kafka, topic), what="the log to have its new setting")
         with pytest.raises(RestError, match=r"config") as refused:
             cluster.create("late", config, 1)
         assert refused.value.status == 500
@@ -160,6 +171,7 @@ def test_the_config_topic_refuses_writes_for_a_while(cluster):
         assert cluster.settled() == before
     finally:
         cluster.kafka.configure(topic, "max.message.bytes", "1048588")
+        wait_until(lambda: takes_records(cluster.kafka, topic), what="the log to have its old setting")
     cluster.create("late", config, 1)
     cluster.wait_settled()
     cluster.wait_flowing()

@@ -68,7 +68,7 @@ def settled_call(cluster, worker, method, path, body=b""):
 
 def elsewhere(cluster, part):
     """A worker on which the connector or task does not run."""
-    address = cluster.settled()[part][1]
+    address = cluster.wait_settled()[part][1]
     return next(worker for worker in cluster.living() if f"127.0.0.1:{worker.port}" != address)
 
 

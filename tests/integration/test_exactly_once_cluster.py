@@ -241,7 +241,7 @@ def test_into_another_kafka(cluster):
         wait_until(lambda: rest.states(name) == ["STOPPED"], SETTLE_S, "the source to be stopped")
         found = rest.call("GET", f"/connectors/{name}/offsets")["offsets"]
         at = {o["partition"]["stream"]: o["offset"]["sequence"] for o in found}
-        assert at == reader.check()
+        wait_until(lambda: reader.check() == at, SETTLE_S, "the reader to be where the offsets are")
         ours = {m.value() for m in cluster.kafka.messages(offsets) if b'"elsewhere"' in m.key()}
         assert {m.value() for m in there.messages(offsets)} >= ours > set()
         rest.call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{**found[0], "offset": {"sequence": 0}}]})

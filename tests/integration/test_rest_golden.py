@@ -12,7 +12,7 @@ import pytest
 from tests.golden.rest.compare import check, recorded
 from tests.golden.rest.record import perform, session_key
 from tests.golden.rest.scenarios import SCENARIOS
-from tests.integration.workers import running_worker
+from tests.integration.workers import PATIENT, running_worker
 from tests.support import wait_until
 
 pytestmark = pytest.mark.integration
@@ -31,7 +31,7 @@ OWN = {
 @pytest.fixture(scope="module")
 def alone(kafka, tmp_path_factory):
     """A worker without connectors, and its session key."""
-    with running_worker(kafka, tmp_path_factory.mktemp("golden"), "golden-worker") as rig:
+    with running_worker(kafka, tmp_path_factory.mktemp("golden"), "golden-worker", **PATIENT) as rig:
 
         def key():
             try:

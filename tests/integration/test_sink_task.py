@@ -115,7 +115,7 @@ def test_an_idle_task_costs_nothing_and_wakes_at_once(rig: SinkRig) -> None:
     assert rig.engine.jobs == 0
     for n in range(10):
         rig.produce(1, start=n)
-        wait_until(lambda n=n: len(rig.values()) > n, UPKEEP_MS / 2000, "the record, long before the next upkeep")
+        wait_until(lambda n=n: len(rig.values()) > n, UPKEEP_MS / 1100, "the record, before the next upkeep")
         wait_until(lambda: loop.idle_ms == UPKEEP_MS)
 
 
@@ -243,9 +243,10 @@ def test_a_member_that_was_thrown_out_during_its_batch_does_not_commit(rig: Sink
     rig.produce(10)
     loop = rig.start(slow="3", **{"consumer.override.max.poll.interval.ms": "1000"})
     loop.await_records(10)
-    assert len(rig.values()) == 20, "the slow batch was written and then read again"
+    aborts = rig.notes.heard("aborts")  # on a busy machine the second attempt may take too long as well
+    assert aborts == [[[5, 5]]] * max(1, len(aborts))
+    assert len(rig.values()) == 10 * (1 + len(aborts)), "the slow batch was written and then read again"
     assert rig.notes.heard("commits") == [[[5, 5]]]
-    assert rig.notes.heard("aborts") == [[[5, 5]]]
 
 
 def test_a_member_that_slept_past_its_session_joins_anew_first(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:

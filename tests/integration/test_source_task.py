@@ -215,7 +215,7 @@ def test_pause_finishes_the_batch_and_resume_goes_on(rig: SourceRig) -> None:
     wait_until(lambda: loop.runs > runs)
     assert len(rig.values()) == 100
     loop.order(lambda runner: runner.resume())
-    loop.await_records(100)
+    wait_until(lambda: rig.offsets.read() == [({"stream": "0"}, {"at": 200})])
     assert rig.records() == {0: numbers(200)}
 
 

@@ -140,9 +140,14 @@ def test_restarted_when_what_a_config_provider_gave_has_lived_its_time(rig, topi
     rig.create(topic_name, config, [RUNNING, RUNNING])
     wait_until((lambda: (folder / topic_name).read_text().count("started") > 2), what="two restarts")
     rig.create(topic_name, {**config, "config.action.reload": "none"}, [RUNNING, RUNNING])
+
+    def starts_of_the_task():
+        return (folder / f"{topic_name}-0").read_text().count("started")
+
+    wait_until(lambda: starts_of_the_task() > 1, what="the start after the change")
     rig.delete(topic_name)
     assert "twice" not in (folder / topic_name).read_text()
-    assert (folder / f"{topic_name}-0").read_text().count("started") == 2  # at the start, and after the change
+    assert starts_of_the_task() == 2
 
 
 def test_changed_while_it_runs(rig, pipe, topic_name):
@@ -180,6 +185,8 @@ def test_deleted(rig, pipe, topic_name):
     append(into, numbered("line", 0, 10))
     rig.wait_lines(out, numbered("line", 0, 10))
     name = f"{topic_name}-in"
+    written = {"position": into.stat().st_size}
+    wait_until(lambda: [o["offset"] for o in rig.call("GET", f"/connectors/{name}/offsets")["offsets"]] == [written])
     before = rig.kafka.end("shared-worker-offsets")
     rig.delete(name)
     for path in ("", "/config", "/status", "/tasks", "/offsets"):

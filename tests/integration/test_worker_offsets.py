@@ -101,7 +101,9 @@ def test_in_a_topic_of_the_connectors_own(rig, reader):
     name, partition = reader
     own, file = f"{name}-own", partition["filename"]
     config = {"connector.class": "FileStreamSource", "file": file, "topic": name}
-    rig.create(name, {**config, "offsets.storage.topic": own}, [RUNNING, RUNNING])
+    stop(rig, name)
+    rig.create(name, {**config, "offsets.storage.topic": own}, [STOPPED])
+    resume(rig, name)
     assert offsets(rig, name) == [{"partition": partition, "offset": {"position": 15}}]  # the worker's topic has it
     with Path(file).open("a") as more:
         more.write("own\n")

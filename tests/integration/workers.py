@@ -11,7 +11,15 @@ from typing import Any
 from urllib.parse import quote
 
 import psutil
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from heeler.rest_client import RestClient, RestError
@@ -23,6 +31,8 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 READY_S = 60.0  # a worker on a busy machine
 SOON_S = 30.0  # anything that a connector does
+PATIENT = {"session_timeout_ms": "10000", "consumer_session_timeout_ms": "10000"}  # of a worker that nobody stops
+_BEING_MADE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION}
 
 
 class Kafka:
@@ -62,11 +72,15 @@ class Kafka:
         assert not failed, failed[0]
 
     def end(self, topic: str) -> int:
-        """How many offsets all partitions of the topic have; 0 where there is none."""
+        """How many offsets all partitions of the topic have; 0 where there is none, or not all of it yet."""
         consumer = self._consumer()
         try:
             found = consumer.list_topics(topic, 10).topics[topic].partitions
             return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in found)
+        except KafkaException as error:
+            if error.args[0].code() in _BEING_MADE:
+                return 0
+            raise
         finally:
             consumer.close()
 

@@ -18,13 +18,16 @@ class Vault(ConfigProvider):
         return ConfigData(dict.fromkeys(keys or (), f"{path}!"), ttl_ms=20)
 
 
-def test_who_asked_for_it_by_name_is_restarted(ticker: Ticker) -> None:
+def test_who_asked_for_it_by_name_is_restarted() -> None:
+    ticker = Ticker()  # not started: no value has lived its time before it was used three times
     asked: queue.Queue[str] = queue.Queue()
     resolve = Resolver({"vault": Vault()}, ticker, asked.put)
     assert resolve(CONFIG) == {"password": "path!"}  # a validation: nothing is at work
     resolve({**CONFIG, "config.action.reload": "none"}, ConnectorName("never"))
     for _ in range(3):
         resolve(CONFIG, ConnectorName("c"))
+    ticker.start()
     assert asked.get(timeout=10) == "c"
     resolve(CONFIG, ConnectorName("d"))
     assert asked.get(timeout=10) == "d", "three uses of one value are one restart"
+    ticker.stop()
