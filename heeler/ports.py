@@ -20,7 +20,9 @@ _given: set[int] = set()
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port that nobody listens on now, another one each time. Raises OSError for an address of another machine."""
-    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+    random = SystemRandom()
+    for _ in _PORTS:
+        port = random.choice(_PORTS)
         if port in _given:
             continue
         try:
@@ -31,7 +33,7 @@ def free_port(host: str = "127.0.0.1") -> int:
         else:
             _given.add(port)
             return port
-    raise SetupError(f"All ports of {host} from {_PORTS.start} to {_PORTS.stop - 1} are in use.")
+    raise SetupError(f"No free port was found on {host} from {_PORTS.start} to {_PORTS.stop - 1}.")
 
 
 def require_free(host: str, port: int) -> None:

@@ -11,7 +11,9 @@ from tests.support import wait_until
 
 @pytest.fixture(scope="session")
 def kafka(broker):
-    return Kafka(broker.bootstrap_servers)
+    kafka = Kafka(broker.bootstrap_servers)
+    yield kafka
+    del kafka.admin  # librdkafka would print that the broker is gone
 
 
 COMPILED_S = 170.0  # on a machine that has never run heeler, numba compiles before the first record

@@ -21,7 +21,7 @@ ALONE = 5  # tasks of a connector that tells of every start
 @pytest.fixture(scope="module")
 def running(kafka, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
-    patient = {"session_timeout_ms": "6000", "consumer_session_timeout_ms": "6000"}
+    patient = {"session_timeout_ms": "4000", "consumer_session_timeout_ms": "4000"}
     with Cluster(kafka, folder, "cluster-failures", **patient) as cluster:
         cluster.move_numbers()
         for n in range(IDLE):

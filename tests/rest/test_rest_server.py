@@ -50,7 +50,7 @@ def test_one_connection_serves_many_requests() -> None:
 
 def test_requests_that_wait_do_not_keep_others_from_being_answered() -> None:
     worker = FakeWorker(silent=True)
-    settings = replace(RestSettings(), listeners=LOCAL, request_timeout_s=3.0)
+    settings = replace(RestSettings(), listeners=LOCAL, request_timeout_s=2.0)
     with serving(worker, settings) as server:
         port = server.ports[0]
         waiting = [threading.Thread(target=call, args=(port, "GET", f"/connectors/{n}")) for n in range(40)]

@@ -25,7 +25,7 @@ def test_no_free_port(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setattr("heeler.ports._PORTS", range(port, port + 1))
-        with pytest.raises(SetupError, match=f"^All ports of 127.0.0.1 from {port} to {port} are in use"):
+        with pytest.raises(SetupError, match=f"^No free port was found on 127.0.0.1 from {port} to {port}"):
             free_port()
 
 
