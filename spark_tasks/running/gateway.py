@@ -24,6 +24,7 @@ _logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
+_END_S = 3.0  # for each of three ways to end a JVM that starts; who stops the engine waits for all of them
 MASTER_PATIENCE_S = 60.0  # with a standalone cluster that starts at the same time; Spark's own patience
 _STANDALONE = "spark://"
 
@@ -126,12 +127,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None  # noqa: S101 - a pipe was asked for
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(_END_S)
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)  # what starts it is a script with children of its own: all of them are meant
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(_END_S)
             return
 
 

@@ -1,15 +1,18 @@
-"""Waiting for a standalone cluster's master, before a JVM is started."""
+"""Waiting for a standalone cluster's master before a JVM is started, and ending a JVM that starts."""
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
 from heeler.ports import free_port
 from spark_tasks.running import gateway
-from spark_tasks.running.gateway import SparkStartError, await_master
+from spark_tasks.running.gateway import SparkStartError, await_master, launch
+from tests.support import wait_until
 
 
 @pytest.mark.parametrize("master", ["local[4]", "yarn", "k8s://https://127.0.0.1:1"])
@@ -36,3 +39,27 @@ def test_the_wait_can_be_cut_short() -> None:
     stop.set()
     with pytest.raises(SparkStartError, match="was stopped while it waited"):
         await_master(f"spark://127.0.0.1:{free_port()}", stop)
+
+
+@pytest.mark.parametrize("script", ["cat", "sleep 60", "trap '' TERM; echo on; while :; do sleep 1; done"],
+                         ids=["heeds the end of its input", "heeds a signal", "heeds nothing"])
+def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{script}\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr(gateway, "_END_S", 0.3)
+    stop = threading.Event()
+
+    def soon() -> None:
+        wait_until((tmp_path / "pid").exists)
+        stop.set()
+
+    threading.Thread(target=soon).start()
+    with pytest.raises(SparkStartError, match="was stopped while it started"):
+        launch({}, stop)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
