@@ -22,6 +22,7 @@ from spark_tasks.config_def import (
     at_least,
     between,
 )
+from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _INT_MAX = 2**31 - 1
@@ -130,6 +131,9 @@ HEELER_KEYS = ConfigDef(
     _key("heeler.log.level", Type.STRING, "INFO", _MEDIUM,
          "What is logged; heeler.log.level.LOGGER sets it for one logger and those below it.",
          OneOfIgnoringCase(*LEVELS)),
+    _key(MAX_RECORD_KEY, Type.INT, DEFAULT_MAX_RECORD_BYTES, _MEDIUM,
+         "The largest record that a sink task reads, in bytes uncompressed. Its Python worker may need several times "
+         "as much memory.", between(1, LARGEST_MAX_RECORD_BYTES)),
     _key("spark.master", Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
          Rule("unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn",

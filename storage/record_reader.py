@@ -6,8 +6,9 @@ records at start-up is what a user waits for. Everything about fetching itself s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from kafka import KafkaConsumer
 from kafka.consumer.fetcher import Fetcher
@@ -15,7 +16,14 @@ from kafka.errors import CorruptRecordError
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record.util import decode_varint
 
+from spark_tasks.records.compression import DecompressError, decompress
+from spark_tasks.records.errors import UnsupportedFormatError
 from storage.log_protocol import LogRecord
+
+_logger = logging.getLogger(__name__)
+
+MOST_BYTES: Final = 100_000_000
+"""Of one batch, uncompressed. It is read as a whole; what any client may send must not take the worker's memory."""
 
 END = b"\x00end of what was fetched"  # a mark's value; compared by identity
 
@@ -49,8 +57,9 @@ class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]
                     yield LogRecord(tp.partition, offset, old.timestamp, old.key, old.value)
             else:
                 self.leader_epoch = batch.leader_epoch
-                if not self._invisible(batch):
-                    for record in _decode(batch, tp.partition):
+                content = None if self._invisible(batch) else _content(batch, tp)
+                if content is not None:
+                    for record in _decode(batch, *content, tp.partition):
                         self.next_fetch_offset = (offset := record.offset) + 1
                         yield record
                 self.next_fetch_offset = batch.next_offset
@@ -70,9 +79,22 @@ class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]
         return bool(batch.is_control_batch)
 
 
-def _decode(batch: Any, partition: int) -> Iterator[LogRecord]:
-    batch._maybe_uncompress()  # noqa: SLF001
-    data, at = bytes(batch._buffer), batch._pos  # noqa: SLF001
+def _content(batch: Any, tp: Any) -> tuple[bytes, int] | None:
+    """The bytes of the batch's records and where they begin; None, with a line in the log, for what is left out.
+    (kafka-python decompresses without a bound, and has gzip only.)
+    """
+    data, at = batch._buffer, batch._pos  # noqa: SLF001
+    if not batch.compression_type:
+        return bytes(data), at
+    try:
+        return decompress(batch.compression_type, memoryview(data)[at:], MOST_BYTES), 0
+    except (DecompressError, UnsupportedFormatError) as error:
+        _logger.warning("The records of %s at offset %d to %d are left out: they do not decompress: %s",
+                        tp, batch.base_offset, batch.last_offset, error)
+        return None
+
+
+def _decode(batch: Any, data: bytes, at: int, partition: int) -> Iterator[LogRecord]:
     base_offset, base_time = batch.base_offset, batch.first_timestamp
     log_append_time = batch.max_timestamp if batch.timestamp_type else None
     make = tuple.__new__

@@ -15,8 +15,14 @@ from kafka.protocol.consumer import FetchRequest
 from spark_tasks.kafka.cluster import LEVELS, Isolation, KafkaCluster
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, is_retriable, translated
-from spark_tasks.records.decode import decode
-from spark_tasks.records.scan import next_offset
+from spark_tasks.records.decode import decode_pieces
+from spark_tasks.records.errors import (
+    DEFAULT_MAX_RECORD_BYTES,
+    CorruptRecordsError,
+    OversizedRecordError,
+    UnsupportedFormatError,
+)
+from spark_tasks.records.scan import first_batch_bytes, next_offset
 
 DEFAULT_FETCH_BYTES: Final = 16 * 1024 * 1024
 _LEAST_FETCH_BYTES: Final = 64 * 1024
@@ -45,12 +51,15 @@ def read_range(
     fetch_bytes: int = DEFAULT_FETCH_BYTES,
     check_crc: bool = True,
     timeout_ms: float = 60_000,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The records with start <= offset < end, in order, as batches of RAW_SCHEMA (none of them empty).
+    """The records with start <= offset < end, in order, as batches of RAW_SCHEMA (none of them empty). Compressed
+    ones are decompressed as the batches are taken, not more at a time than records.unpack.WINDOW_BYTES or one record.
 
     Ends when `end` is passed, also where the last offsets are transaction markers or were compacted away. Waits for
     records that are not there yet, or whose transaction is open. Raises OffsetOutOfRangeError if `start` has been
-    deleted, KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError.
+    deleted, KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError, and OversizedRecordError
+    for a record of more than `max_record_bytes`.
     """
     if start >= end:
         return
@@ -59,10 +68,19 @@ def read_range(
     try:
         while position < end:
             piece = fetcher.next()
-            decoded = decode(piece.data, start=position, end=end, aborted=piece.aborted, check_crc=check_crc)
-            position = decoded.next_offset
-            if decoded.records.num_rows:
-                yield decoded.records
+            for decoded in decode_pieces(
+                piece.data, start=position, end=end, aborted=piece.aborted, check_crc=check_crc,
+                max_record_bytes=max_record_bytes,
+            ):  # fmt: skip
+                position = decoded.next_offset
+                if decoded.records.num_rows:
+                    yield decoded.records
+    except CorruptRecordsError as error:
+        raise error.at(topic, partition, position) from error.__cause__
+    except UnsupportedFormatError as error:
+        raise UnsupportedFormatError(f"{topic}-{partition} at offset {position}: {error}") from None
+    except OversizedRecordError as error:
+        raise error.at(topic, partition) from error.__cause__
     finally:
         fetcher.stop()
 
@@ -140,14 +158,15 @@ class _Fetcher:
         """One fetch; None if it brought nothing, after a pause where that is due."""
         try:
             await self._cluster.io.bootstrap(self._deadline.left_ms)
-            answer = await self._answer()
+            asked = self._size()
+            answer = await self._answer(asked)
         except (protocol.KafkaError, OSError) as error:
             await self._after(error)
             return None
         data = answer.records or b""
         following = next_offset(np.frombuffer(data, np.uint8)) if data else None
         if following is None or following <= self._position:
-            self._enlarge(bool(data))
+            self._enlarge(data, asked)
             return None
         self._record_bytes = max(len(data) / (following - self._position), 1.0)
         self._position = following
@@ -155,10 +174,15 @@ class _Fetcher:
         aborted = tuple((item.producer_id, item.first_offset) for item in answer.aborted_transactions or ())
         return _Piece(data, aborted)
 
-    def _enlarge(self, cut_off: bool) -> None:
-        """Nothing complete came: the batch is larger than the fetch, or there is no data yet."""
-        if cut_off:
-            self._fetch_bytes = min(self._fetch_bytes * 2, _LARGEST_FETCH_BYTES)
+    def _enlarge(self, data: bytes, asked: int) -> None:
+        """Nothing complete came: the batch is larger than the fetch (a broker since Kafka 0.10.1 sends the first one
+        whole all the same, KIP-74), or there is no data yet.
+        """
+        if data:
+            size = first_batch_bytes(data) or 0
+            if len(data) < size and asked >= min(size, _LARGEST_FETCH_BYTES):
+                raise CorruptRecordsError(f"it says that it has {size} bytes, of which the broker has {len(data)}", 0)
+            self._fetch_bytes = min(max(self._fetch_bytes * 2, size), _LARGEST_FETCH_BYTES)
             self._record_bytes = float(self._fetch_bytes)
         if self._deadline.left_ms < 0:
             raise KafkaUnavailableError(
@@ -185,10 +209,9 @@ class _Fetcher:
         ]
         return OffsetOutOfRangeError(self._topic, self._partition, self._position, ends[0], ends[1])
 
-    async def _answer(self) -> Any:
+    async def _answer(self, size: int) -> Any:
         leader = await self._cluster.find_leader(self._topic, self._partition, self._deadline)
         asked = FetchRequest.FetchTopic
-        size = self._size()
         part = asked.FetchPartition(
             partition=self._partition,
             current_leader_epoch=-1,
@@ -211,6 +234,8 @@ class _Fetcher:
         )
         response = await self._cluster.io.send(request, leader, lane="fetch")
         for code in (response.error_code, response.responses[0].partitions[0].error_code if response.responses else 0):
+            if code == protocol.CorruptRecordError.errno:
+                raise CorruptRecordsError("the broker cannot read it either (CORRUPT_MESSAGE)", 0)
             if code:
                 raise protocol.for_code(code)(f"{self._topic}-{self._partition}")
         return response.responses[0].partitions[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.records import decode_kernels as kernels
-from spark_tasks.records.compression import DecompressError, decompress
-from spark_tasks.records.errors import CorruptRecordsError
+from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, CorruptRecordsError, OversizedRecordError
 from spark_tasks.records.flat import frozen
 from spark_tasks.records.layout import (
     ABORT_MARKER,
@@ -35,18 +34,19 @@ from spark_tasks.records.scan import (
     START,
     batch_table,
 )
+from spark_tasks.records.unpack import WINDOW_BYTES, windows
 
 Array = np.ndarray[Any, Any]
 Buffer = bytes | bytearray | memoryview
 
 MAX_OFFSET = 2**63 - 1
-_MOST_BYTES = 2**31 - 1  # what the offsets of one Arrow binary column reach
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`records` in RAW_SCHEMA; a record without headers has null there. `next_offset`: the offset to read on from,
-    behind everything that was complete, markers and gaps included.
+    """`records` in RAW_SCHEMA; a record without headers has null there. `next_offset`: the offset to read on from:
+    the one after the last record or, when all has been decoded, behind everything that was complete, markers and gaps
+    included.
     """
 
     records: pa.RecordBatch
@@ -61,36 +61,67 @@ def decode(
     aborted: Iterable[tuple[int, int]] = (),
     check_crc: bool = True,
 ) -> Decoded:
+    """As decode_pieces, all in one: for data that is known not to be large."""
+    pieces = list(decode_pieces(data, start=start, end=end, aborted=aborted, check_crc=check_crc))
+    batches = [piece.records for piece in pieces[:-1]]
+    records = _EMPTY if not batches else batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    return Decoded(records, pieces[-1].next_offset)
+
+
+def decode_pieces(
+    data: Buffer,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    aborted: Iterable[tuple[int, int]] = (),
+    check_crc: bool = True,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    window_bytes: int = WINDOW_BYTES,
+) -> Iterator[Decoded]:
     """The records with start <= offset < end of concatenated record batches; the last one may be cut off.
 
+    Compressed batches are decompressed as the pieces are taken: at most `window_bytes`, or one record, at a time.
+    Only the last piece has no records. Where no batch is complete, its `next_offset` is `start` or 0.
     `aborted`: (producer id, first offset) of aborted transactions as a fetch response lists them; their records are
-    left out (read_committed). Control batches always are. Where no batch is complete, `next_offset` is `start` or 0.
-    Raises CorruptRecordsError or UnsupportedFormatError; never returns a record it is not sure of.
+    left out (read_committed). Control batches always are.
+    Raises CorruptRecordsError, OversizedRecordError (for a record of the range only) or UnsupportedFormatError, once
+    the records before the damage have been taken; never returns a record it is not sure of.
     """
     array = frozen(np.frombuffer(data, np.uint8))
     table = batch_table(array)
     if len(table) == 0:
-        return Decoded(_EMPTY, 0 if start is None else start)
+        yield Decoded(_EMPTY, 0 if start is None else start)
+        return
     next_offset = int(table[-1, BASE_OFFSET] + table[-1, LAST_DELTA] + 1)
     low = 0 if start is None else start
     high = MAX_OFFSET if end is None else end
-    if check_crc:
-        _check_crcs(data, table)
+    damage = _wrong_crc(data, table) if check_crc else None
+    if damage is not None:
+        table = table[table[:, BATCH_AT] < damage.position]
     wanted = _wanted(data, table, low, high, sorted(aborted, key=lambda item: item[1]))
-    if len(wanted) == 0:
-        return Decoded(_EMPTY, next_offset)
-    origins = wanted[:, BATCH_AT].copy()
     if (wanted[:, ATTRIBUTES] & COMPRESSION_MASK).any():
-        array, wanted = _decompressed(data, wanted)
-    return Decoded(_columns(array, wanted, low, high, origins), next_offset)
+        found = windows(memoryview(data), wanted, low, high, max_record_bytes, window_bytes)
+    else:
+        found = iter([(array, wanted)] if len(wanted) else [])
+    for content, batches in found:
+        records, error = _sound(content, batches, low, high, max_record_bytes)
+        if len(records):
+            yield Decoded(records, records.column(0)[len(records) - 1].as_py() + 1)
+        if error is not None:
+            raise error
+        del records  # before the next ones are made
+    if damage is not None:
+        raise damage
+    yield Decoded(_EMPTY, next_offset)
 
 
-def _check_crcs(data: Buffer, table: Array) -> None:
+def _wrong_crc(data: Buffer, table: Array) -> CorruptRecordsError | None:
     view = memoryview(data)
     checksum = crc32c.crc32c
-    for at, stop, expected in table[:, [BATCH_AT, END, CRC]].tolist():
+    for at, stop, expected, offset in table[:, [BATCH_AT, END, CRC, BASE_OFFSET]].tolist():
         if checksum(view[at + ATTRIBUTES_AT : stop]) != expected:
-            raise CorruptRecordsError("its checksum is wrong", at)
+            return CorruptRecordsError("its checksum is wrong", at, offset)
+    return None
 
 
 def _wanted(data: Buffer, table: Array, low: int, high: int, aborted: list[tuple[int, int]]) -> Array:
@@ -135,45 +166,38 @@ def _control_type(record: bytes) -> int:
     return int.from_bytes(record[at + 2 : at + 4], "big", signed=True) if at + 4 <= len(record) else -1
 
 
-def _decompressed(data: Buffer, table: Array) -> tuple[Array, Array]:
-    """All batches' records behind one another, uncompressed, and the table that says where."""
-    view = memoryview(data)
-    table = table.copy()
-    parts: list[Buffer] = []
-    total = 0
-    for row, (at, start, end, attributes) in enumerate(table[:, [BATCH_AT, START, END, ATTRIBUTES]].tolist()):
-        codec = attributes & COMPRESSION_MASK
-        try:
-            part = decompress(codec, view[start:end]) if codec else view[start:end]
-        except DecompressError as error:
-            raise CorruptRecordsError(f"its records do not decompress: {error}", at) from error
-        parts.append(part)
-        table[row, START] = total
-        total += len(part)
-        table[row, END] = total
-        if total > _MOST_BYTES:
-            raise CorruptRecordsError(f"more than {_MOST_BYTES} bytes uncompressed; fetch less at once", at)
-    return frozen(np.frombuffer(b"".join(parts), np.uint8)), table
+def _sound(
+    data: Array, table: Array, low: int, high: int, most: int
+) -> tuple[pa.RecordBatch, CorruptRecordsError | OversizedRecordError | None]:
+    """The records before the first damage, and the damage."""
+    try:
+        return _columns(data, table, low, high, most), None
+    except OversizedRecordError as error:
+        before = table[table[:, BASE_OFFSET] <= error.offset]
+        return _columns(data, before, low, error.offset, most), error
+    except CorruptRecordsError as error:
+        before = table[table[:, BASE_OFFSET] < (error.offset or 0)]
+        return _columns(data, before, low, high, most) if len(before) else _EMPTY, error
 
 
-def _columns(data: Array, table: Array, low: int, high: int, origins: Array) -> pa.RecordBatch:
+def _columns(data: Array, table: Array, low: int, high: int, most: int) -> pa.RecordBatch:
     sizes = table[:, END] - table[:, START]
     impossible = np.flatnonzero(table[:, COUNT] * SMALLEST_RECORD > sizes)
     if len(impossible):
-        raise CorruptRecordsError("it holds fewer bytes than records", int(origins[impossible[0]]))
+        raise _corrupt("it holds fewer bytes than records", table[impossible[0]])
     rows, room = int(table[:, COUNT].sum()), int(sizes.sum())
     offsets, timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
     keys, values = _Bytes(rows, room), _Bytes(rows, room)
     told = np.zeros(kernels.TOLD, np.int64)
     error = kernels.decode_records(
-        data, table, low, high, offsets, timestamps,
+        data, table, low, high, most, offsets, timestamps,
         keys.ends, keys.data, keys.valid, values.ends, values.data, values.valid, told,
     )  # fmt: skip
-    _refuse(error, told, origins)
+    _refuse(error, told, table, most)
     count = int(told[kernels.ROWS])
     headers = pa.nulls(count, HEADERS_TYPE)
     if told[kernels.HEADERS]:
-        headers = _headers(data, table, low, high, count, origins)
+        headers = _headers(data, table, low, high, count)
     return pa.RecordBatch.from_arrays(
         [
             pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]),
@@ -186,7 +210,7 @@ def _columns(data: Array, table: Array, low: int, high: int, origins: Array) -> 
     )
 
 
-def _headers(data: Array, table: Array, low: int, high: int, count: int, origins: Array) -> pa.Array:
+def _headers(data: Array, table: Array, low: int, high: int, count: int) -> pa.Array:
     room = int((table[:, END] - table[:, START]).sum())
     ends, present = np.empty(count + 1, np.int32), np.full((count + 7) // 8, 0xFF, np.uint8)
     names, values = _Bytes(room // 2, room), _Bytes(room // 2, room)
@@ -195,7 +219,7 @@ def _headers(data: Array, table: Array, low: int, high: int, count: int, origins
         data, table, low, high, ends, present,
         names.ends, names.data, values.ends, values.data, values.valid, told,
     )  # fmt: skip
-    _refuse(error, told, origins)
+    _refuse(error, told, table)
     total = int(told[kernels.ROWS])
     name_array = names.array(pa.string(), total, int(told[kernels.KEY_BYTES]), 0)
     value_array = values.array(pa.binary(), total, int(told[kernels.VALUE_BYTES]), int(told[kernels.VALUE_NULLS]))
@@ -216,9 +240,15 @@ def _readable(names: pa.Array) -> pa.Array:
     return names
 
 
-def _refuse(error: int, told: Array, origins: Array) -> None:
+def _refuse(error: int, told: Array, table: Array, most: int = 0) -> None:
+    if error == kernels.TOO_LARGE:
+        raise OversizedRecordError(int(told[kernels.LARGE_SIZE]), most, int(told[kernels.LARGE_OFFSET]))
     if error:
-        raise CorruptRecordsError(kernels.REASONS[error], int(origins[told[kernels.BAD_BATCH]]))
+        raise _corrupt(kernels.REASONS[error], table[told[kernels.BAD_BATCH]])
+
+
+def _corrupt(reason: str, batch: Array) -> CorruptRecordsError:
+    return CorruptRecordsError(reason, int(batch[BATCH_AT]), int(batch[BASE_OFFSET]))
 
 
 class _Bytes:

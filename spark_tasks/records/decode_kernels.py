@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from spark_tasks.records.jit import copy_bytes, inlined, kernel
-from spark_tasks.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END, LAST_DELTA, START, TIMESTAMP
+from spark_tasks.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END, LAST_DELTA, PREVIOUS, START, TIMESTAMP
 
 # What a kernel tells beside its arrays, by place in its int64 array `told`.
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, HEADERS, BAD_BATCH, BAD_BYTE = 0, 1, 2, 3, 4, 5, 6, 7
-TOLD = 8
+LARGE_OFFSET, LARGE_SIZE = 8, 9
+TOLD = 10
 
-OK, BAD_RECORD_LENGTH, BAD_OFFSET_DELTA, BAD_KEY, BAD_VALUE, BAD_HEADERS, BAD_TAIL = 0, 1, 2, 3, 4, 5, 6
+OK, BAD_RECORD_LENGTH, BAD_OFFSET_DELTA, BAD_KEY, BAD_VALUE, BAD_HEADERS, BAD_TAIL, TOO_LARGE = 0, 1, 2, 3, 4, 5, 6, 7
 REASONS = {
     BAD_RECORD_LENGTH: "a record is longer or shorter than its batch allows",
     BAD_OFFSET_DELTA: "a record's timestamp or offset is impossible",
@@ -48,11 +49,12 @@ def _varint(data: Any, at: Any, end: Any) -> Any:
 
 
 @kernel
-def decode_records(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop, as the compiler likes it
+def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loop, as the compiler likes it
     data: Any,
     batches: Any,
     low: int,
     high: int,
+    most: int,
     offsets: Any,
     timestamps: Any,
     key_ends: Any,
@@ -63,7 +65,7 @@ def decode_records(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop, as the
     value_valid: Any,
     told: Any,
 ) -> int:
-    """All records with low <= offset < high; OK or an error, `told` says where."""
+    """All records with low <= offset < high, of at most `most` bytes; OK or an error, `told` says where."""
     row, key_at, value_at = 0, 0, 0
     key_nulls, value_nulls, with_headers = 0, 0, 0
     key_ends[0] = 0
@@ -76,7 +78,7 @@ def decode_records(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop, as the
         last_delta = batches[batch, LAST_DELTA]
         base_timestamp = batches[batch, TIMESTAMP]
         append_time = batches[batch, APPEND_TIME] != 0
-        previous: Any = np.int64(-1)
+        previous: Any = batches[batch, PREVIOUS]
         for _ in range(batches[batch, COUNT]):
             told[BAD_BYTE] = at
             length, at = _varint(data, at, stop)
@@ -109,6 +111,10 @@ def decode_records(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop, as the
             offset = base_offset + delta
             if offset < low or offset >= high:
                 continue
+            if length > most:
+                told[LARGE_OFFSET] = offset
+                told[LARGE_SIZE] = length
+                return TOO_LARGE
             with_headers += headers > 0
             offsets[row] = offset
             timestamps[row] = base_timestamp if append_time else base_timestamp + delta_time
@@ -136,6 +142,44 @@ def decode_records(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop, as the
     told[KEY_NULLS] = key_nulls
     told[VALUE_NULLS] = value_nulls
     told[HEADERS] = with_headers
+    return OK
+
+
+# What count_records tells, by place in its int64 array: complete records, the byte behind them, the last one's offset
+# delta; then of the record that is not complete its offset delta (-1 where that is not there yet) and its length and
+# bytes, the length itself counted among them (0 likewise).
+COMPLETE, BEHIND, LAST, NEXT, NEXT_LENGTH, NEXT_BYTES = 0, 1, 2, 3, 4, 5
+COUNTED = 6
+
+
+@kernel
+def count_records(data: Any, size: int, count: int, previous: int, told: Any) -> int:
+    """How many of the next `count` records of a batch lie whole in the first `size` bytes; OK or an error."""
+    at: Any = np.int64(0)
+    told[COMPLETE], told[BEHIND], told[LAST] = 0, 0, previous
+    told[NEXT], told[NEXT_LENGTH], told[NEXT_BYTES] = -1, 0, 0
+    for _ in range(count):
+        begin = at
+        length, at = _varint(data, at, size)
+        if at < 0:
+            return OK if size - begin < 10 else BAD_RECORD_LENGTH
+        if length < 6:
+            return BAD_RECORD_LENGTH
+        told[NEXT_LENGTH], told[NEXT_BYTES] = length, length + at - begin
+        end = min(at + length, np.int64(size))
+        _, at = _varint(data, at + 1, end)
+        if at < 0:
+            return OK if size - begin < 30 else BAD_OFFSET_DELTA
+        delta, at = _varint(data, at, end)
+        if at < 0:
+            return OK if size - begin < 30 else BAD_OFFSET_DELTA
+        if length > size - begin - (told[NEXT_BYTES] - length):
+            told[NEXT] = delta
+            return OK
+        told[COMPLETE] += 1
+        at = begin + told[NEXT_BYTES]
+        told[BEHIND], told[LAST] = at, delta
+        told[NEXT_LENGTH], told[NEXT_BYTES] = 0, 0
     return OK
 
 

@@ -2,21 +2,75 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from spark_tasks.errors import ConnectError
+
+MAX_RECORD_KEY: Final = "heeler.max.record.bytes"
+DEFAULT_MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
+LARGEST_MAX_RECORD_BYTES: Final = 2_000_000_000
+"""An Arrow column of text or bytes ends a little later, at 2^31 - 1, as an array in Java does."""
 
 
 class CorruptRecordsError(ConnectError):
     """The bytes are no valid record batch: a wrong checksum, an impossible length, data that does not decompress.
-    `position` is the byte at which the damaged batch starts.
+    `position` is the byte at which the damaged batch starts, `offset` its first offset where its header tells, `where`
+    topic and partition where they are known.
     """
 
-    def __init__(self, reason: str, position: int) -> None:
-        super().__init__(f"corrupt record batch at byte {position}: {reason}")
+    def __init__(
+        self, reason: str, position: int, offset: int | None = None, where: tuple[str, int] | None = None
+    ) -> None:
+        if where is None:
+            text = f"corrupt record batch at byte {position}: {reason}"
+        else:
+            text = (
+                f"the records of {where[0]}-{where[1]} at offset {offset} cannot be read, their batch is corrupt: "
+                f"{reason}. Look for the cause on the broker's disk or in what wrote the batch; to go on behind it, "
+                "stop the connector and give it a later offset of the partition (PATCH /connectors/NAME/offsets)"
+            )
+        super().__init__(text)
         self.reason = reason
         self.position = position
+        self.offset = offset
+        self.where = where
 
-    def __reduce__(self) -> tuple[type[CorruptRecordsError], tuple[str, int]]:
-        return type(self), (self.reason, self.position)
+    def at(self, topic: str, partition: int, position: int) -> CorruptRecordsError:
+        """The same with topic and partition; `position`: the offset that was to be read next."""
+        offset = position if self.offset is None else max(self.offset, position)
+        return type(self)(self.reason, self.position, offset, (topic, partition))
+
+    def __reduce__(self) -> tuple[type[CorruptRecordsError], tuple[Any, ...]]:
+        return type(self), (self.reason, self.position, self.offset, self.where)
+
+
+class OversizedRecordError(ConnectError):
+    """A record to be read is larger than heeler.max.record.bytes: `size` and `limit` in bytes, uncompressed, with key,
+    value and headers. `offset` is the record's, `where` topic and partition where they are known. `what` is another
+    thing than a record that cannot be had in pieces.
+    """
+
+    def __init__(
+        self, size: int, limit: int, offset: int, what: str = "the record", where: tuple[str, int] | None = None
+    ) -> None:
+        place = "" if where is None else f" of {where[0]}-{where[1]}"
+        super().__init__(
+            f"{what}{place} at offset {offset} has {size} bytes uncompressed, more than the {limit} that "
+            f"{MAX_RECORD_KEY} allows. Raise it in the properties of all workers (a task needs several times "
+            "its bytes of memory), or stop the connector and give it the next offset (PATCH /connectors/NAME/offsets)",
+        )
+        self.size = size
+        self.limit = limit
+        self.offset = offset
+        self.what = what
+        self.where = where
+
+    def at(self, topic: str, partition: int) -> OversizedRecordError:
+        """The same with topic and partition."""
+        return type(self)(self.size, self.limit, self.offset, self.what, (topic, partition))
+
+    def __reduce__(self) -> tuple[type[OversizedRecordError], tuple[Any, ...]]:
+        return type(self), (self.size, self.limit, self.offset, self.what, self.where)
 
 
 class UnsupportedFormatError(ConnectError):

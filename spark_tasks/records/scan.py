@@ -28,8 +28,9 @@ from spark_tasks.records.layout import (
 # Columns of the table of batches. START and END bound the records (decompressed later, if need be).
 # TIMESTAMP is what the records' own deltas are added to, or where APPEND_TIME is set, the timestamp of them all.
 BATCH_AT, START, END, COUNT, BASE_OFFSET, LAST_DELTA = 0, 1, 2, 3, 4, 5
-TIMESTAMP, APPEND_TIME, ATTRIBUTES, PRODUCER_ID, CRC = 6, 7, 8, 9, 10
-COLUMNS: Final = 11
+# PREVIOUS is the offset delta before the first record: -1, but where a batch is decoded in parts.
+TIMESTAMP, APPEND_TIME, ATTRIBUTES, PRODUCER_ID, CRC, PREVIOUS = 6, 7, 8, 9, 10, 11
+COLUMNS: Final = 12
 
 _BAD_LENGTH, _BAD_MAGIC, _BAD_COUNT, _BAD_OFFSET = 1, 2, 3, 4
 _LARGEST = 2**63 - 1
@@ -66,24 +67,24 @@ def count_batches(data: Any) -> Any:
 
 @kernel
 def scan_batches(data: Any, table: Any) -> Any:
-    """Fill the table, one row a batch; (0, rows) or (error, byte)."""
+    """Fill the table, one row a batch; (0, rows) or (error, the row that it was to be)."""
     at: Any = 0
     previous = np.int64(-1)
     for row in range(table.shape[0]):
         length = np.int64(np.int32(_big_endian(data, at + BATCH_LENGTH_AT, 4)))
+        table[row, BATCH_AT] = at
         if length >= 5 and data.shape[0] - at > MAGIC_AT and data[at + MAGIC_AT] != MAGIC:
-            return _BAD_MAGIC, at
+            return _BAD_MAGIC, row
         if length < HEADER_BYTES - LOG_OVERHEAD:
-            return _BAD_LENGTH, at
+            return _BAD_LENGTH, row
         count = np.int64(np.int32(_big_endian(data, at + COUNT_AT, 4)))
         base = _big_endian(data, at, 8)
         delta = np.int64(np.int32(_big_endian(data, at + LAST_OFFSET_DELTA_AT, 4)))
         if count < 0 or count - 1 > delta:
-            return _BAD_COUNT, at
+            return _BAD_COUNT, row
         if base <= previous or delta < 0 or base >= _LARGEST - delta:
-            return _BAD_OFFSET, at
+            return _BAD_OFFSET, row
         previous = base + delta
-        table[row, BATCH_AT] = at
         table[row, START] = at + HEADER_BYTES
         table[row, END] = at + LOG_OVERHEAD + length
         table[row, COUNT] = count
@@ -96,6 +97,7 @@ def scan_batches(data: Any, table: Any) -> Any:
         table[row, TIMESTAMP] = _big_endian(data, at + (MAX_TIMESTAMP_AT if append_time else BASE_TIMESTAMP_AT), 8)
         table[row, PRODUCER_ID] = _big_endian(data, at + PRODUCER_ID_AT, 8)
         table[row, CRC] = _big_endian(data, at + CRC_AT, 4)
+        table[row, PREVIOUS] = -1
         at += length + LOG_OVERHEAD
     return 0, table.shape[0]
 
@@ -103,16 +105,24 @@ def scan_batches(data: Any, table: Any) -> Any:
 def batch_table(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The table of complete batches, int64, one row a batch and the COLUMNS above; the last batch may be cut off.
 
-    Raises CorruptRecordsError or UnsupportedFormatError; checksums are not looked at.
+    Raises CorruptRecordsError or UnsupportedFormatError where the first batch is damaged; the table ends before a
+    later one, since the next fetch begins with it. Checksums are not looked at.
     """
     data = frozen(data)
     if data.shape[0] > MAGIC_AT and data[MAGIC_AT] != MAGIC:
-        raise _refusal(data, _BAD_MAGIC, 0)
+        raise _refusal(data, _BAD_MAGIC)
     table = np.empty((count_batches(data), COLUMNS), np.int64)
-    error, at = scan_batches(data, table)
-    if error:
-        raise _refusal(data, error, at)
-    return table
+    error, row = scan_batches(data, table)
+    if error and row == 0:
+        raise _refusal(data, error)
+    return table[:row] if error else table
+
+
+def first_batch_bytes(data: bytes) -> int | None:
+    """What the first batch's header says of its length; None where that is cut off."""
+    if len(data) < LOG_OVERHEAD:
+        return None
+    return LOG_OVERHEAD + int.from_bytes(data[BATCH_LENGTH_AT:LOG_OVERHEAD], "big", signed=True)
 
 
 def next_offset(data: np.ndarray[Any, Any]) -> int | None:
@@ -121,13 +131,13 @@ def next_offset(data: np.ndarray[Any, Any]) -> int | None:
     return None if len(table) == 0 else int(table[-1, BASE_OFFSET] + table[-1, LAST_DELTA] + 1)
 
 
-def _refusal(data: np.ndarray[Any, Any], error: int, at: int) -> Exception:
+def _refusal(data: np.ndarray[Any, Any], error: int) -> Exception:
     if error != _BAD_MAGIC:
-        return CorruptRecordsError(_REASONS[error], at)
-    magic = int(data[at + MAGIC_AT])
+        return CorruptRecordsError(_REASONS[error], 0)
+    magic = int(data[MAGIC_AT])
     if magic in (0, 1):
         return UnsupportedFormatError(
             f"records in message format v{magic}, written before Kafka 0.11; only format v2 is read. "
             "Let the topic be written anew by a client of Kafka 0.11 or newer",
         )
-    return CorruptRecordsError(f"unknown format {magic}", at)
+    return CorruptRecordsError(f"unknown format {magic}", 0)

@@ -20,6 +20,7 @@ from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, CorruptRecordsError, OversizedRecordError
 from spark_tasks.rows import write_batches
 from spark_tasks.running.executor import Outcome, failed_outcome
 from spark_tasks.running.pacing import MOST_BYTES
@@ -47,6 +48,7 @@ class SinkJob:
     accepts: Shape
     pipeline: Pipeline
     writer: bytes
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.position = split.start
         self.records = 0
         self.size = 0
+        self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
         self._batches = self._read()
 
@@ -127,18 +130,24 @@ class _Reading(Iterator[pa.RecordBatch]):
             self.size += raw.nbytes
             if self.size >= MOST_BYTES or time.perf_counter() > self._until:
                 return
-        self.position = split.end  # the last offsets may hold no record
+        if not self._damaged:
+            self.position = split.end  # the last offsets may hold no record
 
     def _raw(self) -> Iterator[pa.RecordBatch]:
         split, cluster = self._split, shared_cluster(self._job.client)
         try:
             yield from read_range(
-                cluster, split.topic, split.partition, split.start, split.end, isolation=self._job.isolation
+                cluster, split.topic, split.partition, split.start, split.end, isolation=self._job.isolation,
+                max_record_bytes=self._job.max_record_bytes,
             )
         except OffsetOutOfRangeError as error:
             if self.records:
                 raise RangeLostError(str(error)) from error
             raise
+        except (CorruptRecordsError, OversizedRecordError):
+            if not self.records:
+                raise
+            self._damaged = True  # what was read counts; the next batch begins here and says what it is
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Any:
         """The writer's commit message."""

@@ -24,6 +24,7 @@ from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SinkPipeline
+from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.running.clients import connection_settings, consumer_settings, isolation, number, reset_policy
 from spark_tasks.running.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.running.executor import value_of
@@ -78,7 +79,8 @@ class SinkTask:
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
         job = SinkJob(
-            self._client, self._isolation, self._connector.accepts, self._pipeline, pickled(self._writer)
+            self._client, self._isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
+            number(self._context.worker, MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES, 1),
         )
         self._job = pickle.dumps(job)
         self._watcher = self._watchers.of(self._client)

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
@@ -104,6 +105,20 @@ def test_what_was_decided_before_the_process_slept_is_not_sent(topic: Topic, sle
     store.write(offsets)
     log.read_to_end().result(WAIT)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_records_that_another_client_has_compressed(topic: Topic, compression: str) -> None:
+    """A Java worker does with producer.compression.type. What becomes too large is left out, and no worker ends."""
+    producer = Producer({**{k.replace("_", "."): v for k, v in topic.clients.items()},
+                         "compression.type": compression, "message.max.bytes": 200_000_000})
+    log, seen = topic.log()
+    for value in (b"1", bytes(101_000_000), b"2"):
+        producer.produce(topic.name, value, b"k")
+        producer.flush(60)
+    log.read_to_end().result(WAIT)
+    found = [r.value for r in seen]
+    assert found == [b"1", b"2"]
 
 
 def test_the_end_is_reached_behind_an_aborted_transaction(topic: Topic) -> None:

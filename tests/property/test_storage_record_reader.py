@@ -17,7 +17,8 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from storage.record_reader import _Records, is_mark
+from spark_tasks.records.compression import compress
+from storage.record_reader import MOST_BYTES, _Records, is_mark
 
 TP = TopicPartition("t", 3)
 BYTES = st.none() | st.binary(max_size=12)
@@ -81,6 +82,31 @@ def test_the_same_records_as_kafka_python(batches: Any, level: IsolationLevel, s
     # Whoever waits for the end of the fetch learns it from the last one.
     assert (ours[-1].offset + 1 if ours else start) == next_offset
     assert not any(is_mark(r) for r in ours[:-1])
+
+
+def compressed(offset: int, codec: int, content: bytes, packed: bytes | None = None) -> bytes:
+    """A batch of one record whose records' bytes are these."""
+    plain = batch(offset, [(5, None, content, [])], 0, -1, False, None)
+    data = bytearray(plain[:61]) + (compress(codec, plain[61:]) if packed is None else packed)
+    data[22] |= codec
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_what_does_not_decompress_within_bounds_is_left_out(codec: int, caplog: pytest.LogCaptureFixture) -> None:
+    large = compressed(101, codec, bytes(MOST_BYTES))
+    assert len(large) < MOST_BYTES // 20
+    data = compressed(100, codec, b"first") + large + compressed(102, codec, b"", packed=b"no such thing at all") + \
+        compressed(103, codec, b"last") + large.replace(struct.pack(">q", 101), struct.pack(">q", 104), 1)
+    found, next_offset = read(_Records, data, [], IsolationLevel.READ_UNCOMMITTED, 100)
+    assert [(r.offset, r.value) for r in found if not is_mark(r)] == [(100, b"first"), (103, b"last")]
+    assert (found[-1].offset, is_mark(found[-1]), next_offset) == (104, True, 105)
+    told = [record.getMessage() for record in caplog.records]
+    assert [offset for line in told for offset in (101, 102, 104) if f"at offset {offset} to {offset} " in line] == \
+        [101, 102, 104]
+    assert "more than the 100000000 bytes allowed" in told[0]
 
 
 @given(BATCHES.filter(bool), st.data())

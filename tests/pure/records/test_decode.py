@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 
 import crc32c
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.columns import RAW_SCHEMA
-from spark_tasks.records import CorruptRecordsError, UnsupportedFormatError, decode, encode
+from spark_tasks.records import CorruptRecordsError, UnsupportedFormatError, decode, decode_pieces, encode
 from tests.golden.records import BATCHES
 
 
@@ -111,10 +112,24 @@ def test_impossible_header_fields(at, form, value):
         decode(sealed(data))
 
 
-def test_offsets_that_go_back():
-    with pytest.raises(CorruptRecordsError, match="offset") as raised:
-        decode(batch([b"a", b"b"], 5) + batch([b"c"], 6))
-    assert raised.value.position == len(batch([b"a", b"b"]))
+@pytest.mark.parametrize("second", [batch([b"c"], 6), b"\0" * 61, b"\0" * 16 + b"\1" + b"\0" * 61], ids=str)
+def test_a_batch_with_an_impossible_header_is_left_for_the_fetch_that_begins_with_it(second):
+    decoded = decode(batch([b"a", b"b"], 5) + second)
+    assert decoded.records.column("value").to_pylist() == [b"a", b"b"]
+    assert decoded.next_offset == 7
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_a_wrong_checksum_keeps_nobody_from_the_records_before_it(compression):
+    values = [b"a" * 90, b"b"]
+    first, second = (batch(values, base, compression=compression) for base in (5, 7))
+    second[-1] ^= 1
+    pieces = decode_pieces(first + second)
+    assert next(pieces).records.column("value").to_pylist() == values
+    with pytest.raises(CorruptRecordsError, match=r"checksum") as raised:
+        next(pieces)
+    assert (raised.value.position, raised.value.offset) == (len(first), 7)
+    assert "t-3 at offset 7" in str(pickle.loads(pickle.dumps(raised.value.at("t", 3, 7))))
 
 
 # The only record: length 14 zigzag at 61, attributes, timestamp delta, offset delta, key length, value length at 66.
