@@ -217,8 +217,7 @@ class Sender:
 
     def _cut(self, line: _Line, batch: Batch) -> None:
         if batch.count == 1:
-            size = len(batch.data)
-            self._fail(RecordTooLargeError(0, size, size - 1, batch.where[0]))
+            self._fail(RecordTooLargeError(0, len(batch.data), None, batch.where[0]))
         else:
             line.failed += self._split(batch)
 

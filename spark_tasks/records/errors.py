@@ -79,19 +79,31 @@ class UnsupportedFormatError(ConnectError):
 
 class RecordTooLargeError(ConnectError):
     """One record does not fit into a batch of the allowed size. `row` is its place in the batch given to `encode`,
-    `size` its bytes as a batch of its own, `limit` the bytes allowed, `topic` the topic where it is known.
+    `size` its bytes as a batch of its own, `topic` the topic where it is known. `limit` is max.request.size of the
+    producer, which did not send it; None where a broker refused it by a limit of its own, which it does not tell.
     """
 
-    def __init__(self, row: int, size: int, limit: int, topic: str | None = None) -> None:
+    def __init__(self, row: int, size: int, limit: int | None, topic: str | None = None) -> None:
         where = "" if topic is None else f" for topic {topic!r}"
-        super().__init__(
-            f"record {row}{where} is {size} bytes in a batch of its own, more than the {limit} allowed; "
-            "raise max.request.size and the topic's max.message.bytes, or make the record smaller",
-        )
+        if limit is None:
+            text = (
+                f"a broker refused a record{where} of {size} bytes in a batch of its own. What decides is "
+                "max.message.bytes of the topic or, where the topic does not set it, message.max.bytes of the brokers; "
+                "the producer's max.request.size allows the record. Raise max.message.bytes of the topic, or make the "
+                "record smaller"
+            )
+        else:
+            text = (
+                f"record {row}{where} is {size} bytes in a batch of its own, more than the {limit} of the producer's "
+                "max.request.size. Raise it with producer.override.max.request.size in the connector's configuration "
+                "or producer.max.request.size in the properties of the workers (max.message.bytes of the topic has to "
+                "allow as much), or make the record smaller"
+            )
+        super().__init__(text)
         self.row = row
         self.size = size
         self.limit = limit
         self.topic = topic
 
-    def __reduce__(self) -> tuple[type[RecordTooLargeError], tuple[int, int, int, str | None]]:
+    def __reduce__(self) -> tuple[type[RecordTooLargeError], tuple[Any, ...]]:
         return type(self), (self.row, self.size, self.limit, self.topic)

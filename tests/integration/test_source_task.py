@@ -316,4 +316,5 @@ def test_producer_overrides(rig: SourceRig) -> None:
     loop.stop()
     rig.limit(20)
     error = rig.start(**{"producer.override.max.request.size": "70"}).await_error()
-    assert "max.request.size" in str(error)
+    assert "more than the 70 of the producer's max.request.size" in str(error)
+    assert "producer.override.max.request.size" in str(error)

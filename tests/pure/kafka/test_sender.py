@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import re
 import threading
 from collections import defaultdict
 
@@ -236,15 +238,18 @@ def test_a_gap_in_the_sequences_is_an_error(started):
 def test_a_record_that_the_topic_does_not_take_names_the_topic(started):
     appender = Appender(started(Broker(largest=500)), ME)
     appender.append("narrow", 0, raw([b"a", b"b" * 1000]))
-    with pytest.raises(RecordTooLargeError, match="narrow") as raised:
+    with pytest.raises(RecordTooLargeError, match=r"a broker refused a record for topic 'narrow'") as raised:
         appender.flush()
-    assert raised.value.size > 1000
+    error = pickle.loads(pickle.dumps(raised.value))
+    assert (error.size > 1000, error.limit) == (True, None)
+    numbers_said = {int(word) for word in re.findall(r"\d+", str(error))}
+    assert numbers_said == {error.size}, "no limit that nobody has set"
 
 
 def test_a_record_over_the_request_size_is_not_even_sent(started):
     broker = Broker()
     appender = Appender(started(broker), ME, max_request_bytes=500)
-    with pytest.raises(RecordTooLargeError, match="narrow"):
+    with pytest.raises(RecordTooLargeError, match=r"'narrow'.* the 500 of .*producer\.override\.max\.request\.size"):
         appender.append("narrow", 0, raw([b"b" * 1000]))
     assert broker.requests == 0
 
