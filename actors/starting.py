@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from storage.daemon_pool import DaemonPool
 
 T = TypeVar("T")
 _LOOK_S = 0.05
+_FILES = 65_536
 
 
 class StoppedError(ConnectError):
@@ -34,6 +36,14 @@ def checked_plugins(config: WorkerConfig) -> Plugins:
             raise ConfigError(f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
                               f"There are: {', '.join(plugins.names(kind))}")
     return plugins
+
+
+def allow_many_files() -> None:
+    """Use the hard limit of open files up to a bound, as a JVM does: each REST client, broker and file takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def stop_on_signals(stop: Callable[[str], None]) -> None:

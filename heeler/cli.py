@@ -43,8 +43,10 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         set_up_logging()
         config = load_worker_config(file, overrides, os.environ)
         set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."))
+        from actors.starting import allow_many_files
         from actors.worker import run_worker
 
+        allow_many_files()
         code = run_worker(config)
     sys.exit(code)
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, OneOf, Rule, Type, Validator, ValidList
+from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, OneOf, Rule, Type, Validator, ValidList, at_least
 from spark_tasks.errors import ConfigError
 
+MAX_BODY_BYTES = 16 << 20  # task configurations of a connector with thousands of tasks are forwarded in one body
 _LISTENER = re.compile(r"(https?)://\[?([0-9a-z\-%._:]*)\]?:([0-9]{1,5})", re.IGNORECASE)
 _LISTENER_SYNTAX = "http://HOST:PORT or https://HOST:PORT (HOST may be empty for all interfaces, PORT at most 65535)"
 _HEADER_RULE = re.compile(r"(set|add|setDate|addDate)\s+([^\s:]+)\s*:\s*(.*)", re.IGNORECASE)
@@ -109,6 +110,8 @@ REST_KEYS = ConfigDef(
          Rule(_HEADER_SYNTAX, _read_by(header_rules))),
     _key("ssl.client.auth", Type.STRING, "none", "Whether https clients show a certificate.",
          OneOf("required", "requested", "none")),
+    _key("heeler.rest.max.body.bytes", Type.INT, MAX_BODY_BYTES,
+         "The longest body of a request; a longer one is answered with 413.", at_least(1024)),
     _key("topic.tracking.enable", Type.BOOLEAN, True, "Whether a connector's topics are remembered (KIP-558)."),
     _key("topic.tracking.allow.reset", Type.BOOLEAN, True, "Whether they may be forgotten on request."),
 )

@@ -12,7 +12,7 @@ from typing import Any
 from flask import Flask
 
 from rest.errors import error_body
-from rest.http_server import HttpServer, TlsAdapter
+from rest.http_server import HttpServer, TlsAdapter, most_connections
 from rest.keys import Listener
 from rest.paths import StartResponse, WsgiApp
 from rest.settings import RestSettings
@@ -30,6 +30,7 @@ class RestServer:
     def __init__(self, settings: RestSettings, app: Flask, admin_app: Flask | None = None) -> None:
         self._settings = settings
         self._refusing = False
+        self._most = most_connections(len(settings.listeners) + len(settings.admin_listeners or ()))
         self._main = [self._server(listener, app, settings.tls) for listener in settings.listeners]
         self._servers = list(self._main)
         if admin_app is not None:
@@ -101,7 +102,8 @@ class RestServer:
         return f"{host}:{port}"
 
     def _server(self, listener: Listener, app: Flask, tls: Any) -> HttpServer:
-        server = HttpServer((listener.host or _any_address(), listener.port), self._guarded(app))
+        address = (listener.host or _any_address(), listener.port)
+        server = HttpServer(address, self._guarded(app), self._settings.max_body_bytes, self._most)
         server.shutdown_timeout = STOP_TIMEOUT_S
         if listener.protocol == "https":
             server.ssl_adapter = TlsAdapter(server_context(tls))

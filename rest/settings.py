@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rest.keys import REST_KEYS, HeaderRule, Listener, header_rules, listener, origins
+from rest.keys import MAX_BODY_BYTES, REST_KEYS, HeaderRule, Listener, header_rules, listener, origins
 from spark_tasks.errors import ConfigError
 
 REQUEST_TIMEOUT_S = 90.0  # fixed in Kafka Connect too
@@ -40,6 +40,7 @@ class RestSettings:
     topic_tracking_reset: bool = True
     tls: Mapping[str, str] = field(default_factory=dict)  # ssl.* keys for listeners and for calls to other workers
     admin_tls: Mapping[str, str] = field(default_factory=dict)
+    max_body_bytes: int = MAX_BODY_BYTES
     request_timeout_s: float = REQUEST_TIMEOUT_S
     health_timeout_s: float = HEALTH_TIMEOUT_S
 
@@ -58,6 +59,7 @@ class RestSettings:
             response_headers=header_rules(values["response.http.headers.config"]),
             topic_tracking=values["topic.tracking.enable"],
             topic_tracking_reset=values["topic.tracking.allow.reset"],
+            max_body_bytes=values["heeler.rest.max.body.bytes"],
             tls=_tls(props, "listeners.https."),
             admin_tls=_tls(props, "admin.listeners.https."),
         )

@@ -1,13 +1,22 @@
 """Starting: what is checked before, and waiting that can be stopped."""
 
 import os
+import resource
 import signal
 import threading
 from concurrent.futures import Future
 
 import pytest
 
-from actors.starting import StoppedError, checked_plugins, in_background, stop_on_signals, wait_for, wait_for_stop
+from actors.starting import (
+    StoppedError,
+    allow_many_files,
+    checked_plugins,
+    in_background,
+    stop_on_signals,
+    wait_for,
+    wait_for_stop,
+)
 from spark_tasks.errors import ConfigError
 
 CONVERTERS = {
@@ -91,3 +100,13 @@ def test_a_signal_that_another_thread_was_given_is_heard():
         given.join()
         signal.signal(signal.SIGUSR1, before)
     assert heard == ["signal"]
+
+
+def test_a_worker_takes_the_open_files_that_it_may_have():
+    soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
+        allow_many_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(65_536, hard), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -1,0 +1,154 @@
+"""One HTTP request as it comes off a connection, by the letter of RFC 9112: where it ends is never a matter of taste.
+
+cheroot reads leniently (a chunk of `0x2` bytes, a Content-Length of `+2`, whichever of two Content-Lengths comes last),
+and a proxy before the worker that reads such a request in another way would let one client's body be taken for
+another's request. So the head is checked by its grammar here, and the body is read to its end before the application
+sees the request: nothing of it is left on the connection to be taken for the next one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+from cheroot import errors
+from cheroot.server import HTTPRequest, comma_separated_headers  # type: ignore[attr-defined]
+
+from rest.errors import error_body
+
+MAX_HEAD_BYTES = 64 << 10  # request line and headers; Kafka Connect's server takes 8 kB
+_MAX_TRAILER_BYTES = 8 << 10
+_PIECE = 64 << 10
+_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+_TARGET = re.compile(rb"[\x21-\x7e\x80-\xff]+")
+_ONCE = frozenset({b"Content-Length", b"Host"})
+
+
+class _TooLargeError(Exception):
+    """A body that is longer than it may be."""
+
+
+class StrictRequest(HTTPRequest):
+    """Whatever is wrong with it is answered as all errors are, and ends the connection."""
+
+    def simple_response(self, status: Any, msg: str = "") -> None:
+        """Send an error of the server's own; the connection is closed after it."""
+        code = int(str(status)[:3])
+        body = error_body(code, msg or str(status))
+        self.close_connection = self.conn.refused = True
+        head = (f"{self.server.protocol} {status}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
+        try:
+            self.conn.wfile.write(head.encode("latin-1") + body)
+        except OSError as error:
+            if error.args[0] not in errors.socket_errors_to_ignore:
+                raise
+
+    def read_request_line(self) -> bool:
+        """Method, target and version; False where an error was answered."""
+        try:
+            if not super().read_request_line():  # type: ignore[no-untyped-call]
+                return False
+        except ValueError as error:  # urllib has more reasons to refuse a target than cheroot expects
+            self.simple_response("400 Bad Request", f"Malformed Request-URI: {error}")
+            return False
+        if self.request_protocol not in (b"HTTP/1.0", b"HTTP/1.1") or _TARGET.fullmatch(self.uri) is None:
+            self.simple_response("400 Bad Request", "Malformed Request-Line")
+            return False
+        return True
+
+    def read_request_headers(self) -> bool:
+        """All headers; False where an error was answered."""
+        try:
+            read: bool = super().read_request_headers()  # type: ignore[no-untyped-call]
+        except errors.MaxSizeExceeded:
+            self.simple_response("431 Request Header Fields Too Large",
+                                 f"The request's headers have more than {MAX_HEAD_BYTES} bytes")
+            return False
+        return read
+
+    def header_reader(self, rfile: Any, headers: dict[bytes, bytes]) -> None:
+        """Read them. Raises ValueError for what is no header, and for headers that leave open where the body ends."""
+        while (line := rfile.readline()) != b"\r\n":
+            field = _FIELD.fullmatch(line)
+            if field is None:
+                raise ValueError("Malformed header")
+            name, value = field[1].title(), field[2].strip(b" \t")
+            if b"_" in name:  # WSGI could not tell it from the one with a dash
+                continue
+            if name in _ONCE and name in headers:
+                raise ValueError(f"More than one {name.decode()} header")
+            if name in comma_separated_headers and headers.get(name):
+                value = headers[name] + b", " + value
+            headers[name] = value
+        length, coding = headers.get(b"Content-Length"), headers.get(b"Transfer-Encoding")
+        if length is not None and re.fullmatch(rb"[0-9]{1,18}", length) is None:
+            raise ValueError("Malformed Content-Length header")
+        if b"Host" not in headers and self.request_protocol == b"HTTP/1.1":
+            raise ValueError("No Host header")
+        if coding is None:
+            return
+        if length is not None:
+            raise ValueError("Both a Content-Length and a Transfer-Encoding header")
+        codings = [one.strip(b" \t").lower() for one in coding.split(b",")]
+        if self.request_protocol == b"HTTP/1.0" or codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
+            raise ValueError("Malformed Transfer-Encoding header")
+
+    def respond(self) -> None:
+        """Read the body, and have the application answer."""
+        self.conn.body_follows()
+        try:
+            body = self._read_body()
+        except _TooLargeError:
+            self.simple_response("413 Request Entity Too Large", "The request's body has more than "
+                                 f"{self.server.max_request_body_size} bytes (heeler.rest.max.body.bytes)")
+            return
+        except ValueError as error:
+            self.simple_response("400 Bad Request", str(error))
+            return
+        self.conn.request_read()
+        self.rfile = io.BytesIO(body)
+        self.server.gateway(self).respond()
+        if self.ready:
+            self.ensure_headers_sent()
+        if self.chunked_write:
+            self.conn.wfile.write(b"0\r\n\r\n")
+
+    def _read_body(self) -> bytes:
+        if not self.chunked_read:
+            return self._read(int(self.inheaders.get(b"Content-Length", 0)))
+        body = bytearray()
+        while (size := self._chunk_size()) > 0:
+            if len(body) + size > self.server.max_request_body_size:
+                raise _TooLargeError
+            body += self._read(size)
+            if self.conn.rfile.read(2) != b"\r\n":
+                raise ValueError("A chunk is longer than its size says")
+        trailers = 0
+        while (line := self._line(_MAX_TRAILER_BYTES)) != b"\r\n":
+            trailers += len(line)
+            if _FIELD.fullmatch(line) is None or trailers > _MAX_TRAILER_BYTES:
+                raise ValueError("Malformed trailer")
+        return bytes(body)
+
+    def _chunk_size(self) -> int:
+        match = _CHUNK.fullmatch(self._line(1024))
+        if match is None:
+            raise ValueError("Malformed chunk size")
+        return int(match[1], 16)
+
+    def _line(self, limit: int) -> bytes:
+        line: bytes = self.conn.rfile.readline(limit)
+        return line
+
+    def _read(self, size: int) -> bytes:
+        """So many bytes, in pieces: memory is taken for what came, not for what was announced."""
+        body = bytearray()
+        while len(body) < size:
+            piece = self.conn.rfile.read(min(size - len(body), _PIECE))
+            if not piece:
+                raise ValueError("The body ends before its length")
+            body += piece
+        return bytes(body)
