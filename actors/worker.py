@@ -80,7 +80,7 @@ def run_worker(config: WorkerConfig) -> int:
         wait_for_stop(worker.halting)
         worker.wait_halted()
     except StoppedError:
-        return 0
+        log.debug("Stopped before it had started")  # by a signal, or because a part has died
     except ConnectError as error:
         if isinstance(error, ConfigError):
             raise
@@ -121,10 +121,10 @@ class Worker:
         self._start_stores(parts)
         data_plane = DataPlane(self.config, self._plugins)
         self._cleanup.callback(data_plane.close)
-        herder = self._start_herder(parts, data_plane)
+        self._start_herder(parts, data_plane)
         self._await_stores()
         self.view.kafka_cluster_id = parts.cluster_id
-        herder.tell(Loaded(self._configs.config))
+        self._tell_herder(Loaded(self._configs.config))
         data_plane.start()
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
@@ -193,7 +193,7 @@ class Worker:
             except TimeoutError:
                 raise ConnectError(f"The {name} topic {topic} could not be read in {LOAD_TIMEOUT_S:.0f} s") from None
 
-    def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> pykka.ActorRef[Any]:
+    def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
         config = self.config
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
         fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
@@ -233,7 +233,6 @@ class Worker:
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)
         self._cleanup.callback(herder.stop, timeout=5)
         self._watch({"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}})
-        return herder
 
     def _watch(self, core: Mapping[str, pykka.ActorRef[Any]]) -> None:
         supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)

@@ -182,6 +182,42 @@ def test_refusals(kafka, tmp_path, topic_name):
             worker.kill()
 
 
+DEADLY = """
+import pykka
+from heeler import ConfigProvider
+
+class Deadly(ConfigProvider):
+    def configure(self, params):
+        register = pykka.ActorRegistry.register
+        def registered(ref):
+            register(ref)
+            if ref.actor_class.__name__ == params["actor"]:
+                ref.stop(block=False)
+        pykka.ActorRegistry.register = registered
+
+    def get(self, path, keys=None):
+        raise KeyError(path)
+"""
+
+
+def test_a_part_that_dies_while_the_worker_starts_is_exit_code_1(kafka, tmp_path, topic_name):
+    """A supervisor starts such a worker again. A plugin has it happen here: no actor gets to its first message."""
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    workers = []
+    try:
+        for actor in ("ConfigStoreActor", "OffsetStoreActor", "HerderActor"):
+            settings = worker_settings(kafka.servers, f"{topic_name}-{actor}", plugin_path=str(tmp_path))
+            settings |= {"config.providers": "deadly", "config.providers.deadly.class": "Deadly",
+                         "config.providers.deadly.param.actor": actor}
+            workers.append(WorkerProcess(tmp_path, settings, actor).start())
+        for worker in workers:
+            assert worker.wait(REFUSED_S) == 1, worker.tail()
+            assert " died; the worker stops" in worker.tail(10_000)
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
 def test_port_in_use(kafka, tmp_path, topic_name):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listener = f"http://127.0.0.1:{taken.getsockname()[1]}"
