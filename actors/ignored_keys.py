@@ -1,46 +1,66 @@
-"""Keys of a Java worker's file that heeler accepts, so that the file can be used unchanged, and has no use for."""
+"""What a Java worker's file may say that heeler does not do: harmless things are ignored with a warning, so that the
+file can be used unchanged; where security hangs on it, the worker does not start.
+
+What is about Kafka's clients is in spark_tasks/unsupported.py, what is about https in rest/tls.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-_JVM: Final = "it is about Java's own TLS or login classes, which heeler has not; leave it out"
+from actors.worker_keys import WORKER_KEYS
+from spark_tasks import unsupported
+from spark_tasks.kafka.client_properties import Kind, client_properties
+
 _METRICS: Final = "heeler measures in its own way; leave it out"
 _ONE_VERSION: Final = "one version of a plugin is installed; choose it with pip"
-_BUFFERS: Final = "the system sizes TCP buffers; set the limits there (net.ipv4.tcp_rmem and tcp_wmem)"
-_RECOVERY: Final = "the Python client has its own rule for the loss of all known brokers; leave it out"
+_PROXY: Final = ("Have the listeners on an address that only a proxy reaches (such as http://127.0.0.1:8083), put a "
+                 "proxy before them that does this work, and leave the key out")
+_CLIENTS: Final[tuple[Kind, ...]] = ("producer", "consumer", "admin")
+
+REFUSED: Final[Mapping[str, str]] = {
+    "rest.extension.classes": f"heeler runs no Java REST extensions; they may keep strangers out. {_PROXY}",
+    "rest.servlet.initializor.classes": f"heeler runs no Java servlets; they may keep strangers out. {_PROXY}",
+    "authentication.method": f"heeler's REST API does not authenticate. {_PROXY}",
+    "authorizer.class.name": f"heeler's REST API does not authorize. {_PROXY}",
+    "ssl.client.authentication": "the key is ssl.client.auth, with required, requested or none",
+}
+"""Keys on which the security of REST hangs, to what to do instead; the last four are those of Java's other servers."""
+_OFF: Final = ("", "NONE")
 
 IGNORED: Final[Mapping[str, str]] = {
-    "rest.extension.classes": "heeler runs no Java REST extensions; put a proxy that does their work, such as "
-                              "authentication, before the REST API",
     "offset.flush.timeout.ms": "source offsets are written after each batch, and a task waits for that up to 30 s; "
                                "leave it out",
     "plugin.discovery": "plugins are found by their entry points and in plugin.path; leave it out",
     **dict.fromkeys((f"{kind}.converter.plugin.version" for kind in ("key", "value", "header")), _ONE_VERSION),
-    **dict.fromkeys(("metrics.sample.window.ms", "metrics.num.samples", "metrics.recording.level", "metric.reporters"),
-                    _METRICS),
-    **dict.fromkeys(("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms"), _RECOVERY),
-    **dict.fromkeys(("send.buffer.bytes", "receive.buffer.bytes"), _BUFFERS),
-    "retry.backoff.max.ms": "pauses between retries do not grow; retry.backoff.ms sets them",
-    "ssl.protocol": "the newest version that both sides allow is used; ssl.enabled.protocols bounds the REST API's",
-    **dict.fromkeys(("ssl.provider", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
-                     "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
-                     "sasl.client.callback.handler.class"), _JVM),
 }
 """Key to why, and what to do instead."""
 
-IGNORED_PREFIXES: Final[Mapping[str, str]] = {
-    "sasl.login.": _JVM,
-    "sasl.kerberos.": "there is no Kerberos here; use sasl.mechanism PLAIN or SCRAM",
-    "sasl.oauthbearer.": "there is no OAuth here; use sasl.mechanism PLAIN or SCRAM",
-    "metrics.context.": _METRICS,
-}
-
 
 def why_ignored(key: str) -> str | None:
-    """Why heeler has no use for a key and what to do instead; None for a key that it uses."""
-    return IGNORED.get(key) or next((why for p, why in IGNORED_PREFIXES.items() if key.startswith(p)), None)
+    """Why heeler has no use for a key and what to do instead; None for a key that it uses, refuses or does not know."""
+    kind, dot, rest = key.partition(".")
+    if key.startswith("metrics.context."):
+        return _METRICS
+    if kind in _CLIENTS and dot:
+        return unsupported.why_ignored(rest)
+    return IGNORED.get(key) or (unsupported.why_ignored(key) if key in WORKER_KEYS else None)
+
+
+def refusals(settings: Mapping[str, str]) -> list[str]:
+    """A line about everything that asks for security which this worker would not have."""
+    found = {key: f"Invalid value {value} for configuration {key}: heeler cannot honour it: {why}"
+             for key, why in REFUSED.items() if (value := settings.get(key, "").strip()).upper() not in _OFF}
+    found |= unsupported.refused(settings)
+    for kind in _CLIENTS:
+        for key, why in unsupported.refused(client_properties(settings, {}, kind)).items():
+            own = f"{kind}.{key}"
+            if own in settings:
+                found[own] = why.replace(f"configuration {key}:", f"configuration {own}:")
+            else:
+                found[key] = why
+    return list(found.values())
 
 
 def warning(settings: Mapping[str, str]) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.client_keys import CLIENT_KEYS
-from actors.ignored_keys import warning
+from actors.ignored_keys import refusals, warning
 from actors.worker_keys import KNOWN_PREFIXES, WORKER_KEYS
 from spark_tasks.config_def import ConfigDef, Type, invalid
 from spark_tasks.config_providers import ConfigProvider, ConfigTransformer, load_providers
@@ -160,6 +160,7 @@ def _parse(originals: Mapping[str, str]) -> dict[str, Any]:
         policy_of(originals)
     except ConfigError as error:
         errors.append(str(error))
+    errors += refusals(originals)
     errors += _contradictions(values)
     if errors:
         raise ConfigError("\n".join(errors))

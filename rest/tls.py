@@ -15,11 +15,13 @@ from pathlib import Path
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.key_stores import certificates, identity, is_pem, read_store
+from spark_tasks.unsupported import refuse_https
 
 _VERSIONS = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
+_TLS_1_3_SUITES = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -56,7 +58,11 @@ def server_context(tls: Mapping[str, str]) -> ssl.SSLContext:
 def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
     """For requests to workers with https listeners. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = tls.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == "https"
+    checked = tls.get("ssl.endpoint.identification.algorithm", "https").strip()
+    if checked.lower() not in ("https", ""):
+        raise ConfigError(f"Invalid value {checked} for configuration ssl.endpoint.identification.algorithm: "
+                          "it must be https, or empty for no check")
+    context.check_hostname = bool(checked)
     trusted = _trusted(tls)
     if trusted is None:
         context.load_default_certs()
@@ -107,7 +113,8 @@ def _load_identity(context: ssl.SSLContext, own: _Identity) -> None:
 
 
 def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
-    """Protocol versions and ciphers, where configured."""
+    """Protocol versions and ciphers, where configured. Raises ConfigError for what OpenSSL cannot be told."""
+    refuse_https(tls)
     names = [name.strip() for name in tls.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
     versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)
     if not versions:
@@ -115,11 +122,23 @@ def _restrict(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
                           f"{', '.join(_VERSIONS)}")
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     suites = [name.strip() for name in tls.get("ssl.cipher.suites", "").split(",") if name.strip()]
-    if suites:
-        try:
-            context.set_ciphers(":".join(_openssl_name(name) for name in suites))
-        except ssl.SSLError as error:
-            raise ConfigError(f"Invalid value {suites} for configuration ssl.cipher.suites: {error}") from None
+    if not suites:
+        return
+    newest, older = _TLS_1_3_SUITES & {*suites}, [_openssl_name(name) for name in suites if name not in _TLS_1_3_SUITES]
+    bad = f"Invalid value {', '.join(suites)} for configuration ssl.cipher.suites"
+    if newest and newest != _TLS_1_3_SUITES:  # Python's ssl has no way to choose among them
+        raise ConfigError(f"{bad}: of TLSv1.3 name all of {', '.join(sorted(_TLS_1_3_SUITES))}, or none")
+    if not older:
+        versions = [v for v in versions if v is ssl.TLSVersion.TLSv1_3]
+    if not newest:
+        versions = [v for v in versions if v is not ssl.TLSVersion.TLSv1_3]
+    if not versions:
+        raise ConfigError(f"{bad}: none of them is of a version in ssl.enabled.protocols")
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    try:
+        context.set_ciphers(":".join(older) or "DEFAULT")
+    except ssl.SSLError as error:
+        raise ConfigError(f"{bad}: {error}") from None
 
 
 def _openssl_name(suite: str) -> str:

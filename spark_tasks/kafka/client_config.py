@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.key_stores import certificates, identity, is_pem, read_store
+from spark_tasks.unsupported import refuse
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORES: Final = ("PEM", "PKCS12", "JKS")
@@ -34,8 +35,8 @@ _JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     """What kafka-python's classes take. Only keys that are set appear in the result, but for `bootstrap_servers` and
-    `security_protocol`. Unknown keys are ignored. Raises ConfigError for values that cannot work here, saying what to
-    do instead; PEM texts are written to files that only this user can read.
+    `security_protocol`. Unknown keys are ignored. Raises ConfigError for values that cannot work here, and for security
+    that cannot be had, saying what to do instead; PEM texts are written to files that only this user can read.
     """
     settings: dict[str, Any] = {"bootstrap_servers": _servers(properties)}
     if properties.get("client.id"):
@@ -52,6 +53,7 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     settings["security_protocol"] = protocol
     if protocol.startswith("SASL"):
         settings.update(_sasl(properties))
+    refuse(properties)
     if protocol.endswith("SSL"):
         settings.update(_ssl(properties))
     return settings

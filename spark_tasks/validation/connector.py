@@ -63,7 +63,7 @@ def validate_connector(
     ]
     policy = policy_of(worker)
     clients = clients_of(props, sink=subject.is_sink, exactly_once_worker=subject.exactly_once_worker)
-    parts += [validate_overrides(client, policy, props) for client in clients]
+    parts += [validate_overrides(client, policy, props, worker) for client in clients]
     return merged(name, [*parts, *_converters(subject, values)])
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from spark_tasks.config_def import ConfigError, ConfigValue, parse_type
 from spark_tasks.config_types import Type
+from spark_tasks.kafka.client_properties import Kind, client_properties
+from spark_tasks.unsupported import refused
 from spark_tasks.validation.client_configs import client_config_def
 from spark_tasks.validation.infos import ConfigInfos, under_prefix
 
 _PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
 _POLICY = "connector.client.config.override.policy"
-_CLASS_SUFFIX = "ConnectorClientConfigOverridePolicy"  # of the Java classes' names
+_CLASS = re.compile(r"org\.apache\.kafka\.connect\.connector\.policy\.(\w+)ConnectorClientConfigOverridePolicy")
 
 Policy = Callable[[str], str | None]
 """The error about overriding a client's setting, or None."""
@@ -24,7 +27,8 @@ def policy_of(worker: Mapping[str, str]) -> Policy:
     Raises ConfigError for another name.
     """
     given = worker.get(_POLICY, "All").strip()
-    name = given.rpartition(".")[2].removesuffix(_CLASS_SUFFIX)
+    java = _CLASS.fullmatch(given)
+    name = java[1] if java else given.removesuffix("ConnectorClientConfigOverridePolicy")
     match name.lower():
         case "all":
             return lambda _: None
@@ -47,10 +51,13 @@ def _only(allowed: tuple[str, ...], name: str) -> Policy:
     return check
 
 
-def validate_overrides(client: str, policy: Policy, props: Mapping[str, Any]) -> ConfigInfos:
-    """The overrides of one client ("producer", "consumer", "admin") that the config contains."""
+def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], worker: Mapping[str, str]
+                       ) -> ConfigInfos:
+    """The overrides of one client that the config contains."""
     prefix = f"{client}.override."
     keys = client_config_def(client).keys
+    given = {key: str(value) for key, value in props.items() if value is not None}
+    insecure = refused(client_properties(worker, given, client))
     values = []
     for full, raw in props.items():
         if not full.startswith(prefix):
@@ -63,19 +70,22 @@ def validate_overrides(client: str, policy: Policy, props: Mapping[str, Any]) ->
             # Java answers 500 with this text; as an error of the key it says the same and hides no other error.
             value.value = None
             value.errors.append(str(e))
-        refused = policy(value.name)
-        if refused:
-            value.errors.append(refused)
+        if forbidden := policy(value.name):
+            value.errors.append(forbidden)
+        elif value.name == "security.protocol":  # what the worker says may be insecure with another one only
+            value.errors += [why for key, why in insecure.items() if prefix + key not in given]
+        elif value.name in insecure:
+            value.errors.append(insecure[value.name])
         values.append(value)
     return under_prefix(keys, values, prefix)
 
 
-def clients_of(props: Mapping[str, Any], *, sink: bool, exactly_once_worker: bool) -> list[str]:
+def clients_of(props: Mapping[str, Any], *, sink: bool, exactly_once_worker: bool) -> list[Kind]:
     """The clients that a connector of this config makes the worker open, whose overrides therefore matter."""
     dead_letters = bool((props.get("errors.deadletterqueue.topic.name") or "").strip())
     creates_topics = not sink and any(key.startswith("topic.creation.") for key in props)
     own_offsets = not sink and (exactly_once_worker or bool((props.get("offsets.storage.topic") or "").strip()))
-    uses = {
+    uses: dict[Kind, bool] = {
         "producer": not sink or dead_letters,
         "consumer": sink or own_offsets,
         "admin": (sink and dead_letters) or creates_topics or own_offsets,

@@ -13,6 +13,7 @@ from heeler.rest_client import RestError
 from heeler.worker_process import WorkerProcess
 from spark_tasks.connectors.verify import read_summary
 from tests.integration.workers import JSON, READY_S, Rig, leftovers, processes_of, wait_gone, worker_settings
+from tests.rest.serving import make_certificates
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -164,6 +165,12 @@ def test_refusals(kafka, tmp_path, topic_name):
                       f"Failed to connect to and describe Kafka cluster at {nobody}"),
         "bad value": ({"session.timeout.ms": "soon"}, 2, "Invalid value soon for configuration session.timeout.ms"),
         "no group": ({"group.id": None}, 2, 'Missing required configuration "group.id"'),
+        "open": ({"rest.extension.classes": "com.example.BasicAuth"}, 2, "put a proxy before them that does this work"),
+        "client": ({"producer.security.protocol": "SSL", "producer.ssl.engine.factory.class": "com.example.Pins"}, 2,
+                   "Invalid value com.example.Pins for configuration producer.ssl.engine.factory.class: heeler cannot"),
+        "listener": ({"listeners": f"https://127.0.0.1:{free_port()}", "listeners.https.ssl.provider": "BCFIPS",
+                      "listeners.https.ssl.keystore.location": str(make_certificates(tmp_path / "tls").pem)}, 2,
+                     "configuration ssl.provider: heeler cannot"),
         "no converter": ({"value.converter": "no.Such"}, 2, "no.Such"),
     }
     workers = {}

@@ -193,6 +193,18 @@ def test_https_with_certificates_in_the_properties(certificates: Certificates) -
         assert get_over_tls(server.ports[0], client_context(inline)) == 200
 
 
+@pytest.mark.parametrize(("suites", "version"), [
+    ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLSv1.2"),
+    ("TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256, TLS_CHACHA20_POLY1305_SHA256", "TLSv1.3")])
+def test_no_other_cipher_than_those_that_are_named(certificates: Certificates, suites: str, version: str) -> None:
+    tls = tls_of(certificates, ssl_cipher_suites=suites)
+    other = {"TLSv1.2": "TLSv1.3", "TLSv1.3": "TLSv1.2"}[version]
+    with serving(FakeWorker(), replace(RestSettings(), listeners=HTTPS, tls=tls)) as server:
+        assert get_over_tls(server.ports[0], client_context(tls_of(certificates, ssl_enabled_protocols=version))) == 200
+        with pytest.raises(ssl.SSLError):
+            get_over_tls(server.ports[0], client_context(tls_of(certificates, ssl_enabled_protocols=other)))
+
+
 @pytest.mark.parametrize(("auth", "with_certificate", "works"), [
     ("required", True, True), ("required", False, False), ("requested", False, True), ("none", True, True)])
 def test_client_certificates(certificates: Certificates, auth: str, with_certificate: bool, works: bool) -> None:
@@ -243,6 +255,11 @@ def test_workers_forward_over_tls(certificates: Certificates) -> None:
     ({"ssl.keystore.location": "PEM", "ssl.client.auth": "maybe"}, "ssl.client.auth"),
     ({"ssl.keystore.location": "PEM", "ssl.enabled.protocols": "SSLv3"}, "ssl.enabled.protocols"),
     ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "ROT13"}, "ssl.cipher.suites"),
+    ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "name all of"),
+    ({"ssl.keystore.location": "PEM", "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+      "ssl.enabled.protocols": "TLSv1.3"}, "none of them"),
+    ({"ssl.keystore.location": "PEM", "ssl.provider": "BCFIPS"}, "cannot honour it"),
+    ({"ssl.keystore.location": "PEM", "ssl.trustmanager.algorithm": "Pins"}, "cannot honour it"),
     ({"ssl.keystore.key": "x", "ssl.keystore.certificate.chain": "y"}, "ssl.keystore"),
 ])
 def test_bad_tls_settings_are_explained(

@@ -48,7 +48,7 @@ def test_numbers_names_and_what_is_unknown():
             "client.id": "me",
             "request.timeout.ms": "12000",
             "metadata.max.age.ms": " 7 ",
-            "interceptor.classes": "com.example.X",
+            "client.rack": "a",
             "group.id": "g",
         }
     )

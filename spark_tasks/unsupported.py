@@ -1,0 +1,137 @@
+"""Settings of Kafka's clients that heeler does not honour: what security hangs on is refused, the rest is ignored.
+
+Every key of a client is in one of the two tables or is used. They hold for a worker's own clients, for `producer.`,
+`consumer.` and `admin.` in its file, and for a connector's overrides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_tasks.errors import ConfigError
+
+_OPENSSL: Final = "TLS is OpenSSL's here: configure OpenSSL itself (openssl.cnf, such as its FIPS provider)"
+_LOGIN: Final = "no Java class is run: set sasl.jaas.config with a user and a password, for PLAIN or SCRAM"
+_MONITORS: Final = "io.confluent.monitoring.clients.interceptor."
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Something that Java's clients do for security and heeler's do not.
+
+    `part`: of which part of `security.protocol` it is, SSL or SASL; empty for all connections. `harmless`: the values
+    that change nothing here, Java's default among them; none stands for an empty one.
+    """
+
+    instead: str
+    part: str
+    harmless: Callable[[str], bool] = lambda _: False
+
+
+def _one_of(*values: str) -> Callable[[str], bool]:
+    return lambda value: value.upper() in values
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+SECURITY: Final[Mapping[str, Security]] = {
+    "ssl.provider": Security(_OPENSSL, "SSL"),
+    "ssl.engine.factory.class": Security(f"no Java class is run; {_OPENSSL}, and name files in ssl.truststore.location "
+                                         "and ssl.keystore.location", "SSL"),
+    "ssl.keymanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "NEWSUNX509", "PKIX", "IBMX509")),
+    "ssl.trustmanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "PKIX", "IBMX509", "IBMPKIX")),
+    "ssl.cipher.suites": Security(
+        "the Python client takes those of OpenSSL: set CipherString and Ciphersuites in openssl.cnf, or "
+        "ssl.cipher.suites at the brokers. For REST alone use listeners.https.ssl.cipher.suites (all other ssl.* of "
+        "the listeners then need that prefix as well)", "SSL"),
+    "ssl.enabled.protocols": Security(
+        "the Python client speaks TLSv1.2 and TLSv1.3: set MinProtocol in openssl.cnf, or ssl.enabled.protocols at the "
+        "brokers. For REST alone use listeners.https.ssl.enabled.protocols (all other ssl.* of the listeners then need "
+        "that prefix as well)", "SSL", lambda value: "TLSv1.2" in _names(value)),
+    "security.providers": Security(_OPENSSL, "S"),
+    "sasl.client.callback.handler.class": Security(_LOGIN, "SASL"),
+    "sasl.login.callback.handler.class": Security(_LOGIN, "SASL"),
+    "sasl.login.class": Security(_LOGIN, "SASL"),
+    "sasl.mechanism": Security("there is no Kerberos and no OAuth here: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+                               "SASL", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    "interceptor.classes": Security(
+        "records pass no Java classes, which may be there to encrypt or mask them: use a connector's transform", "",
+        lambda value: all(name.startswith(_MONITORS) for name in _names(value))),
+}
+"""Key to what it is and what to do instead."""
+_OF_HTTPS: Final = ("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm")
+
+_JVM: Final = "it is about Java's own TLS or login classes, which heeler has not; leave it out"
+_METRICS: Final = "heeler measures in its own way; leave it out"
+_RECOVERY: Final = "the Python client has its own rule for the loss of all known brokers; leave it out"
+_BUFFERS: Final = "the system sizes TCP buffers; set the limits there (net.ipv4.tcp_rmem and tcp_wmem)"
+_BATCHES: Final = "heeler's batches are those of its Spark jobs; leave it out"
+_CONNECT: Final = "Kafka Connect sets it itself; leave it out"
+_CODECS: Final = "heeler compresses with the codec's own default level"
+_ROUTES: Final = "records without a partition go where Kafka's default partitioner sends them"
+
+IGNORED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("metrics.sample.window.ms", "metrics.num.samples", "metrics.recording.level", "metric.reporters",
+                     "enable.metrics.push"), _METRICS),
+    **dict.fromkeys(("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metadata.max.idle.ms"),
+                    _RECOVERY),
+    **dict.fromkeys(("send.buffer.bytes", "receive.buffer.bytes"), _BUFFERS),
+    "retry.backoff.max.ms": "pauses between retries do not grow; retry.backoff.ms sets them",
+    "ssl.protocol": "the newest version that both sides allow is used; ssl.enabled.protocols bounds the REST API's",
+    **dict.fromkeys(("ssl.provider", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
+                     "ssl.trustmanager.algorithm", "ssl.secure.random.implementation", "security.providers",
+                     "sasl.client.callback.handler.class"), _JVM),
+    **dict.fromkeys(("buffer.memory", "linger.ms", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
+                     "max.partition.fetch.bytes"), _BATCHES),
+    **dict.fromkeys(("key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
+                     "enable.auto.commit", "auto.commit.interval.ms", "transaction.two.phase.commit.enable",
+                     "internal.throw.on.fetch.stable.offset.unsupported", "share.acknowledgement.mode",
+                     "share.acquire.mode", "bootstrap.controllers"), _CONNECT),
+    **dict.fromkeys(("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"), _CODECS),
+    **dict.fromkeys(("partitioner.class", "partitioner.ignore.keys", "partitioner.adaptive.partitioning.enable",
+                     "partitioner.availability.timeout.ms"), _ROUTES),
+    **dict.fromkeys(("group.protocol", "group.remote.assignor"), "sinks' groups use the classic protocol"),
+    "client.rack": "records are read from the leaders of their partitions",
+    "check.crcs": "checksums are always checked",
+    "interceptor.classes": "no Java class is run; leave it out",
+}
+"""Key to why, and what to do instead."""
+
+IGNORED_PREFIXES: Final[Mapping[str, str]] = {
+    "sasl.login.": _JVM,
+    "sasl.kerberos.": "there is no Kerberos here; use sasl.mechanism PLAIN or SCRAM",
+    "sasl.oauthbearer.": "there is no OAuth here; use sasl.mechanism PLAIN or SCRAM",
+}
+
+
+def why_ignored(key: str) -> str | None:
+    """Why a client setting has no effect and what to do instead; None for one that has."""
+    return IGNORED.get(key) or next((why for p, why in IGNORED_PREFIXES.items() if key.startswith(p)), None)
+
+
+def refused(properties: Mapping[str, str]) -> dict[str, str]:
+    """By key, why a client with these settings would be less secure than they say. A setting that does nothing with
+    its `security.protocol`, with Java either, is not refused.
+    """
+    protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
+    return {
+        key: f"Invalid value {value} for configuration {key}: heeler cannot honour it. {one.instead}"
+        for key, one in SECURITY.items()
+        if (value := properties.get(key, "").strip()) and one.part in protocol.replace("PLAINTEXT", "")
+        and not one.harmless(value)
+    }
+
+
+def refuse(properties: Mapping[str, str]) -> None:
+    """Raises ConfigError for a client whose settings ask for security that it would not have."""
+    if wrong := refused(properties):
+        raise ConfigError("\n".join(wrong.values()))
+
+
+def refuse_https(tls: Mapping[str, str]) -> None:
+    """The same for the REST API's `ssl.*`, without prefix; of versions and ciphers it is the master itself."""
+    refuse({"security.protocol": "SSL", **{key: tls[key] for key in _OF_HTTPS if key in tls}})
