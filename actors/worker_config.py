@@ -16,6 +16,7 @@ from actors.worker_keys import KNOWN_PREFIXES, WORKER_KEYS
 from spark_tasks.config_def import ConfigDef, Type, invalid
 from spark_tasks.config_providers import ConfigProvider, ConfigTransformer, load_providers
 from spark_tasks.errors import ConfigError
+from spark_tasks.running.spark_security import authenticates, authentication
 from spark_tasks.validation.overrides import policy_of
 from storage.own_offsets import OwnOffsets, own_offsets
 
@@ -47,6 +48,9 @@ class WorkerConfig:
         ignored = warning(originals)
         if ignored:
             log.warning(ignored)
+        if not authenticates(originals):
+            log.warning("spark.authenticate=false: whoever reaches a port of Spark can run code there and read the "
+                        "passwords of connectors")
         return config
 
     def __getitem__(self, key: str) -> Any:
@@ -156,10 +160,11 @@ def _parse(originals: Mapping[str, str]) -> dict[str, Any]:
             errors.append(str(error).replace(text, "[hidden]") if text and _is_secret(name) else str(error))
             near = difflib.get_close_matches(name, _unknown(originals), 1, 0.85) if text is None else ()
             errors[-1] += "".join(f" Is {key} meant to be it?" for key in near)
-    try:
-        policy_of(originals)
-    except ConfigError as error:
-        errors.append(str(error))
+    for check in (policy_of, authentication):
+        try:
+            check(originals)
+        except ConfigError as error:
+            errors.append(str(error))
     errors += refusals(originals)
     errors += _contradictions(values)
     if errors:

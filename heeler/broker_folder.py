@@ -12,6 +12,7 @@ from typing import IO
 
 from heeler.errors import SetupError
 from heeler.jars import KAFKA_VERSION
+from spark_tasks.private_files import open_private
 
 _MARKER = "heeler-broker.json"
 _TAIL_LINES = 15
@@ -32,7 +33,7 @@ class BrokerFolder:
         """Take an empty folder, or one that heeler made before. Raises SetupError for any other."""
         path = path.expanduser().absolute()
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is in the topics is not for everybody
             with tempfile.TemporaryFile(dir=path):
                 pass  # a folder can exist and yet not be writable
             marker = path / _MARKER
@@ -64,7 +65,8 @@ class BrokerFolder:
         """Write the broker's server.properties and return its path."""
         file = self.path / "server.properties"
         escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items())
-        file.write_text("\n".join(escaped) + "\n")
+        with open_private(file, "w") as out:
+            out.write("\n".join(escaped) + "\n")
         return file
 
     def release(self) -> None:

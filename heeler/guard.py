@@ -11,6 +11,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+from spark_tasks.private_files import open_private
+
 # $1: a folder to remove when this process dies, or nothing; the rest is the command. Descriptor 3 is the pipe: a shell
 # gives background jobs no standard input. The watcher ignores what a terminal sends to everybody; once the pipe has
 # ended it also ignores the main shell, which would stop it before it has removed the folder.
@@ -37,10 +39,12 @@ exit $code
 
 
 class GuardedProcess:
-    """A command with its output in a file. Where this process dies first, it is killed and the folder `remove` goes."""
+    """A command with its output in a file for this user only. Where this process dies first, it is killed and the
+    folder `remove` goes.
+    """
 
     def __init__(self, command: list[str], output: Path, remove: Path | None = None) -> None:
-        with output.open("ab") as file:
+        with open_private(output, "a") as file:
             self._shell = subprocess.Popen(  # noqa: S603 - a fixed script; the command is the caller's
                 ["/bin/sh", "-c", _SCRIPT, "heeler-guard", str(remove or ""), *command],
                 stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,

@@ -13,6 +13,7 @@ from heeler.errors import SetupError
 from heeler.guard import GuardedProcess
 from heeler.ports import free_port
 from heeler.rest_client import RestClient
+from spark_tasks.private_files import open_private
 
 
 class WorkerProcess:
@@ -40,7 +41,8 @@ class WorkerProcess:
 
     def start(self) -> Self:
         """Start it and return at once."""
-        self.file.write_text("".join(f"{k}={v}\n".replace("\\", "\\\\") for k, v in self.properties.items()))
+        with open_private(self.file, "w") as file:
+            file.writelines(f"{k}={v}\n".replace("\\", "\\\\") for k, v in self.properties.items())
         self._process = GuardedProcess([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log)
         return self
 

@@ -13,6 +13,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from spark_tasks.private_files import trusted
+
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=off")
 # Verifying takes 0.02 s for 70 MB; Java would crash on what a failing disk left. Not every Java knows the option.
 _VERIFY = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+VerifySharedSpaces")
@@ -80,10 +82,10 @@ class ClassArchive:
         self._recording = None
 
     def _whole(self) -> Path | None:
-        """The file that has the size in its name: Java 17 crashes on one that was cut."""
+        """The file that has the size in its name: Java 17 crashes on one that was cut, and runs what is in it."""
         for file in self._folder.glob(f"{self._name}-*.jsa"):
             with suppress(OSError, ValueError):
-                if file.stat().st_size == int(file.stem.rpartition("-")[2]):
+                if file.stat().st_size == int(file.stem.rpartition("-")[2]) and trusted(file):
                     return file
         return None
 

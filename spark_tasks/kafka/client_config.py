@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.key_stores import certificates, identity, is_pem, read_store
+from spark_tasks.private_files import private_folder
 from spark_tasks.unsupported import refuse
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -157,12 +158,7 @@ def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
 def _private_file(text: str) -> str:
     """The same text is the same file, so that a process makes few of them; readable by this user only."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-    owner = os.getuid() if hasattr(os, "getuid") else 0
-    folder = Path(tempfile.gettempdir()) / f"heeler-pem-{owner}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.stat()
-    if hasattr(os, "getuid") and (status.st_uid != owner or status.st_mode & 0o077):
-        folder = Path(tempfile.mkdtemp(prefix="heeler-pem-"))
+    folder = private_folder("pem")
     file = folder / f"{digest}.pem"
     if not file.exists():
         handle, unfinished = tempfile.mkstemp(dir=folder)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from spark_tasks.private_files import private_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +27,9 @@ def kernel(function: F) -> F:
     try:
         compiled: F = numba.njit(nogil=True, cache=True, _nrt=False)(function)
     except RuntimeError:  # numba found no folder that it may write to
-        numba.config.CACHE_DIR = str(_private_cache())
+        folder = private_folder("numba")  # nobody else can have put code there
+        _LOG.info("numba's cache is in %s: neither the installation nor the home folder is writable", folder)
+        numba.config.CACHE_DIR = str(folder)
         compiled = numba.njit(nogil=True, cache=True, _nrt=False)(function)
     return compiled
 
@@ -37,18 +38,6 @@ def inlined(function: F) -> F:
     """A helper of kernels in the same file. (Kept per file: numba's cache does not notice changes in other files.)"""
     helper: F = numba.njit(nogil=True, inline="always", _nrt=False)(function)
     return helper
-
-
-def _private_cache() -> Path:
-    """A folder below the temporary one that nobody else can have put code into."""
-    owner = os.getuid() if hasattr(os, "getuid") else 0
-    folder = Path(tempfile.gettempdir()) / f"heeler-numba-{owner}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.stat()
-    if hasattr(os, "getuid") and (status.st_uid != owner or status.st_mode & 0o022):
-        folder = Path(tempfile.mkdtemp(prefix="heeler-numba-"))
-    _LOG.info("numba's cache is in %s: neither the installation nor the home folder is writable", folder)
-    return folder
 
 
 @intrinsic  # type: ignore[untyped-decorator]

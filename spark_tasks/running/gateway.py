@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_tasks.errors import ConnectError
+from spark_tasks.running.spark_security import write_properties
 
 _logger = logging.getLogger(__name__)
 
@@ -68,30 +67,31 @@ def _listens(address: str) -> bool:
     return True
 
 
-def launch(settings: Mapping[str, str], stop: threading.Event) -> tuple[subprocess.Popen[bytes], Any]:
+def launch(
+    settings: Mapping[str, str], stop: threading.Event, folder: Path
+) -> tuple[subprocess.Popen[bytes], Any]:
     """Start Spark's gateway JVM in a process group of its own (Ctrl-C is for the worker alone) and connect to it.
 
-    Waits for it, or until `stop` is set. Raises SparkStartError.
+    Waits for it, or until `stop` is set. `folder` is readable by this user only: the settings, which may hold secrets,
+    go through a file there and not on a command line, which everybody may read. Raises SparkStartError.
     """
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    home = str(spark_home())
-    command = [f"{home}/bin/spark-submit"]
-    for key, value in settings.items():
-        command += ["--conf", f"{key}={value}"]
-    folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))
+    home, answer, properties = str(spark_home()), folder / "connection", folder / "settings"
+    environment = {
+        **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+        "SPARK_HOME": home,  # the script would start a Python to look for it
+    }
+    write_properties(settings, properties)
     try:
-        answer = folder / "connection"
-        environment = {
-            **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
-            "SPARK_HOME": home,  # the script would start a Python to look for it
-        }
         process = subprocess.Popen(  # noqa: S603 - our own command line
-            [*command, "pyspark-shell"], stdin=subprocess.PIPE, env=environment, process_group=0
-        )
+            [f"{home}/bin/spark-submit", "--load-spark-defaults", "--properties-file", str(properties),
+             "pyspark-shell"], stdin=subprocess.PIPE, env=environment, process_group=0
+        )  # fmt: skip
         port, secret = _await_connection(process, answer, stop)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for file in (properties, answer):
+            file.unlink(missing_ok=True)
     given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(given)
     try:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,9 @@ from spark_tasks.daemon import ENVIRONMENT
 from spark_tasks.errors import RetriableError
 from spark_tasks.running.executor import Outcome, SplitRunner
 from spark_tasks.running.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, forget, launch
+from spark_tasks.running.spark_security import authentication, is_local, python_sockets
 
 _logger = logging.getLogger(__name__)
-
-_SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
 
 # A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
 SLOTS_PER_CPU = 2
@@ -45,6 +44,7 @@ def spark_settings(worker: Mapping[str, str]) -> dict[str, str]:
     """The SparkConf of a worker with these properties: defaults, overridden by its `spark.*` keys.
 
     A failed or slow task is never run again by Spark itself: the Connect task repeats its batch, with new producers.
+    Raises ConfigError for a cluster that anybody could talk to.
     """
     slots = max(2, os.cpu_count() or 2) * SLOTS_PER_CPU
     defaults = {
@@ -60,20 +60,13 @@ def spark_settings(worker: Mapping[str, str]) -> dict[str, str]:
         "spark.locality.wait": "0",
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
-        **unix_sockets(worker.get("spark.python.unix.domain.socket.dir", tempfile.gettempdir())),
         "spark.python.daemon.module": "spark_tasks.daemon",
+        **authentication(worker),
     }
-    if worker.get("spark.master", "local").startswith("local"):
+    if is_local(worker):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     forced = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
     return {**defaults, **{k: v for k, v in worker.items() if k.startswith("spark.")}, **forced}
-
-
-def unix_sockets(folder: str) -> dict[str, str]:
-    """Settings for the sockets between the JVM and the Python workers: Unix ones where their names are short enough."""
-    fits = len(os.fsencode(folder)) <= _SUN_PATH - len(f"/.{uuid.uuid4()}.sock")
-    enabled = {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
-    return {**enabled, "spark.python.unix.domain.socket.dir": folder} if fits else enabled
 
 
 def python_path(extra: Sequence[str]) -> str:
@@ -98,7 +91,13 @@ class SparkJobs:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         stop = stop or threading.Event()
         await_master(settings.get("spark.master", ""), stop)
-        self._process, gateway = launch(settings, stop)
+        self._folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))  # for nobody else
+        settings = {**settings, **python_sockets(settings, self._folder)}
+        try:
+            self._process, gateway = launch(settings, stop, self._folder)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         conf = SparkConf(loadDefaults=False)
         for key, value in settings.items():
             conf.set(key, value)
@@ -208,6 +207,7 @@ class SparkJobs:
         if self._process_lives(timeout_s):
             self._process.kill()
         code = self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
         forget()
         return code
 

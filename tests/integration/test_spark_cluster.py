@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from heeler.guard import GuardedProcess
 from heeler.ports import free_port
+from spark_tasks.errors import ConfigError
 from spark_tasks.running.engine import SparkEngine
 from spark_tasks.running.gateway import SparkStartError, await_master, spark_home
 from spark_tasks.running.spark import SparkJobs, SparkLostError, spark_settings
+from spark_tasks.running.spark_security import write_properties
 from tests.integration.workers import jvms, leftovers, wait_gone
 from tests.running_splits import Answer
 from tests.support import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(500)]
 
-CLUSTER_S = 100.0  # three JVMs and their Python workers on a busy machine
+CLUSTER_S = 170.0  # three JVMs and their Python workers on a busy machine
+SECURED = {"spark.authenticate": "true", "spark.authenticate.secret": "known to the cluster",
+           "spark.network.crypto.enabled": "true"}
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, temporary: Path) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The address of a master, and what starts it with one worker."""
+    """The address of a master, and what starts it with one worker, both with a secret."""
     port, started = free_port(), []
     address = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
-    host = ["--host", "127.0.0.1", "--webui-port", "0"]
+    shared = tmp_path / "cluster.properties"
+    write_properties(SECURED, shared)
+    host = ["--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(shared)]
 
     def start() -> None:
         for name, arguments in (
@@ -55,7 +63,10 @@ def test_a_master_that_is_none(temporary: Path) -> None:
 def test_a_cluster(cluster: tuple[str, Callable[[], None]]) -> None:
     """It may start after the worker. A context that the cluster has ended is followed by another one."""
     address, start = cluster
-    engine = SparkEngine({"spark.master": address, "spark.executor.memory": "512m"})
+    own = {"spark.master": address, "spark.executor.memory": "512m"}
+    with pytest.raises(ConfigError, match=r"spark\.authenticate\.secret"):
+        SparkEngine(own)
+    engine = SparkEngine({**own, "spark.authenticate.secret": SECURED["spark.authenticate.secret"]})
     waiting = engine.submit("early", [Answer(1)])
     engine.start()
     start()
@@ -66,5 +77,8 @@ def test_a_cluster(cluster: tuple[str, Callable[[], None]]) -> None:
         engine.submit("a-0", [Answer(2)]).result(CLUSTER_S)
     assert engine.submit("a-0", [Answer(3)]).result(CLUSTER_S) == [3]
     (driver,) = wait_until(jvms)
+    for process in psutil.process_iter():  # the executor among them: command lines are for everybody to read
+        with suppress(psutil.Error):
+            assert SECURED["spark.authenticate.secret"] not in " ".join(process.cmdline())
     engine.close()
     wait_gone([driver])

@@ -172,6 +172,7 @@ def test_refusals(kafka, tmp_path, topic_name):
                       "listeners.https.ssl.keystore.location": str(make_certificates(tmp_path / "tls").pem)}, 2,
                      "configuration ssl.provider: heeler cannot"),
         "no converter": ({"value.converter": "no.Such"}, 2, "no.Such"),
+        "open cluster": ({"spark.master": "spark://127.0.0.1:7077"}, 2, '"spark.authenticate.secret"'),
     }
     workers = {}
     try:

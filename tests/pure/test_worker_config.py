@@ -82,6 +82,7 @@ def test_every_key_is_explained():
         ("heeler.log.level", "LOUD", "DEBUG"),
         ("spark.master", "sc://h:15002", "unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn"),
         ("spark.master", "spark://h", "spark://HOST:PORT"),
+        ("spark.master", "spark://h:7077", "say spark.authenticate=false where nobody else"),
         ("ssl.client.auth", "never", "required, requested, none"),
         ("connector.client.config.override.policy", "com.acme.Mine", "All, None, Principal or Allowlist"),
     ],
@@ -190,7 +191,13 @@ def test_unknown_keys_are_named_with_the_likely_one(caplog):
     "local", "local[*]", "local[4, 2]", "spark://h:7077", "spark://h:7077,[::1]:7077", "k8s://https://h:6443", "yarn",
 ])
 def test_masters_of_spark(master):
-    assert with_({"spark.master": master}).originals["spark.master"] == master
+    own = {"spark.master": master, "spark.authenticate.secret": "s"}
+    assert with_(own).originals["spark.master"] == master
+
+
+def test_a_spark_that_anybody_may_use_is_warned_of(caplog):
+    with_({"spark.master": "spark://h:7077", "spark.authenticate": "false"})
+    assert "spark.authenticate=false: whoever reaches a port of Spark" in caplog.text
 
 
 def test_exactly_once_states():

@@ -48,11 +48,13 @@ def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
 ) -> None:
     submit = tmp_path / "bin" / "spark-submit"
     submit.parent.mkdir()
-    submit.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{script}\n")
+    submit.write_text(f"#!/bin/sh\necho $* > {tmp_path}/arguments; echo $$ > {tmp_path}/pid\n{script}\n")
     submit.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     monkeypatch.setattr(gateway, "_END_S", 0.3)
     stop = threading.Event()
+    folder = tmp_path / "private"
+    folder.mkdir()
 
     def soon() -> None:
         wait_until((tmp_path / "pid").exists)
@@ -60,6 +62,8 @@ def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
 
     threading.Thread(target=soon).start()
     with pytest.raises(SparkStartError, match="was stopped while it started"):
-        launch({}, stop)
+        launch({"spark.my.secret": "s3cr3t"}, stop, folder)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert "s3cr3t" not in (tmp_path / "arguments").read_text()
+    assert list(folder.iterdir()) == []

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
+
+import javaproperties
 import pytest
 
 from spark_tasks.errors import ConfigError
@@ -9,6 +14,7 @@ from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.running.appending import appender_options
 from spark_tasks.running.clients import consumer_settings, isolation, reset_policy
 from spark_tasks.running.spark import spark_settings
+from spark_tasks.running.spark_security import authentication, python_sockets, write_properties
 from spark_tasks.running.topic_creation import TopicSettings, topic_creation
 
 WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
@@ -90,7 +96,62 @@ def test_settings_that_no_topic_could_be_created_with_are_refused_at_once(change
         topic_creation({}, {**CREATION, **changed}, {})
 
 
-@pytest.mark.parametrize(("folder", "enabled"), [("/t", "true"), ("/" + "x" * 59, "true"), ("/" + "x" * 60, "false")])
-def test_unix_sockets_only_where_their_names_fit(folder: str, enabled: str) -> None:
-    found = spark_settings({"spark.python.unix.domain.socket.dir": folder})
-    assert found["spark.python.unix.domain.socket.enabled"] == enabled
+@pytest.mark.parametrize(("settings", "folder", "enabled"), [
+    ({}, "/t", "true"), ({}, "/" + "x" * 59, "true"), ({}, "/" + "x" * 60, "false"),
+    ({"spark.master": "local[2]"}, "/t", "true"), ({"spark.master": "spark://h:1"}, "/t", "false"),
+    ({"spark.python.unix.domain.socket.dir": "/" + "x" * 60}, "/t", "false"),
+    ({"spark.python.unix.domain.socket.enabled": "false"}, "/t", None),
+])
+def test_unix_sockets_ask_for_no_secret_and_so_are_in_a_folder_of_the_user_s(
+    settings: dict[str, str], folder: str, enabled: str | None
+) -> None:
+    found = python_sockets(settings, Path(folder))
+    assert found.get("spark.python.unix.domain.socket.enabled") == enabled
+    assert found.get("spark.python.unix.domain.socket.dir") == (folder if enabled == "true" else None)
+
+
+@pytest.mark.parametrize("master", [None, "local", "local[3]", "local-cluster[2,1,1024]"])
+def test_a_spark_of_this_machine_has_a_secret_of_its_own_each_time(master: str | None) -> None:
+    worker = {"spark.master": master} if master else {}
+    first, second = spark_settings(worker), spark_settings(worker)
+    assert first["spark.authenticate"] == "true"
+    assert len({s["spark.authenticate.secret"] for s in (first, second)}) == 2
+    assert len(first["spark.authenticate.secret"]) == 64
+
+
+def test_a_cluster_without_a_secret_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r'"spark\.authenticate\.secret" for spark\.master=spark://h:1: '):
+        spark_settings({"spark.master": "spark://h:1"})
+    with pytest.raises(ConfigError, match=r"say spark\.authenticate=false"):
+        spark_settings({"spark.master": "spark://h:1", "spark.authenticate": "true"})
+    found = spark_settings({"spark.master": "spark://h:1", "spark.authenticate": "false"})
+    assert found["spark.authenticate"] == "false"
+    assert "spark.network.crypto.enabled" not in found
+    assert authentication({"spark.authenticate": "FALSE "}) == {}
+
+
+@pytest.mark.parametrize("own", [
+    {"spark.master": "yarn"}, {"spark.master": "k8s://https://h"},
+    {"spark.master": "spark://h:1", "spark.authenticate.secret": "s"},
+])
+def test_what_leaves_the_machine_is_encrypted(own: dict[str, str]) -> None:
+    found = spark_settings(own)
+    assert (found["spark.authenticate"], found["spark.network.crypto.enabled"]) == ("true", "true")
+    assert found.get("spark.authenticate.secret") == own.get("spark.authenticate.secret")
+    tls = spark_settings({**own, "spark.ssl.rpc.enabled": "true"})
+    assert "spark.network.crypto.enabled" not in tls
+    assert spark_settings({**own, "spark.network.crypto.enabled": "false"})["spark.network.crypto.enabled"] == "false"
+
+
+def test_settings_reach_spark_in_a_file_for_its_user_only(tmp_path: Path) -> None:
+    file = tmp_path / "settings"
+    settings = {"spark.a": " \\ é=\n#", "spark.hadoop.fs.s3a.secret.key": "s"}
+    before = os.umask(0)
+    try:
+        write_properties(settings, file)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert javaproperties.loads(file.read_text()) == settings
+    with pytest.raises(FileExistsError):
+        write_properties(settings, file)

@@ -1,0 +1,37 @@
+"""Files and folders that no other user of the machine can read, or can have put something into."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import IO
+
+
+def private_folder(purpose: str) -> Path:
+    """A folder of this user's below the temporary one, the same at each call; another one where somebody else has
+    taken its name.
+    """
+    owner = _user()
+    folder = Path(tempfile.gettempdir()) / f"heeler-{purpose}-{owner}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()  # not what a link of somebody else's points to
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner or status.st_mode & 0o077:
+        folder = Path(tempfile.mkdtemp(prefix=f"heeler-{purpose}-"))
+    return folder
+
+
+def open_private(file: Path, mode: str) -> IO[str]:
+    """Open a text file for writing ("w", "a" or "x"); where it is new, only its owner may read it."""
+    return open(file, mode, encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
+def trusted(file: Path) -> bool:
+    """Whether only root, this user or who installed heeler can have written the file. Raises OSError."""
+    owners = {0, _user(), Path(__file__).stat().st_uid}
+    return all(s.st_uid in owners and not s.st_mode & 0o002 for s in (file.stat(), file.parent.stat()))
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0

@@ -1,0 +1,88 @@
+"""Connectors that say their password wherever one can say something: `at` says where."""
+
+import logging
+import sys
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceWriter, InputPartition
+
+from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type
+
+KEYS = ConfigDef(
+    ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, plan, read or write."),
+    ConfigKey("password", Type.STRING, doc="What is said."),
+    ConfigKey("topic", Type.STRING, default="", doc="The topic to write to."),
+)
+
+
+def leak(options, place):
+    if options.get("at") == place:
+        logging.getLogger("leaking").warning("%s with %r", place, {"login": options["password"]})
+        sys.stderr.write(f"{place} with {options['password']}\n")
+        raise RuntimeError(f"{place}: cannot log in with {options['password']}")
+
+
+class Reader(DataSourceStreamReader):
+    def __init__(self, options):
+        self.options = options
+
+    def initialOffset(self):
+        return {"n": 0}
+
+    def latestOffset(self, start, limit):
+        leak(self.options, "plan")
+        return {"n": min(start["n"] + 1, 20)}
+
+    def partitions(self, start, end):
+        return [InputPartition(n) for n in range(start["n"], end["n"])]
+
+    def read(self, partition):
+        leak(self.options, "read")
+        yield (f"record {partition.value}",)
+
+
+class Writer(DataSourceWriter):
+    def __init__(self, options):
+        self.options = options
+
+    def write(self, iterator):
+        leak(self.options, "write")
+
+
+class Leaking(DataSource):
+    def schema(self):
+        return "value string"
+
+    def streamReader(self, schema):
+        return Reader(dict(self.options))
+
+    def writer(self, schema, overwrite):
+        return Writer(dict(self.options))
+
+
+class LeakingSourceConnector(SourceConnector):
+    config_def = KEYS
+
+    @classmethod
+    def validate(cls, config):
+        leak(config, "validate")
+        said = f"{config['password']} is too short" if config.get("at") == "message" else None
+        return {"password": [said]} if said else {}
+
+    def start(self):
+        leak(self.config, "start")
+
+    def task_configs(self, max_tasks):
+        leak(self.config, "tasks")
+        return [self.config]
+
+    @classmethod
+    def data_source(cls, options):
+        return Leaking(options)
+
+
+class LeakingSinkConnector(SinkConnector):
+    config_def = KEYS
+
+    @classmethod
+    def data_source(cls, options):
+        return Leaking(options)

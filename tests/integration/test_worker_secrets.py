@@ -1,0 +1,98 @@
+"""What a config provider gave to a worker stays there: other users of the machine do not get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.workers import Kafka, Rig, processes_of, running_worker
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+PASSWORD = "pa$$w0rd & 'quoted' \\ \"é\""  # noqa: S105 - a test's
+PROVIDER = {"config_providers": "file", "config_providers_file_class": "FileConfigProvider"}
+RUNNING, FAILED = "RUNNING", "FAILED"
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[Path]:
+    """A folder of temporary files that is everybody's, as /tmp is."""
+    folder = Path(tempfile.mkdtemp(prefix="hs-", dir="/tmp"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def secrets(world: Path) -> Path:
+    """What the provider reads; as the operator has it, for the worker's user only."""
+    file = world / "secrets.properties"
+    file.touch(0o600)
+    escaped = PASSWORD.replace("\\", "\\\\")
+    file.write_text(f"password={escaped}\nnumber=s3cr3t-number\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def rig(kafka: Kafka, world: Path, secrets: Path) -> Iterator[Rig]:
+    """A worker that is careless about files (umask 0), with its temporary files in that folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("TMPDIR", "SPARK_LOCAL_DIRS"):
+            patch.setenv(name, str(world))
+        patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.io.tmpdir={world}")
+        patch.setenv("HEELER_TEST_PASSWORD", PASSWORD)
+        before = os.umask(0)
+        try:
+            more = {"spark_hadoop_fs_s3a_secret_key": f"${{file:{secrets}:number}}"}
+            with running_worker(kafka, world / "worker", "secrets-worker", **PROVIDER, **more) as rig:
+                yield rig
+        finally:
+            os.umask(before)
+
+
+def own_unix_sockets(folder: Path) -> list[str]:
+    return [str(path) for path in folder.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets: Path, topic_name: str) -> None:
+    config = {"connector.class": "LeakingSource", "topic": topic_name, "password": f"${{file:{secrets}:password}}"}
+    rig.create(topic_name, config, [RUNNING, RUNNING])
+    rig.wait_records(topic_name, 5, 120)
+    family = processes_of(rig.process)
+    java = [p for p in family if p.name() == "java"]
+    assert java, family
+    ports = {c.laddr.port for p in family for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    assert len(ports) >= 4, "REST, and three of Spark's JVM"
+    sockets = wait_until(lambda: own_unix_sockets(world), what="Unix sockets of Spark and its Python workers")
+    control = world / "control"
+    control.write_text("for everybody to read")
+    control.chmod(0o644)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(world / "door"))
+        (world / "door").chmod(0o777)
+        door.listen()
+        lists = [sorted(map(str, ports)), [*sockets, str(world / "door")], [str(world)], [str(p.pid) for p in family]]
+        said = subprocess.run([sys.executable, str(Path(__file__).with_name("stranger.py")), *map(":".join, lists)],
+                              capture_output=True, check=True, timeout=300).stdout
+    # It is no stranger who sees nothing at all:
+    assert b"for everybody to read" in said
+    assert b"door let me in" in said
+    assert b"kafka_cluster_id" in said
+    assert b"SparkSubmit" in said
+    assert b" gave a block" not in said
+    assert said.count(b" let me in") == 1, "only where everybody is"
+    for secret in (PASSWORD.encode(), b"pa$$w0rd", b"s3cr3t-number"):
+        assert secret not in said
+    assert rig.rest.states(topic_name) == [RUNNING, RUNNING], "and does no harm"
