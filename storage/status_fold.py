@@ -112,9 +112,14 @@ def _task(draft: _Draft, key: str, value: bytes | None) -> bool:
 
 
 def _stale(status: Status, current: Status) -> bool:
-    """A worker that lost a task may say so after its successor has said RUNNING (Kafka Connect's rule), or anything."""
+    """A worker that lost a task may say so after its successor has said RUNNING (Kafka Connect's rule), or anything.
+
+    What one worker says of a task is in order: Kafka Connect goes by the generation here, too, and so takes a task that
+    a worker gave up in the generation in which it had begun, or out of the group, for one that runs on.
+    """
     return _outlived(status, current) or (
-        status.state is State.UNASSIGNED
+        status.worker_id != current.worker_id
+        and status.state is State.UNASSIGNED
         and current.state is State.RUNNING
         and current.generation >= status.generation
     )

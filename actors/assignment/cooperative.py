@@ -2,8 +2,8 @@
 
 A round hands out what nobody runs and takes away what is deleted, runs twice, or is above a worker's fair share; what
 was taken away is handed out in the round that follows. Work of a worker that disappeared waits for its return until
-`scheduled.rebalance.max.delay.ms` has passed. All memory between rounds is in AssignorState, which only the leader
-has; a new leader begins with an empty one.
+`scheduled.rebalance.max.delay.ms` has passed; a worker that returns, at its REST address, gets it back at once. All
+memory between rounds is in AssignorState, which only the leader has; a new leader begins with an empty one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from actors.assignment.eager import config_mismatch
 from actors.assignment.protocol import Allocation, Assignment, MemberMetadata
@@ -25,17 +25,25 @@ _Loads = dict[str, set[ItemId]]
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """Who was given an item: a member of that time, and its worker's REST address."""
+
+    member: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class AssignorState:
     """What the leader remembers of the rounds before.
 
-    `previous` is everything that the last round left assigned, lost work that waits included; it counts only if that
-    round (`generation`) came to its end. `due_ms` is the time at which a delay ends, None where none runs;
-    `candidates` are the members that were without work while it ran. `took_away` says that the last round moved work
-    to balance the load, `successive` how often that was put off.
+    `previous` is everything that the last round left assigned, with the members that got it; lost work that waits is
+    still its former holder's. It counts only if that round (`generation`) came to its end. `due_ms` is the time at
+    which a delay ends, None where none runs; `candidates` are the members that were without work while it ran.
+    `took_away` says that the last round moved work to balance the load, `successive` how often that was put off.
     """
 
     generation: int = -1
-    previous: frozenset[ItemId] = frozenset()
+    previous: Mapping[ItemId, Holder] = field(default_factory=dict)
     members: frozenset[str] = frozenset()
     due_ms: int | None = None
     candidates: tuple[str, ...] = ()
@@ -65,7 +73,7 @@ def assign(
     newest = max(member.config_offset for member in members.values())
     if config.offset < newest:
         return replace(state, generation=generation), config_mismatch(members, leader=leader, offset=newest)
-    work = _Round(state, {id_: m.owned.items if m.owned else frozenset() for id_, m in members.items()}, config)
+    work = _Round(state, members, config)
     state = work.run(now_ms, max_delay_ms)
     delay_ms = 0 if state.due_ms is None else state.due_ms - now_ms
     url = members[leader].url
@@ -86,20 +94,40 @@ def assign(
 class _Round:
     """The working sets of one round. `loads` is what each member will run, `revoked` what it must stop."""
 
-    def __init__(self, state: AssignorState, owned: dict[str, frozenset[ItemId]], config: ClusterConfigState) -> None:
+    def __init__(self, state: AssignorState, members: Mapping[str, MemberMetadata], config: ClusterConfigState) -> None:
         self.state = state
-        self.owned = owned
+        self.urls = {id_: member.url for id_, member in members.items()}
+        self.owned = {id_: member.owned.items if member.owned else frozenset() for id_, member in members.items()}
         names = config.connectors()
         self.configured: frozenset[ItemId] = frozenset(names).union(*(config.tasks(name) for name in names))
-        holders = Counter(item for items in owned.values() for item in items)
+        holders = Counter(item for items in self.owned.values() for item in items)
         active = holders.keys()
         # What is no longer configured goes, also where a former leader handed it out; what runs twice stops
-        # everywhere, for nobody knows which of the two is right, and is handed out again in the next round.
-        unwanted = {item for item, count in holders.items() if count > 1 or item not in self.configured}
-        self.loads: _Loads = {id_: set(items - unwanted) for id_, items in owned.items()}
-        self.revoked: _Loads = {id_: set(items & unwanted) for id_, items in owned.items()}
-        self.lost: frozenset[ItemId] = (state.previous & self.configured) - active
-        self.created: frozenset[ItemId] = self.configured - state.previous - active
+        # everywhere where nobody knows which of the two is right, and is handed out again in the next round.
+        twice = {item for item, count in holders.items() if count > 1}
+        rightful = {item: holder for item in twice if (holder := self._rightful(item)) is not None}
+        gone = active - self.configured
+        self.loads: _Loads = {}
+        self.revoked: _Loads = {}
+        for id_, items in self.owned.items():
+            unwanted = {item for item in items if item in gone or (item in twice and rightful.get(item) != id_)}
+            self.loads[id_], self.revoked[id_] = set(items - unwanted), unwanted
+        missing = (state.previous.keys() & self.configured) - active
+        self.back = {item: back for item in missing if (back := self._newcomer(state.previous[item])) is not None}
+        self.lost: frozenset[ItemId] = frozenset(missing - self.back.keys())
+        self.created: frozenset[ItemId] = self.configured - state.previous.keys() - active
+
+    def _rightful(self, item: ItemId) -> str | None:
+        """Who may keep what is claimed twice: its holder since the last round. The others slept, or have not heard."""
+        holder = self.state.previous.get(item)
+        return holder.member if holder is not None and item in self.owned.get(holder.member, ()) else None
+
+    def _newcomer(self, holder: Holder) -> str | None:
+        """The member that has come since the last round from the address of one who is gone: it is back."""
+        if holder.member in self.urls:
+            return None
+        return min((id_ for id_, url in self.urls.items() if url == holder.url and id_ not in self.state.members),
+                   default=None)
 
     def run(self, now_ms: int, max_delay_ms: int) -> AssignorState:
         """Fills `loads` and `revoked`; the returned state lacks the generation."""
@@ -113,10 +141,28 @@ class _Round:
             new, waits = self.created | left, frozenset[ItemId]()
         else:
             state, new, waits = waiting, self.created, self.lost
-        for kind in _kinds(new):
+        for kind in _kinds(new | self._give_back()):
             _give_to_least_loaded(self.loads, kind)
-        given = waits.union(*self.loads.values())
+        given = {item: self.state.previous[item] for item in waits}
+        for id_, load in self.loads.items():
+            given |= dict.fromkeys(load, Holder(id_, self.urls[id_]))
         return replace(state, previous=given, members=frozenset(self.owned))
+
+    def _give_back(self) -> frozenset[ItemId]:
+        """Gives workers that are back what they had, up to the fair share; returns the rest."""
+        rest = set(self.back)
+        for kind in _kinds(self.back):
+            fair, extras = divmod(len(_of_kind(self.configured, kind[0])), len(self.loads))
+            held = {id_: len(_of_kind(load, kind[0])) for id_, load in self.loads.items()}
+            extras -= sum(count > fair for count in held.values())
+            for item in kind:
+                id_ = self.back[item]
+                if held[id_] < fair or (held[id_] == fair and extras > 0):
+                    extras -= held[id_] == fair
+                    held[id_] += 1
+                    self.loads[id_].add(item)
+                    rest.discard(item)
+        return frozenset(rest)
 
     def _delayed(self, idle: tuple[str, ...], now_ms: int, max_delay_ms: int) -> AssignorState | None:
         """The state while lost work or a balancing has to wait; None where nothing waits (any longer)."""

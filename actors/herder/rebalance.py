@@ -56,7 +56,8 @@ def on_joined(turn: Turn, event: Joined) -> None:
         allocation = turn.state.allocation.minus(assignment.revoked).plus(assignment.assigned)
     # Work that was given up after the leader had been told of it (a lost coordinator) would be missed by nobody.
     outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
-    if turn.state.membership is None and turn.state.slots:
+    new_here = turn.state.membership is None
+    if new_here and turn.state.slots:
         turn.set(speak_again=True)
         _disown(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))  # others may run that by now
     turn.set(membership=membership, allocation=allocation, mute=False,
@@ -65,6 +66,8 @@ def on_joined(turn: Turn, event: Joined) -> None:
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
                      f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
     leading.on_joined(turn, was_leader=was_leader)
+    if new_here:
+        work.tell_stopped(turn)
     if assignment.revoked:
         turn.set(phase=Phase.REVOKING)
         work.release(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))
@@ -248,17 +251,22 @@ def on_failed_round(turn: Turn) -> None:
 
 
 def on_scheduled_rebalance(turn: Turn) -> None:
-    """The delay after a lost worker is over (KIP-415)."""
-    if turn.state.phase is Phase.RESOLVED:
+    """The delay after a lost worker is over (KIP-415), unless a later round has found nothing that waits."""
+    membership = turn.state.membership
+    if turn.state.phase is Phase.RESOLVED and membership is not None and membership.assignment.delay_ms > 0:
         rejoin(turn, "scheduled rebalance")
 
 
 def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
-    """Out of the group without having left it: somebody else may be given our work, so it stops here."""
+    """Out of the group without having left it: somebody else may be given our work, so it stops here.
+
+    The allocation stays: we join with it, and who finds that nobody took it goes on at once. The leader would keep for
+    `scheduled.rebalance.max.delay.ms` what nobody claims.
+    """
     if turn.state.phase in DEAF:
         return
     turn.log("WARNING", f"Lost the group coordinator ({event.reason}); stopping all connectors and tasks")
-    turn.set(phase=Phase.JOINING, membership=None, allocation=Allocation(), privileged=False)
+    turn.set(phase=Phase.JOINING, membership=None, privileged=False)
     turn.stage("polling the group coordinator")
     _disown(turn, tuple(turn.state.slots))
     work.release(turn, tuple(turn.state.slots))
@@ -277,6 +285,9 @@ def on_suspended(turn: Turn, event: Suspended) -> None:
     if turn.state.phase in (Phase.LOADING, Phase.HALTED):
         return
     turn.set(mute=True)
+    if turn.state.phase is Phase.OUT:  # the leader may have given our work to others meanwhile
+        _disown(turn, tuple(turn.state.slots))
+        work.release(turn, tuple(turn.state.slots))
     if turn.state.phase not in DEAF:
         on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
         turn.set(stale_round=True)

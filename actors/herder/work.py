@@ -99,6 +99,13 @@ def speak_again(turn: Turn) -> None:
             turn.status(item, slot.state, slot.trace, slot.version)
 
 
+def tell_stopped(turn: Turn) -> None:
+    """Say UNASSIGNED of what is allocated and does not run: it stopped while this worker was no member."""
+    for item in turn.state.allocated():
+        if item not in turn.state.slots and _exists(turn, item):
+            turn.status(item, State.UNASSIGNED)
+
+
 def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetState) -> None:
     """Tell local instances the new target state."""
     for item in items:

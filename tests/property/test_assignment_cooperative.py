@@ -61,6 +61,14 @@ class Group:
         self.leave(index)
         self.join()
 
+    def restart(self, index):
+        """As a new process at the same address, without work."""
+        before = dict(self.workers)
+        self.leave(index)
+        for url in [worker.url for id_, worker in before.items() if id_ not in self.workers]:
+            self.join()
+            self.workers[max(self.workers)].url = url
+
     def configure(self, name, tasks):
         """Create or change a connector; with None delete it."""
         counts = {**self.config.task_counts, name: tasks}
@@ -111,11 +119,16 @@ class Group:
             assert 0 <= answer.delay_ms <= self.max_delay_ms
             assert owned[id_] & (active - configured) <= answer.revoked.items, "deleted work goes on"
         assigned = frozenset().union(*(answer.assigned.items for answer in answers.values()))
-        revoked = frozenset().union(*(answer.revoked.items for answer in answers.values()))
         waiting = configured - active - assigned
-        assert waiting <= state.previous, "neither handed out nor remembered"
+        assert waiting <= state.previous.keys(), "neither handed out nor remembered"
         assert not waiting or state.due_ms is not None, "waits for nothing"
-        self.check_need(owned, revoked & configured, state)
+        for item in (item for one, other in combinations(owned.values(), 2) for item in one & other):
+            kept = [id_ for id_, items in owned.items() if item in items - answers[id_].revoked.items]
+            assert len(kept) <= 1, "goes on at two workers"
+            for id_ in kept:  # the others' claims are of no use, as if they had none
+                owned = {k: items - ({item} if k != id_ else set()) for k, items in owned.items()}
+        self.check_need(owned, frozenset().union(*(answers[i].revoked.items & owned[i] for i in owned)) & configured,
+                        state)
 
     def check_need(self, owned, moved, state):
         """Work that is taken away ran twice, or its worker had more than its share, and no more than the surplus."""
@@ -159,6 +172,7 @@ steps = st.one_of(
     st.tuples(st.just("join")),
     st.tuples(st.just("leave"), small),
     st.tuples(st.just("bounce"), small),
+    st.tuples(st.just("restart"), small),
     st.tuples(st.just("hang"), small),
     st.tuples(st.just("wake")),
     st.tuples(st.just("configure"), st.sampled_from(NAMES), st.none() | st.integers(0, 9)),
@@ -205,6 +219,29 @@ def test_work_of_a_departed_worker_waits_and_nothing_else_moves(workers, tasks, 
     group.settle()
     group.check_settled()
     assert group.workers[back].owned == lost or others_idle or not lost
+
+
+@given(st.integers(1, 6), st.lists(st.integers(0, 9), max_size=6), small, st.booleans())
+def test_a_worker_that_is_back_has_its_work_at_once(workers, tasks, index, claims):
+    """Whether it still knows of it (it slept) or not (it was started again), and nothing else moves."""
+    group = Group(max_delay_ms=300_000)
+    for _ in range(workers + 1):
+        group.join()
+    for name, count in zip(NAMES, tasks, strict=False):
+        group.configure(name, count)
+    group.settle()
+    leaver = sorted(group.workers)[1:][index % workers]
+    worker = group.workers.pop(leaver)
+    group.round()
+    group.join()
+    back = group.workers[max(group.workers)]
+    before, back.url = worker.owned, worker.url
+    if claims:
+        back.owned = worker.owned
+    answers = group.round()
+    assert back.owned == before
+    assert not any(answer.revoked or answer.delay_ms for answer in answers.values())
+    group.check_settled()
 
 
 @given(st.integers(1, 8), st.lists(st.integers(0, 9), max_size=8))

@@ -35,10 +35,10 @@ class Leader:
         self.completed = -1
         self.max_delay_ms = max_delay_ms
 
-    def round(self, config_, now_ms=0, offsets=None, completes=True, **owned):
+    def round(self, config_, now_ms=0, offsets=None, completes=True, urls=None, **owned):
         self.generation += 1
         members = {
-            id_: MemberMetadata(f"http://{id_}/", (offsets or {}).get(id_, 5), allocation)
+            id_: MemberMetadata(f"http://{(urls or {}).get(id_, id_)}/", (offsets or {}).get(id_, 5), allocation)
             for id_, allocation in owned.items()
         }
         self.state, answers = assign(
@@ -144,6 +144,54 @@ def test_lost_work_goes_to_the_worker_that_came_back(crashed):
     crashed.round(config(a=2, b=0), now_ms=1500, w1=own("a", "a-0"), w3=None)
     answers = crashed.round(config(a=2, b=0), now_ms=2000, w1=own("a", "a-0"), w3=own())
     assert given(answers) == {"w3": own("b", "a-1")}
+
+
+BACK = {"w3": "w2"}  # a new member at the address of the one that is gone
+
+
+def test_a_worker_that_is_back_at_its_address_does_not_wait_for_its_work(crashed):
+    answers = crashed.round(config(a=2, b=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w3=own())
+    assert given(answers) == {"w3": own("b", "a-1")}
+    assert delays(answers) == {0}
+
+
+def test_a_worker_that_is_back_does_not_end_the_delay_of_another_one():
+    leader = Leader()
+    leader.round(config(a=3, b=0, c=0), w1=None, w2=None, w4=None)
+    leader.round(config(a=3, b=0, c=0), now_ms=1000, w1=own("a", "a-0"))
+    answers = leader.round(config(a=3, b=0, c=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w3=own())
+    assert given(answers) == {"w3": own("b", "a-1")}
+    assert delays(answers) == {500}
+    answers = leader.round(config(a=3, b=0, c=0), now_ms=2000, urls=BACK, w1=own("a", "a-0"), w3=own("b", "a-1"))
+    assert set().union(*(answer.assigned.items for answer in answers.values())) == own("c", "a-2").items
+    assert delays(answers) == {0}
+
+
+def test_a_worker_that_is_back_gets_no_more_than_its_share(crashed):
+    answers = crashed.round(config(a=2, b=0, c=0, d=0, e=1), now_ms=1400, w1=own("a", "a-0"))
+    mine = own("a", "a-0").plus(answers["w1"].assigned)
+    answers = crashed.round(config(a=2, b=0, c=0, d=0, e=1), now_ms=1500, urls=BACK, w1=mine, w3=own())
+    assert given(answers) == {"w3": own("b", "a-1")}
+    assert [len(a.revoked.connectors) for a in answers.values()] == [1, 0]
+
+
+def test_work_is_not_given_back_while_its_holder_is_a_member(crashed):
+    answers = crashed.round(config(a=2, b=0), now_ms=1500, urls=BACK, w1=own("a", "a-0"), w2=own(), w3=own())
+    assert given(answers) == {}
+
+
+def test_an_old_members_address_is_no_claim_to_what_another_one_lost(crashed):
+    answers = crashed.round(config(a=2, b=0), now_ms=1500, urls={"w1": "w2"}, w1=own("a", "a-0"))
+    assert given(answers) == {}
+
+
+def test_a_claim_from_before_does_not_stop_what_runs_elsewhere():
+    leader = Leader()
+    leader.round(config(a=1), w1=None)
+    answers = leader.round(config(a=1), w1=own("a", "a-0"), w2=own("a", "a-0"))
+    assert taken(answers) == {"w2": own("a", "a-0")}
+    # The second one has not heard of that.
+    assert taken(leader.round(config(a=1), w1=own("a", "a-0"), w2=own("a"))) == {"w2": own("a")}
 
 
 def test_the_delay_ends_when_the_lost_work_is_back(crashed):

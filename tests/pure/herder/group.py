@@ -49,6 +49,13 @@ class Broker:
                 self.restart_round()
             self._complete()
 
+    def restart(self, *, forgets: bool) -> None:
+        """The broker ends and comes back: members of a completed round are known, unless it forgets the group."""
+        if forgets:
+            self.members, self.generation, self.leader = {}, 0, None
+        if forgets or not self.syncing or self.assignments is None:
+            self.restart_round()
+
     def missing(self) -> list[str]:
         """Members that the round waits for."""
         return [] if self.syncing else [id_ for id_, data in self.members.items() if data is None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from actors.assignment.protocol import Protocol
@@ -20,7 +20,7 @@ from actors.messages import RequestId, StartTask
 from spark_tasks.errors import ConnectError
 from storage.config_state import ClusterConfigState
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
-from storage.status import StatusState
+from storage.status import Status, StatusState
 from tests.pure.herder.group import Broker
 from tests.pure.herder.logs import ConfigLog, StatusLog
 from tests.pure.herder.node import STATES, Node, pick
@@ -126,9 +126,9 @@ class World:
                 return True
         return False
 
-    def tick(self) -> bool:
-        """Let time pass until something is due; False where nothing ever will."""
-        due = [at for node in self.nodes.values() for at in node.due()]
+    def tick(self, until: int | None = None) -> bool:
+        """Let time pass until something is due; False where nothing ever will be (by `until`)."""
+        due = [at for node in self.nodes.values() for at in node.due() if until is None or at <= until]
         if not due:
             return False
         self.now = max(self.now, min(due))
@@ -144,10 +144,11 @@ class World:
                 node.statuses.advance(len(self.status_log))
         self.now += ms
 
-    def settle(self, limit: int = 50_000) -> None:
-        """Until nothing can happen any more."""
+    def settle(self, limit: int = 50_000, *, within_ms: int | None = None) -> None:
+        """Until nothing can happen any more (in that time)."""
+        until = None if within_ms is None else self.now + within_ms
         for _ in range(limit):
-            if not self.step() and not self._expire_the_dead() and not self.tick():
+            if not self.step() and not self._expire_the_dead() and not self.tick(until):
                 return
         raise AssertionError(f"no rest\n{self.story()}")
 
@@ -199,6 +200,15 @@ class World:
         node.statuses.expire()
         node.deliver(events.Suspended(60_000))
 
+    def restart_broker(self, *, forgets: bool, seen_by: Collection[str] = ()) -> None:
+        """Rounds that go on are broken off. It forgets the group, or has read who is a member; `seen_by`: workers that
+        were without a coordinator for so long that they gave their work up.
+        """
+        self.broker.restart(forgets=forgets)
+        for node in self.living():
+            if node.name in seen_by and not node.hung:
+                self.lose_coordinator(node.name)
+
     # ------------------------------------------------------------ looking
     def remember(self, node: Node, chapter: Chapter) -> None:
         """For the story."""
@@ -228,6 +238,27 @@ class World:
                 found[item].append(node.name)
         return dict(found)
 
+    def check_all_runs(self) -> None:
+        """What is configured runs once, and no status says more than what runs."""
+        told = self.story()
+        config, where = self.config, self.where()
+        started = [c for c in config.connectors() if config.target_state(c) is not TargetState.STOPPED]
+        wanted = {*config.connectors(), *(t for c in started for t in config.tasks(c))}
+        assert set(where) == wanted, f"{set(where) ^ wanted}\n{told}"
+        assert all(len(w) == 1 for w in where.values()), f"{where}\n{told}"
+        self.check_said()
+
+    def check_said(self) -> None:
+        """A status says RUNNING only of what that worker runs."""
+        where = self.where()
+        for item, status in self._said().items():
+            if status.state is State.RUNNING:
+                assert status.worker_id in where.get(item, ()), f"{status}, but {where.get(item)}\n{self.story()}"
+
+    def _said(self) -> dict[ItemId, Status]:
+        tasks = {ConnectorTaskId(c, n): s for c, some in self.statuses.tasks.items() for n, s in some.items()}
+        return {**self.statuses.connectors, **tasks}
+
     def _check_the_running(self) -> None:
         """No two settled members of one generation run the same item."""
         seen: dict[Any, str] = {}
@@ -241,12 +272,8 @@ class World:
 
     def check_at_rest(self) -> None:
         """Everything that is configured runs exactly once, with the newest config; nothing else runs; all is said."""
-        told = self.story()
-        config, where = self.config, self.where()
-        started = [c for c in config.connectors() if config.target_state(c) is not TargetState.STOPPED]
-        wanted = {*config.connectors(), *(t for c in started for t in config.tasks(c))}
-        assert set(where) == wanted, f"{set(where) ^ wanted}\n{told}"
-        assert all(len(w) == 1 for w in where.values()), f"{where}\n{told}"
+        self.check_all_runs()
+        told, config, where = self.story(), self.config, self.where()
         for node in self.living():
             assert node.state.phase is Phase.RESOLVED, f"{node.name} is {node.state.phase}\n{told}"
             assert node.state.busy is None, told
@@ -279,8 +306,7 @@ class World:
                 assert {c["v"] for c in config.raw_task_configs(name)} == {value}, f"{name}: old task configs\n{told}"
 
     def _check_statuses(self, config: ClusterConfigState, where: Mapping[ItemId, list[str]], told: str) -> None:
-        said = {**self.statuses.connectors, **{ConnectorTaskId(c, n): s for c, some in self.statuses.tasks.items()
-                                               for n, s in some.items()}}
+        said = self._said()
         states = {i.item: i.state for n in self.living() for i in n.instances.values()}
         assert set(said) == set(where), f"statuses {set(said) ^ set(where)}\n{told}"
         for item, status in said.items():

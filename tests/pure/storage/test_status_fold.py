@@ -56,6 +56,8 @@ def test_a_tombstone_removes_a_connector_with_its_tasks() -> None:
         (task(State.RUNNING, OTHER, 5), task(State.UNASSIGNED, ME, 4), True),
         (task(State.RUNNING, OTHER, 5), task(State.UNASSIGNED, ME, 5), True),
         (task(State.RUNNING, OTHER, 5), task(State.UNASSIGNED, ME, 6), False),
+        (task(State.RUNNING, ME, 5), task(State.UNASSIGNED, ME, 5), False),
+        (task(State.RUNNING, ME, 5), task(State.UNASSIGNED, ME, -1), False),
         (task(State.PAUSED, OTHER, 5), task(State.UNASSIGNED, ME, 4), True),
         (task(State.RUNNING, OTHER, 5), task(State.FAILED, ME, 4), False),
         (connector(State.RUNNING, OTHER, 5), connector(State.UNASSIGNED, ME, 4), True),

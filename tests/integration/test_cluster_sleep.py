@@ -1,0 +1,126 @@
+"""Workers that sleep past their session while nobody takes their work, and a broker that restarts. Lost work waits for
+its worker for five minutes, as by default: they go on with it as soon as they are back, each part once.
+"""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from heeler.broker import EmbeddedBroker
+from tests.integration.cluster import Cluster
+from tests.integration.workers import READY_S, Kafka, processes_of
+from tests.support import BACK_SOON, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400),
+              pytest.mark.filterwarnings("ignore:list_groups")]  # what came in its place knows only consumers' groups
+
+SOON_S = 120.0  # on a busy machine; far below the delay
+TASKS = 3
+PATIENCE_MS = "300000"
+LOST = "Lost the group coordinator"
+
+
+@pytest.fixture(scope="module")
+def fragile():
+    with EmbeddedBroker(quick=True, settings={"group.min.session.timeout.ms": "500", **BACK_SOON}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def cluster(fragile, tmp_path_factory):
+    """Two workers, of which one runs, and a connector that tells of every start."""
+    kafka = Kafka(fragile.bootstrap_servers)
+    cluster = Cluster(kafka, tmp_path_factory.mktemp("sleep"), "sleepers", 2, session_timeout_ms="4000",
+                      scheduled_rebalance_max_delay_ms=PATIENCE_MS)
+    (cluster.folder / "starts").mkdir()
+    try:
+        cluster.workers[0].start().wait_ready(READY_S)
+        cluster.create("alone", {"connector.class": "AloneSource", "topic": "none",
+                                 "folder": str(cluster.folder / "starts")}, TASKS)
+        cluster.wait_settled()
+        yield cluster
+    finally:
+        cluster.__exit__(None, None, None)
+        del kafka.admin
+
+
+def members(cluster):
+    """Of the workers' group, as the broker knows them."""
+    return [member for group in cluster.kafka.admin.list_groups(cluster.group, 10) for member in group.members]
+
+
+@pytest.fixture
+def asleep(cluster):
+    """Suspends workers, and wakes them again; whatever the test does, none stays suspended."""
+    below: list[psutil.Process] = []
+
+    def sleep(*workers, children=False):
+        for worker in workers:
+            worker.signal("STOP")
+            if children:
+                below.extend(p for p in processes_of(worker) if p.name() not in ("sh", "dash"))
+        for process in below:
+            process.suspend()
+        wait_until(lambda: not members(cluster), SOON_S, "the sessions to expire")
+
+    def wake(*workers):
+        for worker in workers or cluster.workers:
+            worker.signal("CONT")
+        while below:
+            below.pop().resume()
+
+    sleep.wake = wake
+    yield sleep
+    wake()
+
+
+def starts(cluster):
+    """What each part told when it started."""
+    return {file.name: file.read_text().splitlines() for file in (cluster.folder / "starts").iterdir()}
+
+
+def wait_started_again(cluster, before):
+    """Until each part was started since, and runs."""
+
+    def again():
+        now = starts(cluster)
+        assert all(len(now[part]) > len(told) for part, told in before.items()), now
+        return True
+
+    wait_until(again, SOON_S, "everything to run again")
+    cluster.wait_settled(within=SOON_S, even=False)
+    return {line for part, told in starts(cluster).items() for line in told[len(before[part]):]}
+
+
+@pytest.mark.parametrize("children", [False, True], ids=["alone", "with-children"])
+def test_a_lone_worker_goes_on_with_its_work(cluster, asleep, children):
+    before = starts(cluster)
+    asleep(cluster.workers[0], children=children)
+    asleep.wake()
+    assert wait_started_again(cluster, before) == {"started"}
+
+
+def test_two_workers_that_both_slept_go_on_with_their_work(cluster, asleep):
+    """The follower wakes first, leads, and has never heard what the other one runs: what that has not let go of, while
+    it sleeps on, may begin twice.
+    """
+    cluster.workers[1].start().wait_ready(READY_S)
+    cluster.wait_settled(within=SOON_S)
+    leader, before = cluster.leader(), starts(cluster)
+    follower = next(worker for worker in cluster.workers if worker is not leader)
+    asleep(leader, follower)
+    asleep.wake(follower)
+    wait_until(lambda: members(cluster), SOON_S, "a member")
+    asleep.wake(leader)
+    wait_started_again(cluster, before)
+
+
+def test_a_broker_that_restarts_costs_no_delay(cluster, fragile):
+    """It is away for so long that the workers give their work up."""
+    before, lost = starts(cluster), {worker.port: worker.log.read_text().count(LOST) for worker in cluster.living()}
+    fragile.stop(graceful=False)
+    wait_until(lambda: all(worker.log.read_text().count(LOST) > lost[worker.port] for worker in cluster.living()),
+               SOON_S, "the workers to notice")
+    fragile.start()
+    assert wait_started_again(cluster, before) == {"started"}
