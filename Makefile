@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 # Where a container image sets it, every process that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-pure lint types histories chaos bench clean
+.PHONY: help demo test test-pure lint types histories fuzz chaos bench clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
 	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (some ten minutes)"
+	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make bench      microbenchmarks of the data plane and the control plane"
 	@echo "make clean      remove the environment and what tools left"
@@ -56,6 +57,10 @@ histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"
 	@HEELER_HISTORIES=10000 $(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough \
 		tests/pure/herder tests/pure/kafka/test_sender.py tests/property
+
+fuzz: $(READY)
+	@echo "== 1,000,000 hostile records through the folds, stores and herders of internal topics"
+	@HEELER_FUZZ=1000000 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/property/test_internal_topics_fuzz.py
 
 chaos: $(READY)
 	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"

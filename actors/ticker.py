@@ -13,6 +13,8 @@ _LOG = logging.getLogger(__name__)
 
 Alarm = Callable[[], None]
 
+_LONGEST_WAIT_S = 3600.0  # a time from a topic may be so far away that no lock can wait for it
+
 
 class Ticker:
     """Calls alarms at their time, on a thread of its own; an alarm must only tell somebody.
@@ -84,5 +86,5 @@ class Ticker:
                 if wait is not None and wait <= 0:
                     _, _, key = heapq.heappop(self._due)
                     return self._alarms.pop(key)[1]
-                self._condition.wait(wait)
+                self._condition.wait(None if wait is None else min(wait, _LONGEST_WAIT_S))
             return None

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 from marshmallow import Schema, ValidationError, fields
 
 from rest.errors import RestError
-from rest.json_text import JsonFloat, JsonInt, loads, plain
+from rest.json_text import JsonFloat, JsonInt, UnusableJsonError, loads, plain
 from storage.ids import TargetState
 
 ENTITIES = "org.apache.kafka.connect.runtime.rest.entities"
@@ -215,13 +215,15 @@ TASK_CONFIGS = ListOf(StringMap(), "java.util.Map<java.lang.String,java.lang.Str
 def parse(body: bytes, shape: fields.Field[Any]) -> Any:
     """A body as its shape wants it; None for an empty body and for `null`.
 
-    Raises RestError (500) with the first thing that is wrong.
+    Raises RestError with the first thing that is wrong: 500 as Kafka Connect, 400 for JSON that is right and of no use.
     """
     try:
         value = loads(body)
         return None if value is None else shape.deserialize(value)
     except ValidationError as error:
         raise RestError(500, _first(error.messages)) from None
+    except UnusableJsonError as error:
+        raise RestError(400, f"Cannot parse the request's body as JSON: {error}") from None
     except ValueError as error:
         raise RestError(500, f"Cannot parse the request's body as JSON: {error}") from None
 

@@ -83,7 +83,7 @@ class RestClient:
 def _parsed(answer: bytes) -> Any:
     try:
         return json.loads(answer)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RestError(500, f"IO Error trying to forward REST request: the answer is no JSON: {error}") from None
 
 

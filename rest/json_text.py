@@ -7,7 +7,13 @@ from typing import Any, NoReturn, Self
 
 import orjson
 
+from spark_tasks.json_depth import MAX_DEPTH, may_nest_deeper, nests_deeper
+
 MAX_NUMBER_LENGTH = 1000  # Jackson's limit; Python's own int() refuses more than 4300 digits
+
+
+class UnusableJsonError(ValueError):
+    """JSON that is right as such, and that nobody here can keep or pass on."""
 
 
 class JsonInt(int):
@@ -36,7 +42,7 @@ class JsonFloat(float):
 
 def _checked(text: str) -> str:
     if len(text) > MAX_NUMBER_LENGTH:
-        raise ValueError(f"Number value length ({len(text)}) exceeds the maximum allowed ({MAX_NUMBER_LENGTH})")
+        raise UnusableJsonError(f"Number value length ({len(text)}) exceeds the maximum allowed ({MAX_NUMBER_LENGTH})")
     return text
 
 
@@ -48,18 +54,32 @@ _DECODER = json.JSONDecoder(parse_int=JsonInt, parse_float=JsonFloat, parse_cons
 
 
 def loads(body: bytes) -> Any:
-    """Parse a body; None for an empty one. Raises ValueError for everything that is not exactly one JSON value."""
+    """Parse a body; None for an empty one.
+
+    Raises ValueError for everything that is not exactly one JSON value, UnusableJsonError for one that nests too
+    deeply, has an absurd number or half a surrogate pair.
+    """
     text = body.decode(json.detect_encoding(body)).removeprefix("\ufeff")
     if not text.strip(" \t\r\n"):
         return None
+    too_deep = UnusableJsonError(f"Document nesting depth exceeds the maximum allowed ({MAX_DEPTH})")
     try:
         value = _DECODER.decode(text)
     except RecursionError:
-        raise ValueError("Document nesting depth exceeds the maximum allowed") from None
+        raise too_deep from None
+    if may_nest_deeper(text) and nests_deeper(value):
+        raise too_deep
     if "\\u" in text:
-        text.encode()
-        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair cannot be written anywhere
+        _refuse_halves(value)
     return value
+
+
+def _refuse_halves(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise UnusableJsonError(f"Text with half a surrogate pair ({ascii(half)[1:-1]}) cannot be written") from None
 
 
 def plain(value: Any) -> Any:

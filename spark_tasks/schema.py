@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from spark_tasks.errors import DataError
+from spark_tasks.json_depth import MAX_DEPTH, nests_deeper
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "org.apache.kafka.connect.data.Date"
@@ -123,8 +124,10 @@ def from_text(text: str | bytes) -> Schema:
     """The schema that `text` describes; DataError with the reason that JsonConverter would give."""
     try:
         described = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"a schema is not valid JSON: {error}") from error
+    if nests_deeper(described):
+        raise DataError(f"a schema nests more than {MAX_DEPTH} levels deep")
     found = from_json(described)
     if found is None:
         raise DataError("a schema must not be null here")

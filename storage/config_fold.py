@@ -37,8 +37,8 @@ from storage.config_state import (
     TasksUpdated,
 )
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
-from storage.java_json import loads
-from storage.log_protocol import LogRecord
+from storage.java_json import TooDeepError, loads
+from storage.log_protocol import LogRecord, shown
 
 log = logging.getLogger(__name__)
 
@@ -108,11 +108,21 @@ def fold(
 def _apply(draft: _Draft, record: LogRecord) -> None:
     try:
         value = None if record.value is None else loads(record.value)
-    except ValueError as error:
+    except TooDeepError as error:  # Java can read it, so it counts
+        draft.changed["offset"] = record.offset + 1
+        log.warning("Skipping a config %s: %s", record, error)
+    except Exception as error:  # noqa: BLE001 - whatever a record does wrong, it stops nobody
         # Does not count for the position: Java skips the record before it notes the offset.
-        log.error("Failed to convert the config record at offset %d: %s", record.offset, error)  # noqa: TRY400
-        return
-    draft.changed["offset"] = record.offset + 1
+        log.warning("Skipping a config %s: its value cannot be read: %s", record, shown(error))
+    else:
+        draft.changed["offset"] = record.offset + 1
+        try:
+            _heed(draft, record, value)
+        except Exception as error:  # noqa: BLE001
+            log.warning("Skipping a config %s: %s: %s", record, type(error).__name__, shown(error))
+
+
+def _heed(draft: _Draft, record: LogRecord, value: Any) -> None:
     key = "" if record.key is None else record.key.decode(errors="replace")
     for prefix, apply in _PREFIXES:
         if key.startswith(prefix):
@@ -123,7 +133,7 @@ def _apply(draft: _Draft, record: LogRecord) -> None:
     elif key.startswith(LOGGER):
         _logger_level(draft, key[len(LOGGER) :], value)
     else:
-        log.warning("Discarding config record with invalid key %r", key)
+        log.warning("Skipping a config %s: there are no such keys", record)
 
 
 def _target_state(draft: _Draft, rest: str, value: Any) -> None:
@@ -153,7 +163,7 @@ def _connector(draft: _Draft, rest: str, value: Any) -> None:
         _forget(draft, connector)
         draft.say(ConnectorRemoved(connector))
         return
-    config = values.properties(f"configuration for connector '{connector}'", value)
+    config = values.properties(f"configuration for connector {shown(connector)}", value)
     if config is None:
         return
     draft.write("connector_configs")[connector] = config
@@ -176,9 +186,9 @@ def _forget(draft: _Draft, connector: ConnectorName) -> None:
 def _task(draft: _Draft, rest: str, value: Any) -> None:
     task = parse_task_id(rest)
     if task is None:
-        log.error("Ignoring task configuration because %r is not a task config key", TASK + rest)
+        log.error("Ignoring task configuration because %s is not a task config key", shown(TASK + rest))
         return
-    config = values.properties(f"configuration for task {task}", value)
+    config = values.properties(f"configuration for task {shown(task)}", value)
     if config is not None:
         draft.defer(task, config)
 
@@ -190,7 +200,7 @@ def _commit(draft: _Draft, rest: str, value: Any) -> None:
         # The connector was deleted, and compaction has removed its config and perhaps the tombstone too.
         _forget(draft, connector)
         return
-    count = values.integer(f"tasks commit for connector '{connector}'", value, "tasks")
+    count = values.count(f"tasks commit for connector {shown(connector)}", value, "tasks")
     if count is None:
         return
     waiting = draft.deferred.get(connector)
@@ -222,7 +232,7 @@ def _restart(draft: _Draft, rest: str, value: Any) -> None:
 
 def _task_count(draft: _Draft, rest: str, value: Any) -> None:
     connector = ConnectorName(rest)
-    count = values.integer(f"task count record for connector '{connector}'", value, "task-count")
+    count = values.count(f"task count record for connector {shown(connector)}", value, "task-count")
     if count is not None:
         draft.write("task_count_records")[connector] = count
         draft.drop("pending_fencing", connector)
@@ -236,7 +246,7 @@ def _session_key(draft: _Draft, value: Any) -> None:
 
 
 def _logger_level(draft: _Draft, namespace: str, value: Any) -> None:
-    level = values.field(f"logging level for namespace {namespace}", value, "level", str)
+    level = values.field(f"logging level for namespace {shown(namespace)}", value, "level", str)
     if level is not None:
         draft.say(LoggerLevelChanged(namespace, level))
 

@@ -19,6 +19,8 @@ TASK_COUNT = "tasks-fencing-"
 SESSION_KEY = "session-key"
 LOGGER = "logger-cluster-"
 
+_INT_DIGITS = 10  # of the largest int; what is longer need not be looked at
+
 
 def connector_config(connector: ConnectorName, config: Mapping[str, str] | None) -> KeyValue:
     """A connector's configuration; None deletes it."""
@@ -75,8 +77,8 @@ def parse_task_id(text: str) -> ConnectorTaskId | None:
 
 def parse_int(text: str) -> int | None:
     """As Java's Integer.parseInt: digits with at most one sign, nothing else; None where it would throw."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isdecimal():
+    sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    if not digits.isdecimal() or len(significant := digits.lstrip("0") or "0") > _INT_DIGITS:
         return None
-    number = int(text)
+    number = int(sign + significant)
     return number if -(2**31) <= number < 2**31 else None

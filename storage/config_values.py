@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 from storage.config_state import RestartRequest, SessionKey
 from storage.ids import Config, ConnectorName, TargetState
 from storage.java_json import dumps
+from storage.log_protocol import shown
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+MAX_TASKS = 1_000_000  # of one connector; whoever writes a larger number has memory and time of all workers in mind
 
 
 def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:
@@ -27,9 +30,13 @@ def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:
     return found
 
 
-def integer(what: str, value: Any, name: str) -> int | None:
-    """An integer field."""
-    return field(what, value, name, int)
+def count(what: str, value: Any, name: str) -> int | None:
+    """A number of tasks."""
+    found = field(what, value, name, int)
+    if found is not None and not 0 <= found <= MAX_TASKS:
+        log.error("Ignoring %s because its '%s' field is not between 0 and %d", what, name, MAX_TASKS)
+        return None
+    return found
 
 
 def properties(what: str, value: Any) -> Config | None:
@@ -43,7 +50,7 @@ def properties(what: str, value: Any) -> Config | None:
 
 def target_state(connector: ConnectorName, value: Any) -> TargetState | None:
     """`state.v2` where it is a string, else `state` (workers before KIP-875)."""
-    what = f"target state for connector '{connector}'"
+    what = f"target state for connector {shown(connector)}"
     if not isinstance(value, dict):
         log.error("Ignoring %s because it is %s instead of an object", what, _name(value))
         return None
@@ -51,7 +58,7 @@ def target_state(connector: ConnectorName, value: Any) -> TargetState | None:
     if not isinstance(name, str):
         name = field(what, value, "state", str)
     if name is not None and name not in TargetState.__members__:
-        log.error("Ignoring %s because there is no such state: %r", what, name)
+        log.error("Ignoring %s because there is no such state: %s", what, shown(name))
         return None
     return None if name is None else TargetState[name]
 
@@ -59,7 +66,8 @@ def target_state(connector: ConnectorName, value: Any) -> TargetState | None:
 def restart_request(connector: ConnectorName, value: Any) -> RestartRequest | None:
     """A restart request; fields that are missing or no booleans count as false."""
     if not isinstance(value, dict):
-        log.error("Ignoring restart request for '%s' because it is %s instead of an object", connector, _name(value))
+        name = shown(connector)
+        log.error("Ignoring restart request for %s because it is %s instead of an object", name, _name(value))
         return None
     return RestartRequest(
         connector, only_failed=value.get("only-failed") is True, include_tasks=value.get("include-tasks") is True
@@ -71,6 +79,9 @@ def session_key(value: Any) -> SessionKey | None:
     key = field("session key", value, "key", str)
     algorithm = None if key is None else field("session key", value, "algorithm", str)
     created = None if algorithm is None else field("session key", value, "creation-timestamp", int)
+    if created is not None and not 0 <= created < 2**53:
+        log.error("Ignoring session key because its 'creation-timestamp' field is no time")
+        return None
     if key is None or algorithm is None or created is None:
         return None
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from storage.ids import ConnectorName
-from storage.log_protocol import KeyValue, LogRecord
+from storage.log_protocol import KeyValue, LogRecord, shown
 from storage.offset_records import Identity, identity, offset_key, offset_value, parse_key, parse_value
 
 log = logging.getLogger(__name__)
@@ -75,13 +75,15 @@ def fold(state: OffsetState, records: Iterable[LogRecord]) -> OffsetState:
     connectors = dict(state.connectors)
     own: dict[ConnectorName, dict[Identity, Stored]] = {}
     for record in records:
-        key = parse_key(record.key)
-        if key is None or record.key is None:
+        try:
+            key, spelled = parse_key(record.key), record.key or b""
+        except Exception as error:  # noqa: BLE001 - whatever a record does wrong, it stops nobody
+            log.warning("Skipping an offset %s: %s", record, shown(error))
             continue
         if key.connector not in own:
             own[key.connector] = dict(connectors.get(key.connector, {}))
             connectors[key.connector] = own[key.connector]
-        new = Spelling(record.key, record.value, (record.timestamp, record.offset))
+        new = Spelling(spelled, record.value, (record.timestamp, record.offset))
         known = own[key.connector].get(key.identity)
         own[key.connector][key.identity] = known.plus(new) if known is not None else Stored(key.partition, (new,))
     return OffsetState(connectors)
@@ -118,5 +120,6 @@ def _offset(connector: ConnectorName, stored: Stored) -> Offset | None:
     try:
         return parse_value(value)
     except ValueError as error:
-        log.error("The offset of %s for %s cannot be read: %s", connector, stored.partition, error)  # noqa: TRY400
+        where = shown(stored.partition)
+        log.error("The offset of %s for %s cannot be read: %s", shown(connector), where, shown(error))  # noqa: TRY400
         return None

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NewType
 
 from storage.ids import ConnectorName
 from storage.java_json import dumps, loads
-
-log = logging.getLogger(__name__)
 
 Identity = NewType("Identity", str)
 """A source partition by its meaning: the order of its fields and the way it is spelled do not matter."""
@@ -40,22 +37,21 @@ def offset_value(offset: Mapping[str, Any] | None) -> bytes | None:
     return None if offset is None else dumps(offset)
 
 
-def parse_key(data: bytes | None) -> PartitionKey | None:
-    """What a key means; None (and a log line) where it is none of Kafka Connect's."""
-    try:
-        key = None if data is None else loads(data)
-    except ValueError as error:
-        log.warning("Ignoring offset partition key that is not JSON: %r: %s", data, error)
-        return None
+def parse_key(data: bytes | None) -> PartitionKey:
+    """What a key means. Raises ValueError where it is none of Kafka Connect's."""
+    key = None if data is None else loads(data)
     if not isinstance(key, list) or len(key) != 2 or not isinstance(key[0], str) or not isinstance(key[1], dict):
-        log.warning("Ignoring offset partition key that is not [connector name, {partition}]: %r", data)
-        return None
-    return PartitionKey(ConnectorName(key[0]), key[1], Identity(json.dumps(key[1], sort_keys=True)))
+        raise ValueError("its key is not [connector name, {partition}]")
+    try:
+        meaning = Identity(json.dumps(key[1], sort_keys=True, allow_nan=False))
+    except ValueError:  # 1e999 is Infinity, which is written as a text
+        meaning = identity(key[1])
+    return PartitionKey(ConnectorName(key[0]), key[1], meaning)
 
 
 def parse_value(data: bytes) -> Mapping[str, Any] | None:
     """The offset in a value; None where it says null. Raises ValueError where it is neither an object nor null."""
     value = loads(data)
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"an offset is an object, not {value!r}")
+        raise ValueError(f"an offset is an object, not {type(value).__name__}")
     return value

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State
-from storage.log_protocol import LogRecord
+from storage.log_protocol import LogRecord, shown
 from storage.status import Status, StatusState
 from storage.status_records import (
     CONNECTOR,
@@ -58,12 +58,11 @@ def fold(state: StatusState, records: Iterable[LogRecord]) -> tuple[StatusState,
     """Add records to the state; also answers what was removed (tell it to `forget`)."""
     draft = _Draft(dict(state.connectors), dict(state.tasks), dict(state.topics))
     for record in records:
-        key = "" if record.key is None else record.key.decode(errors="replace")
         try:
-            if not _apply(draft, key, record.value):
-                log.warning("Discarding status record with invalid key %r", key)
-        except ValueError as error:
-            log.warning("Discarding status record %r, its value is of no use: %s", key, error)
+            if not _apply(draft, "" if record.key is None else record.key.decode(errors="replace"), record.value):
+                log.warning("Skipping a status %s: there are no such keys", record)
+        except Exception as error:  # noqa: BLE001 - whatever a record does wrong, it stops nobody
+            log.warning("Skipping a status %s: its value is of no use: %s", record, shown(error))
     return StatusState(draft.connectors, draft.tasks, draft.topics), tuple(draft.removed)
 
 

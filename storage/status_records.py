@@ -7,7 +7,7 @@ from typing import Any
 from storage.config_records import parse_task_id
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TopicName, WorkerId
 from storage.java_json import dumps, loads
-from storage.log_protocol import KeyValue
+from storage.log_protocol import KeyValue, shown
 from storage.status import Status, TopicStatus
 
 CONNECTOR = "status-connector-"
@@ -77,7 +77,7 @@ def parse_status(item: ItemId, data: bytes) -> Status:
     value = _object(loads(data))
     state = value.get("state")
     if not isinstance(state, str) or state not in State.__members__:
-        raise ValueError(f"there is no state {state!r}")
+        raise ValueError(f"there is no state {shown(state)}")
     return Status(
         id=item,
         state=State[state],
@@ -93,27 +93,27 @@ def parse_topic_status(data: bytes) -> TopicStatus:
     value = _object(_object(loads(data)).get("topic"))
     topic, connector = _text(value, "name"), _text(value, "connector")
     if topic is None or connector is None:
-        raise ValueError(f"name or connector is missing: {value!r}")
+        raise ValueError("name or connector is missing")
     return TopicStatus(
-        TopicName(topic), ConnectorName(connector), _integer(value, "task"), _integer(value, "discoverTimestamp")
+        TopicName(topic), ConnectorName(connector), _integer(value, "task"), _integer(value, "discoverTimestamp", 64)
     )
 
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"expected an object, not {value!r}")  # noqa: TRY004  (one error for all of it)
+        raise ValueError(f"expected an object, not {type(value).__name__}")  # noqa: TRY004  (one error for all of it)
     return value
 
 
 def _text(value: dict[str, Any], name: str) -> str | None:
     found = value.get(name)
     if found is not None and not isinstance(found, str):
-        raise ValueError(f"{name} is no string: {found!r}")
+        raise ValueError(f"{name} is no string")
     return found
 
 
-def _integer(value: dict[str, Any], name: str) -> int:
+def _integer(value: dict[str, Any], name: str, bits: int = 32) -> int:
     found = value.get(name)
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise ValueError(f"{name} is no integer: {found!r}")  # noqa: TRY004
+    if not isinstance(found, int) or isinstance(found, bool) or not -(1 << bits - 1) <= found < 1 << bits - 1:
+        raise ValueError(f"{name} is no integer of {bits} bits")
     return found

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spark_tasks.converters.buffers import Bools, Bytes, Ints
+from spark_tasks.json_depth import MAX_DEPTH
 from spark_tasks.records.jit import kernel as jit
 
 NULL, FALSE, TRUE, INT, FLOAT, STRING, ESCAPED, OBJECT, ARRAY, KEY = range(10)
 ABSENT = 15  # only in masks: there is no token
-MAX_DEPTH = 1000  # Jackson's limit
-
 _UNUSUAL = -2  # a row that needs json_text
 _NO_ROW = -1  # a null row
 

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from spark_tasks.errors import DataError
+from spark_tasks.json_depth import MAX_DEPTH
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
@@ -19,7 +20,6 @@ _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS = {"true": True, "false": False, "null": None}
-_MAX_DEPTH = 1000
 _MAX_NUMBER = 1000
 
 
@@ -31,10 +31,7 @@ def parse(data: bytes) -> Any:
     at = _skip(text, 0)
     if at == len(text):
         return None
-    try:
-        value, after = _value(text, at, 0)
-    except RecursionError:
-        raise DataError("the JSON text is nested too deeply") from None
+    value, after = _value(text, at, 0)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if number and after < len(text) and text[after] not in " \t\r\n":
         raise _wrong(text, after)
@@ -77,8 +74,8 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
     if char == '"':
         return _string(text, at + 1)
     if char in "{[":
-        if depth >= _MAX_DEPTH:
-            raise DataError(f"the JSON text is nested more than {_MAX_DEPTH} levels deep")
+        if depth >= MAX_DEPTH:
+            raise DataError(f"the JSON text is nested more than {MAX_DEPTH} levels deep")
         return _object(text, at, depth) if char == "{" else _array(text, at, depth)
     for word, meaning in _LITERALS.items():
         if text.startswith(word, at):

@@ -10,7 +10,7 @@ from typing import Any
 import pykka
 
 from actors.config_store import ConfigStoreActor
-from actors.messages import ConfigOpDone, ConfigWrite, OpId, WriteConfig
+from actors.messages import ConfigOpDone, ConfigWrite, FlushStatuses, OpId, StatusesFlushed, WriteConfig
 from actors.status_store import StatusStoreActor
 from actors.ticker import Ticker
 from storage.config_state import ConfigView
@@ -55,6 +55,12 @@ class Rig:
 
     def done(self, op: OpId, kind: Callable[..., Any] = ConfigOpDone) -> Any:
         return wait_until(lambda: next((m for m in list(self.said) if isinstance(m, kind) and m.op == op), None))
+
+    def catch_up(self, ref: pykka.ActorRef[Any]) -> None:
+        """Return when the status store has handled what it was told."""
+        op = self.op()
+        ref.tell(FlushStatuses(op))
+        self.done(op, StatusesFlushed)
 
     def stop(self) -> None:
         for ref in self.refs:

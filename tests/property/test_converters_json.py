@@ -3,6 +3,7 @@
 import json
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from spark_tasks.converters.json_columns import parse_columns
 from spark_tasks.converters.json_write import java_json
 from spark_tasks.converters.python_values import to_python
 from spark_tasks.errors import DataError
+from spark_tasks.json_depth import MAX_DEPTH
 from spark_tasks.schema import Field, Schema, Type, from_text, to_text
 
 # Single letters that fall into buckets of their own: in which order a HashMap returns keys of one bucket depends on
@@ -160,3 +162,37 @@ def maps_in(schema):
 @given(schemas())
 def test_schemas_survive_their_json(schema):
     assert from_text(to_text(schema)) == schema
+
+
+DEEPEST = st.lists(st.sampled_from(["[%s]", '{"a":%s}', '[%s,1,"x",[]]', '{"a":%s,"b":{}}', '{"\\u0061":%s}']),
+                   min_size=MAX_DEPTH - 1, max_size=MAX_DEPTH - 1)
+
+
+def nested(levels):
+    text = "1"
+    for level in levels:
+        text = level.replace("%s", text)
+    return text.encode()
+
+
+@given(st.lists(DEEPEST, min_size=1, max_size=3))
+def test_values_as_deep_as_may_be_go_through_all_there_is(rows):
+    texts = [nested(levels) for levels in rows]
+    array, metadata = parse_columns(pa.array(texts, pa.binary()))
+    assert to_python(array, metadata) == [json_text.parse(text) for text in texts]
+    assert len(to_texts(array, metadata)) == len(texts)
+    assert None not in converter().from_connect("t", array, metadata).to_pylist()
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 500, 990, 1001, 100_000])
+@pytest.mark.parametrize("pair", ["[]", ('{"a":', "}")], ids=["lists", "objects"])
+def test_a_value_that_nests_deeper_is_its_records_trouble(depth, pair):
+    deep = (pair[0] * depth + "1" + pair[1] * depth).encode()
+    for config, around in (({}, b"%s"), ({"schemas.enable": "true"}, b'{"schema":null,"payload":%s}'),
+                           ({"schemas.enable": "true"}, b'{"schema":%s,"payload":null}')):
+        with pytest.raises(BadRowError, match="levels deep") as caught:
+            converter(**config).to_connect("t", pa.array([b'{"schema":null,"payload":1}', around % deep], pa.binary()))
+        assert caught.value.row == 1
+    schema = '{"type":"array","items":' * depth + '{"type":"int8"}' + "}" * depth
+    with pytest.raises(DataError, match=r"levels deep|not valid JSON"):
+        from_text(schema)

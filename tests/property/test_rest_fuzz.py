@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug.test import Client
@@ -70,3 +71,27 @@ def test_every_answer_is_json(method: str, path: str, query: str, body: bytes, h
     elif text:
         json.loads(text)
         assert answer.mimetype == "application/json"
+
+
+NESTED = {depth: "[" * depth + "]" * depth for depth in (96, 101, 400, 600, 950, 1001, 5000)}
+BODIES = {
+    ("POST", "/connectors"): '{"name":"a","config":{"x":%s}}',
+    ("PUT", "/connectors/a/config"): '{"x":%s}',
+    ("PATCH", "/connectors/a/config"): '{"x":%s}',
+    ("PATCH", "/connectors/a/offsets"): '{"offsets":[{"partition":{"p":%s},"offset":{"o":1}}]}',
+    ("POST", "/connectors/a/tasks"): '[{"x":%s}]',
+    ("PUT", "/connector-plugins/FileStreamSource/config/validate"): '{"x":%s}',
+    ("PUT", "/admin/loggers/x"): '{"level":%s}',
+}
+
+
+@pytest.mark.parametrize("depth", NESTED)
+@pytest.mark.parametrize("place", BODIES, ids=" ".join)
+def test_bodies_that_nest_deeply_are_bad_requests(place: tuple[str, str], depth: int) -> None:
+    """At 96 levels they are as good or bad as those of one level: most want a text there."""
+    method, path = place
+    answer = Client(APP).open(path, method=method, data=BODIES[place] % NESTED[depth], content_type="application/json")
+    if depth == 96:
+        assert "nesting" not in answer.get_data(as_text=True)
+    else:
+        assert (answer.status_code, "nesting depth" in answer.get_data(as_text=True)) == (400, True)
