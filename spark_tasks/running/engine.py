@@ -1,8 +1,9 @@
-"""The worker's one Spark behind a queue of splits (the Engine of spark_tasks.task).
+"""A Spark job for each batch: the worker's one Spark behind a queue of splits (the Engine of spark_tasks.task).
 
-Starting never blocks: `start` returns at once, submissions wait until Spark is up. As many threads as Spark has
-slots each run one Spark job at a time; what waits is shared out by jobs.next_job. A Spark that dies is started once
-more; what was in flight fails with a retriable error, what waited goes on waiting.
+With `heeler.executors.mode=batch`; the other engine is in running/residents. Starting never blocks: `start` returns at
+once, submissions wait until Spark is up. As many threads as Spark has slots each run one Spark job at a time; what
+waits is shared out by jobs.next_job. A Spark that dies is started once more; what was in flight fails with a retriable
+error, what waited goes on waiting.
 """
 
 from __future__ import annotations
@@ -16,33 +17,18 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
-from spark_tasks.errors import ConnectError
 from spark_tasks.running.executor import Outcome, value_of
 from spark_tasks.running.jobs import Waiting, expected_seconds, next_job, spread
 from spark_tasks.running.spark import SparkJobs, SparkLostError, SparkSilentError, spark_settings
-from spark_tasks.running.spark_archive import with_archive
+from spark_tasks.running.spark_life import EngineState, SparkLife
 from spark_tasks.task import Split
 
 _logger = logging.getLogger(__name__)
 
-RESTART_AFTER_S = 60.0  # a JVM that lived shorter than this after a restart is not restarted again
-RETRY_AFTER_S = 5.0  # a task that is restarted so long after Spark could not be started has it tried again
 WARM_SECONDS = 0.2
-START_END_S = 10.0  # how long the end of a start may take: that of a SparkContext cannot be cut short
 DYING_S = 2.0  # how long a JVM may take to end after its connection broke
-
-
-class EngineState(Enum):
-    """Where the engine is in its life."""
-
-    NEW = "new"  # not asked to start yet; submissions wait
-    STARTING = "starting"
-    RUNNING = "running"
-    FAILED = "failed"  # Spark could not be started; submissions fail at once, after a while they have it tried again
-    CLOSED = "closed"
 
 
 @dataclass(slots=True)
@@ -79,70 +65,41 @@ class SparkEngine:
     """See the module. `worker`: the worker's properties; `plugin_path`: folders that executors may import from."""
 
     def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str] = ()) -> None:
-        self._settings = spark_settings(worker)
-        self._plugin_path = list(plugin_path)
         self._changed = threading.Condition()
-        self._state = EngineState.NEW
-        self._error: Exception | None = None
-        self._spark: SparkJobs | None = None
-        self._started_at = 0.0
-        self._restarted = False
-        self._failed_at = 0.0
+        self._life = SparkLife(
+            spark_settings(worker), list(plugin_path), self._changed, up=self._up, failed=self._fail_waiting
+        )
         self._waiting: dict[int, _Submission] = {}
         self._running: dict[str, list[_Submission]] = {}
         self._alone: set[str] = set()  # tasks in a job that was lost: they do not share until one of theirs succeeds
         self._keys = itertools.count()
         self._threads: list[threading.Thread] = []
-        self._stop = threading.Event()
-        self._starter: threading.Thread | None = None
 
     @property
     def state(self) -> EngineState:
         """The state now."""
-        return self._state
+        return self._life.state
+
+    @property
+    def spark(self) -> SparkJobs | None:
+        """The Spark that runs now."""
+        return self._life.spark
 
     def start(self) -> None:
         """Start Spark in the background. Call it when the REST server is up: it takes seconds of CPU."""
-        with self._changed:
-            if self._state is not EngineState.NEW:
-                return
-            self._begin()
+        self._life.start()
 
-    def _begin(self) -> None:
-        """Start Spark in a thread; the caller holds the lock."""
-        self._state = EngineState.STARTING
-        self._starter = threading.Thread(target=self._start, name="engine-start", daemon=True)
-        self._starter.start()
-
-    def _start(self) -> None:
-        begun = time.monotonic()
-        try:
-            spark = SparkJobs(with_archive(self._settings), self._plugin_path, self._stop)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on and its tasks say so
-            self._fail(error)
-            return
-        with self._changed:
-            if self._state is EngineState.CLOSED:
-                spark.close()
-                return
-            self._spark, self._state, self._started_at = spark, EngineState.RUNNING, time.monotonic()
-            self._changed.notify_all()
-        _logger.info("Spark is up after %.1f s with %d slots", time.monotonic() - begun, spark.slots)
+    def _up(self, spark: SparkJobs) -> None:
         while len(self._threads) < spark.slots:
             thread = threading.Thread(target=self._serve, name=f"engine-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
         self.submit("warm-up", [_WarmSplit()] * spark.slots)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail_waiting(self, error: Exception) -> None:
         with self._changed:
-            if self._state is EngineState.CLOSED:
-                return
-            self._state, self._error, self._failed_at = EngineState.FAILED, error, time.monotonic()
             lost = list(self._waiting.values())
             self._waiting.clear()
-            self._changed.notify_all()
-        _logger.error("Spark is not available: %s", error)
         for submission in lost:
             submission.fail(error)
 
@@ -154,11 +111,7 @@ class SparkEngine:
             submission.future.set_result([])
             return submission.future
         with self._changed:
-            if self._state is EngineState.FAILED and time.monotonic() - self._failed_at > RETRY_AFTER_S:
-                self._begin()
-            refusal = self._error if self._state is EngineState.FAILED else None
-            if self._state is EngineState.CLOSED:
-                refusal = ConnectError("the engine is closed")
+            refusal = self._life.refusal()
             if refusal is None:
                 self._waiting[submission.key] = submission
                 self._changed.notify()
@@ -173,7 +126,7 @@ class SparkEngine:
             for submission in waiting:
                 del self._waiting[submission.key]
             running = [(group, job) for group, job in self._running.items() if any(s.future is batch for s in job)]
-            spark = self._spark
+            spark = self._life.spark
         for submission in itertools.chain(waiting, *(job for _, job in running)):
             if submission.future is batch:
                 submission.fail(CancelledError(f"a batch of {submission.task} was given up"))
@@ -184,29 +137,26 @@ class SparkEngine:
     def close(self) -> None:
         """Fail what waits and runs, stop Spark. Takes at most some seconds."""
         with self._changed:
-            self._state = EngineState.CLOSED
             lost = [*self._waiting.values(), *(s for job in self._running.values() for s in job)]
             self._waiting.clear()
-            spark, self._spark = self._spark, None
-            self._changed.notify_all()
+            spark = self._life.end()
         for submission in lost:
             submission.fail(CancelledError("the worker stops"))
         if spark is not None:
             spark.close()
-        self._stop.set()
-        if self._starter is not None:  # it may still wait for a JVM that nobody will want
-            self._starter.join(START_END_S)
+        self._life.join()
 
     def _serve(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(
-                    lambda: self._state is EngineState.CLOSED
-                    or (self._state is EngineState.RUNNING and bool(self._waiting))
+                    lambda: self.state is EngineState.CLOSED
+                    or (self.state is EngineState.RUNNING and bool(self._waiting))
                 )
-                if self._state is EngineState.CLOSED or self._spark is None:
+                spark = self._life.spark
+                if spark is None:
                     return
-                spark, group, job = self._spark, f"job-{next(self._keys)}", self._take(self._spark.slots)
+                group, job = f"job-{next(self._keys)}", self._take(spark.slots)
                 if not job:
                     continue  # all of it was cancelled while it waited
                 self._running[group] = job
@@ -232,7 +182,7 @@ class SparkEngine:
             lost = error if isinstance(error, SparkLostError) else SparkLostError(f"{tasks}: no answer: {error!r}")
             self._alone |= {s.task for s in job}
             if isinstance(lost, SparkSilentError) and not spark.alive(DYING_S):
-                self._restart(spark)
+                self._life.died(spark)
             for submission in job:
                 submission.fail(lost)
             return
@@ -245,20 +195,3 @@ class SparkEngine:
             self._alone.discard(submission.task)
             submission.finish(outcomes[at : at + len(submission.pickled)])
             at += len(submission.pickled)
-
-    def _restart(self, dead: SparkJobs) -> None:
-        with self._changed:
-            if self._spark is not dead or self._state is not EngineState.RUNNING:
-                return  # another thread noticed first
-            self._spark, self._state = None, EngineState.STARTING
-            again = self._restarted and time.monotonic() - self._started_at < RESTART_AFTER_S
-            self._restarted = True
-        dead.close()
-        if again:
-            self._fail(ConnectError("Spark died again soon after it was started; restart the tasks to try again"))
-            return
-        _logger.error("Spark's JVM died, or its context was stopped; Spark is started again, and the batches in flight "
-                      "are repeated")
-        with self._changed:
-            if self._state is EngineState.STARTING:
-                self._begin()

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +40,16 @@ class SparkSilentError(SparkLostError):
     """The connection to the JVM broke, which is dead or about to be, or the SparkContext was stopped."""
 
 
-def spark_settings(worker: Mapping[str, str]) -> dict[str, str]:
-    """The SparkConf of a worker with these properties: defaults, overridden by its `spark.*` keys.
+def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[str, str]:
+    """The SparkConf of a worker with these properties: defaults, overridden by its `spark.*` keys. `slots`: how many
+    tasks a local Spark may run at a time, where that is not for the CPUs to say.
 
     A failed or slow task is never run again by Spark itself: the Connect task repeats its batch, with new producers.
     Raises ConfigError for a cluster that anybody could talk to.
     """
-    slots = max(2, os.cpu_count() or 2) * SLOTS_PER_CPU
+    usual = max(2, os.cpu_count() or 2) * SLOTS_PER_CPU
     defaults = {
-        "spark.master": f"local[{slots}]",
+        "spark.master": f"local[{slots or usual}]",
         "spark.app.name": f"heeler-{worker.get('group.id', 'worker')}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -63,6 +64,8 @@ def spark_settings(worker: Mapping[str, str]) -> dict[str, str]:
         "spark.python.daemon.module": "spark_tasks.daemon",
         **authentication(worker),
     }
+    if slots is not None and "spark.master" not in worker:  # jobs of plugins are cut into as many tasks as are useful
+        defaults["spark.default.parallelism"] = str(usual)
     if is_local(worker):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     forced = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
@@ -121,6 +124,16 @@ class SparkJobs:
         converter = MapConverter() if isinstance(value, dict) else ListConverter()
         return converter.convert(value, self._context._gateway._gateway_client)  # noqa: SLF001
 
+    @property
+    def master(self) -> str:
+        """Spark's."""
+        return str(self._context.master)
+
+    @property
+    def driver_host(self) -> str:
+        """Where executors reach this process."""
+        return str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))
+
     def _base(self, partitions: int) -> Any:
         with self._lock:
             if partitions not in self._bases:
@@ -135,24 +148,43 @@ class SparkJobs:
         """
         from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
 
-        serializer = self._serializer
-        command = pickle.dumps((SplitRunner(partitions), None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
-        context = self._context
-        if context._jsc is None:  # noqa: SLF001
-            raise SparkSilentError(f"Spark was stopped before the job of {label}, by a plugin perhaps")
         try:
-            function = self._jvm.SimplePythonFunction(
-                bytearray(command), self._environment, self._nothing, context.pythonExec, context.pythonVer,
-                self._nothing, context._javaAccumulator,  # noqa: SLF001
-            )
-            context._jsc.setJobGroup(group, label, False)  # noqa: SLF001
-            rows = self._jvm.PythonRDD(self._base(len(partitions)), function, True, False).asJavaRDD().collect()
+            rows = self._rdd(group, label, SplitRunner(partitions), len(partitions)).collect()
             return [pickle.loads(bytes(row)) for row in rows]
         except (Py4JNetworkError, OSError) as error:
             raise SparkSilentError(f"Spark's JVM was lost during the job of {label}: {error}") from error
         except Py4JError as error:
             kind = SparkSilentError if self._stopped() else SparkLostError
             raise kind(f"the Spark job of {label} did not end: {_first_line(error)}") from error
+
+    def begin(self, group: str, label: str, function: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> Any:
+        """Start a job of one task that runs `function`, and do not wait for it; `failure` takes what this answers."""
+        return self._rdd(group, label, function, 1).collectAsync()
+
+    def failure(self, job: Any) -> str | None:
+        """Why a job that was begun has ended; None where it has not."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+
+        try:
+            if not job.isDone():
+                return None
+            job.get()
+        except (Py4JError, OSError) as error:
+            return _first_line(error)
+        return "its Spark job ended early"
+
+    def _rdd(self, group: str, label: str, function: Any, partitions: int) -> Any:
+        """What has the function run in so many tasks; the next job of this thread belongs to the group."""
+        serializer, context = self._serializer, self._context
+        command = pickle.dumps((function, None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
+        if context._jsc is None:  # noqa: SLF001
+            raise SparkSilentError(f"Spark was stopped before the job of {label}, by a plugin perhaps")
+        python = self._jvm.SimplePythonFunction(
+            bytearray(command), self._environment, self._nothing, context.pythonExec, context.pythonVer,
+            self._nothing, context._javaAccumulator,  # noqa: SLF001
+        )
+        context._jsc.setJobGroup(group, label, False)  # noqa: SLF001
+        return self._jvm.PythonRDD(self._base(partitions), python, True, False).asJavaRDD()
 
     def cancel(self, group: str) -> None:
         """Have the job of that group fail, also where it is only about to run."""
@@ -167,9 +199,10 @@ class SparkJobs:
 
     def alive(self, grace_s: float = 0.0) -> bool:
         """Whether Spark can run jobs, and still can after the grace: a broken connection comes before the end."""
-        return self._process_lives(grace_s) and not self._stopped()
+        return self.process_lives(grace_s) and not self._stopped()
 
-    def _process_lives(self, grace_s: float = 0.0) -> bool:
+    def process_lives(self, grace_s: float = 0.0) -> bool:
+        """Whether the JVM is there, and still is after the grace."""
         try:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
@@ -193,7 +226,7 @@ class SparkJobs:
         Answers the JVM's exit code: 0 where it did not have to be killed.
         """
         server = self._context._accumulatorServer  # noqa: SLF001 - the end of the context takes it away
-        if self._process_lives() and not self._context.master.startswith("local"):
+        if self.process_lives() and not self._context.master.startswith("local"):
             stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
             stopper.start()
             stopper.join(timeout_s)
@@ -204,7 +237,7 @@ class SparkJobs:
     def _end_jvm(self, timeout_s: float) -> int:
         if self._process.stdin is not None:
             self._process.stdin.close()  # the JVM ends when this pipe breaks
-        if self._process_lives(timeout_s):
+        if self.process_lives(timeout_s):
             self._process.kill()
         code = self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,113 @@
+"""Whose split comes next: pure. One queue per task, the connectors in turn, and the tasks of a connector in turn.
+
+Nobody may hold all executor processes: a task and a connector have at most so many splits running at a time. What is
+above that waits, and keeps nobody behind it waiting.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def connector_of(task: str) -> str:
+    """The connector of a task by its id, "name-0"."""
+    return task.rpartition("-")[0] or task
+
+
+@dataclass(slots=True)
+class _Connector(Generic[T]):
+    running: int = 0
+    tasks: OrderedDict[str, deque[T]] = field(default_factory=OrderedDict)  # those that wait, the next one first
+
+
+class FairQueue(Generic[T]):
+    """`take` answers the next split and counts it as running until `ended`."""
+
+    def __init__(self, most_per_task: int, most_per_connector: int) -> None:
+        self.most_per_task = most_per_task
+        self.most_per_connector = most_per_connector
+        self._connectors: OrderedDict[str, _Connector[T]] = OrderedDict()  # those with something, the next one first
+        self._running: Counter[str] = Counter()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def put(self, task: str, item: T) -> None:
+        """Behind what the task has waiting already."""
+        connector = self._connectors.setdefault(connector_of(task), _Connector())
+        connector.tasks.setdefault(task, deque()).append(item)
+        self._length += 1
+
+    def take(self) -> tuple[str, T] | None:
+        """The next one and its task, which run from now on; None where nothing may run."""
+        for name, connector in self._connectors.items():
+            task = self._next_task(connector)
+            if task is None:
+                continue
+            waiting = connector.tasks[task]
+            item = waiting.popleft()
+            if waiting:
+                connector.tasks.move_to_end(task)
+            else:
+                del connector.tasks[task]
+            connector.running += 1
+            self._connectors.move_to_end(name)
+            self._running[task] += 1
+            self._length -= 1
+            return task, item
+        return None
+
+    def _next_task(self, connector: _Connector[T]) -> str | None:
+        if connector.running >= self.most_per_connector:
+            return None
+        return next((task for task in connector.tasks if self._running[task] < self.most_per_task), None)
+
+    def takeable(self, enough: int) -> int:
+        """How many `take` would answer now one after the other, counted up to `enough`."""
+        count = 0
+        for connector in self._connectors.values():
+            if count >= enough:
+                break
+            room = self.most_per_connector - connector.running
+            each = (min(len(items), self.most_per_task - self._running[t]) for t, items in connector.tasks.items())
+            count += max(0, min(room, sum(each)))
+        return min(count, enough)
+
+    def ended(self, task: str) -> None:
+        """One that `take` answered has ended."""
+        self._running[task] -= 1
+        if not self._running[task]:
+            del self._running[task]
+        name = connector_of(task)
+        connector = self._connectors[name]
+        connector.running -= 1
+        self._forget(name)
+
+    def remove(self, task: str, item: T) -> bool:
+        """Take back one that waits; False where it does not."""
+        name = connector_of(task)
+        connector = self._connectors.get(name)
+        waiting = connector.tasks.get(task) if connector is not None else None
+        if connector is None or waiting is None or item not in waiting:
+            return False
+        waiting.remove(item)
+        if not waiting:
+            del connector.tasks[task]
+        self._length -= 1
+        self._forget(name)
+        return True
+
+    def waiting(self, task: str) -> list[T]:
+        """What the task has waiting, in its order."""
+        connector = self._connectors.get(connector_of(task))
+        return list(connector.tasks.get(task, ())) if connector is not None else []
+
+    def _forget(self, name: str) -> None:
+        connector = self._connectors[name]
+        if not connector.running and not connector.tasks:
+            del self._connectors[name]

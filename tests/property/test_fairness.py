@@ -1,0 +1,69 @@
+"""Whose split comes next, in any order of what happens."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.running.residents.fairness import FairQueue, connector_of
+
+TASKS = [f"{name}-{n}" for name in "abc" for n in range(3)]
+STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "remove"]), st.sampled_from(TASKS)))
+
+
+@given(STEPS, st.integers(1, 3), st.integers(1, 4))
+def test_nothing_is_lost_or_doubled_and_nobody_has_more_than_allowed(steps, most_per_task, most_per_connector):
+    queue: FairQueue[int] = FairQueue(most_per_task, most_per_connector)
+    waiting: dict[str, deque[int]] = {task: deque() for task in TASKS}
+    running: Counter[str] = Counter()
+    for number, (step, task) in enumerate(steps):
+        before = queue.takeable(1000)
+        if step == "put":
+            queue.put(task, number)
+            waiting[task].append(number)
+        elif step == "take":
+            taken = queue.take()
+            assert (taken is not None) == (before > 0)
+            if taken is not None:
+                whose, item = taken
+                assert waiting[whose].popleft() == item, "a task's splits come in their order"
+                running[whose] += 1
+        elif step == "end" and running[task]:
+            queue.ended(task)
+            running[task] -= 1
+        elif step == "remove":
+            item = waiting[task][len(waiting[task]) // 2] if waiting[task] else -1
+            assert queue.remove(task, item) == (item in waiting[task])
+            if item in waiting[task]:
+                waiting[task].remove(item)
+        per_connector = Counter({name: sum(n for t, n in running.items() if connector_of(t) == name) for name in "abc"})
+        assert max(running.values(), default=0) <= most_per_task
+        assert max(per_connector.values()) <= most_per_connector
+        assert len(queue) == sum(map(len, waiting.values()))
+        room = {name: most_per_connector - per_connector[name] for name in "abc"}
+        free = Counter({t: min(len(items), most_per_task - running[t]) for t, items in waiting.items()})
+        assert queue.takeable(1000) == sum(
+            min(room[name], sum(n for t, n in free.items() if connector_of(t) == name)) for name in "abc"
+        )
+
+
+@given(st.lists(st.sampled_from(TASKS), min_size=1))
+def test_a_connector_waits_for_one_split_of_each_other_at_most(tasks):
+    """However much a greedy one has put before it."""
+    queue: FairQueue[str] = FairQueue(1000, 1000)
+    for task in tasks:
+        queue.put(task, task)
+    order = [taken[0] for taken in iter(queue.take, None)]
+    assert Counter(order) == Counter(tasks)
+    for at in range(len(order)):
+        rest = order[at:]
+        connectors = list(dict.fromkeys(map(connector_of, rest)))
+        assert {connector_of(t) for t in rest[: len(connectors)]} == set(connectors), "each connector once in a round"
+
+
+def test_an_ended_one_that_never_ran_is_a_fault():
+    with pytest.raises(KeyError):
+        FairQueue[int](1, 1).ended("a-0")
