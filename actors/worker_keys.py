@@ -23,6 +23,7 @@ from spark_tasks.config_def import (
     between,
 )
 from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
+from spark_tasks.running.residents.settings import BATCH, IDLE_MS, MOST, RESIDENT, SLOW_MS
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _INT_MAX = 2**31 - 1
@@ -134,6 +135,22 @@ HEELER_KEYS = ConfigDef(
     _key(MAX_RECORD_KEY, Type.INT, DEFAULT_MAX_RECORD_BYTES, _MEDIUM,
          "The largest record that a sink task reads, in bytes uncompressed. Its Python worker may need several times "
          "as much memory.", between(1, LARGEST_MAX_RECORD_BYTES)),
+    _key("heeler.executors.mode", Type.STRING, RESIDENT, _MEDIUM,
+         "How Spark runs the work of tasks: resident has processes that stay and take one piece of a batch after the "
+         "other, batch starts a Spark job for each batch.", OneOf(RESIDENT, BATCH)),
+    _key("heeler.executors.max", Type.INT, MOST, _MEDIUM,
+         "Executor processes at most, of which one connector may hold three quarters. Processes are started on demand; "
+         "a reader that waits for something holds one.", at_least(1)),
+    _key("heeler.executors.running.max", Type.INT, None, _LOW,
+         "Pieces of work that use the CPU at a time, and those of one task at a time; unset for two for each core. One "
+         "that waits for something else does not count.", Rule("unset or at least 1", lambda v: v is None or v >= 1)),
+    _key("heeler.executors.idle.ms", Type.LONG, IDLE_MS, _LOW, "How long an executor process that is not needed stays.",
+         at_least(0)),
+    _key("heeler.executors.slow.ms", Type.LONG, SLOW_MS, _LOW,
+         "A piece of work that runs for longer, or waits for longer for a process, is told in the log with where it "
+         "hangs; 0 for never.", at_least(0)),
+    _key("heeler.executors.port", Type.INT, 0, _LOW,
+         "Where executors of a cluster connect to, at spark.driver.host, with TLS; 0 for any port.", between(0, 65535)),
     _key("spark.master", Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
          Rule("unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn",

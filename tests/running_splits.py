@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -90,3 +91,40 @@ class Describe:
             "daemon_threads": len(list(Path(f"/proc/{os.getppid()}/task").iterdir())),
             "threads": threading.active_count(),
         }
+
+
+@dataclass(frozen=True)
+class EndProcess:
+    """`how`: exit, or abort (a crash in C)."""
+
+    how: str
+
+    def run(self) -> None:
+        if self.how == "exit":
+            os._exit(0)
+        os.abort()
+
+
+@dataclass(frozen=True)
+class HoldInterpreter:
+    """Sleeps in C for a minute, and lets no other thread of its process run; the file has its process's number."""
+
+    started: str
+
+    def run(self) -> None:
+        Path(self.started).write_text(str(os.getpid()))
+        ctypes.PyDLL(None).sleep(60)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Writes its number down, and answers what it ran in."""
+
+    number: int
+    file: str
+
+    def run(self) -> str:
+        with Path(self.file).open("a") as file:
+            file.write(f"{self.number}\n")
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode()
+        return "spark" if "spark_tasks.daemon" in command else "local"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from spark_tasks.api import SinkConnector, SourceConnector
 from spark_tasks.errors import ConfigError
@@ -13,6 +13,8 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.running.delivery import Delivery
 from spark_tasks.running.engine import SparkEngine
 from spark_tasks.running.group_consumer import GroupIo
+from spark_tasks.running.residents.engine import ResidentEngine
+from spark_tasks.running.residents.settings import BATCH, MODE
 from spark_tasks.running.sink_task import SinkTask
 from spark_tasks.running.source_task import SourceTask
 from spark_tasks.running.transactional import delivery_of
@@ -21,6 +23,12 @@ from spark_tasks.task import TaskContext, TaskRunner
 
 _logger = logging.getLogger(__name__)
 MakeDelivery = Callable[[TaskContext], Delivery | None]
+
+
+def engine_of(worker: Mapping[str, str], plugin_path: Sequence[str]) -> SparkEngine | ResidentEngine:
+    """The engine that heeler.executors.mode asks for."""
+    kind = SparkEngine if worker.get(MODE) == BATCH else ResidentEngine
+    return kind(worker, plugin_path)
 
 
 class Runners:
@@ -33,7 +41,7 @@ class Runners:
         self, worker: Mapping[str, str], plugins: Plugins, *, make_delivery: MakeDelivery | None = None
     ) -> None:
         """Starts nothing. `worker`: the worker's properties."""
-        self.engine = SparkEngine(worker, plugins.plugin_path)
+        self.engine = engine_of(worker, plugins.plugin_path)
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()

@@ -186,6 +186,12 @@ class SparkJobs:
         context._jsc.setJobGroup(group, label, False)  # noqa: SLF001
         return self._jvm.PythonRDD(self._base(partitions), python, True, False).asJavaRDD()
 
+    def quiet(self, loggers: Sequence[str]) -> None:
+        """Have these loggers of the JVM say nothing any more."""
+        log4j = self._jvm.org.apache.logging.log4j
+        for name in loggers:
+            log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+
     def cancel(self, group: str) -> None:
         """Have the job of that group fail, also where it is only about to run."""
         from py4j.protocol import Py4JError  # noqa: PLC0415

@@ -32,8 +32,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from heeler.broker import EmbeddedBroker
 from spark_tasks.plugins import Plugins
-from spark_tasks.running.engine import EngineState
 from spark_tasks.running.runners import Runners
+from spark_tasks.running.spark_life import EngineState
 from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of
 from tests.support import wait_until
 

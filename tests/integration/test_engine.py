@@ -1,7 +1,8 @@
-"""The engine with a real local Spark."""
+"""The engines with a real local Spark: one contract for both, and what only one of them does."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -15,64 +16,113 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.running.engine import EngineState, SparkEngine
+from spark_tasks.running.engine import SparkEngine
 from spark_tasks.running.gateway import SparkStartError
+from spark_tasks.running.residents.engine import ResidentEngine
 from spark_tasks.running.spark import SparkLostError
+from spark_tasks.running.spark_life import EngineState
 from tests.integration.workers import jvms, leftovers, wait_gone
-from tests.running_splits import Answer, AnswerPoison, Describe, Fail, Hang, KillWorker, Meet
+from tests.running_splits import (
+    Answer,
+    AnswerPoison,
+    Describe,
+    EndProcess,
+    Fail,
+    Hang,
+    HoldInterpreter,
+    KillWorker,
+    Meet,
+    Note,
+)
 from tests.support import wait_until
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[SparkEngine]:
-    engine = SparkEngine({"group.id": "engine-test"})
+START_S = 120.0  # on a busy machine
+AnyEngine = SparkEngine | ResidentEngine
+MOST = 6  # processes of the resident engine
+KINDS: dict[str, type[AnyEngine]] = {"batch": SparkEngine, "resident": ResidentEngine}
+SETTINGS = {
+    "group.id": "engine-test", "heeler.executors.max": str(MOST), "heeler.executors.running.max": "4",
+    "heeler.executors.slow.ms": "2000",
+}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
+    engine = KINDS[request.param](SETTINGS)
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
     engine.start()
     assert not waiting.done(), "start delays nothing"
-    assert waiting.result(60) == [1]
+    assert waiting.result(START_S) == [1]
+    on_spark(engine)
     yield engine
     engine.close()
     assert not jvms()
 
 
-def slots(engine: SparkEngine) -> int:
-    """How many Spark tasks run at a time: more on a larger machine."""
-    assert engine._spark is not None
-    return engine._spark.slots
+@pytest.fixture
+def batch_engine(engine: AnyEngine) -> SparkEngine:
+    if not isinstance(engine, SparkEngine):
+        pytest.skip("jobs are shared by the other engine only")
+    return engine
 
 
-def all_busy(engine: SparkEngine, folder: Path) -> list[Future[list[Any]]]:
+@pytest.fixture
+def resident_engine(engine: AnyEngine) -> ResidentEngine:
+    if not isinstance(engine, ResidentEngine):
+        pytest.skip("of the engine with resident executors")
+    return engine
+
+
+def on_spark(engine: AnyEngine) -> None:
+    """Wait until splits run in Spark's processes, again perhaps."""
+    def there() -> bool:
+        return engine.state is EngineState.RUNNING and "spark_tasks.daemon" in engine.submit("a-0", [Describe()]).result(60)[0]["daemon"]
+
+    wait_until(there, START_S, "Spark")
+
+
+def slots(engine: AnyEngine) -> int:
+    """How many splits run at a time, where each of them hangs: more on a larger machine."""
+    if isinstance(engine, ResidentEngine):
+        return MOST
+    assert engine.spark is not None
+    return engine.spark.slots
+
+
+def all_busy(engine: AnyEngine, folder: Path, count: int | None = None) -> list[Future[list[Any]]]:
     """What hangs in every slot."""
     busy = []
-    for n in range(slots(engine)):
-        busy.append(engine.submit(f"busy-{n}", [Hang(str(folder / f"busy-{n}"))]))
+    for n in range(count or slots(engine)):
+        busy.append(engine.submit(f"busy{n}-0", [Hang(str(folder / f"busy-{n}"))]))
         wait_until(busy[-1].running)
     return busy
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the engine has told an operator."""
-    return [r.getMessage() for r in caplog.records if r.levelname == "ERROR" and r.name == "spark_tasks.running.engine"]
+    return [r.getMessage() for r in caplog.records if r.levelname == "ERROR"
+            and r.name == "spark_tasks.running.spark_life"]
 
 
-def test_results_come_in_the_order_of_the_splits(engine: SparkEngine) -> None:
+def test_results_come_in_the_order_of_the_splits(engine: AnyEngine) -> None:
     splits = [Answer(n, 0.02 * (5 - n)) for n in range(6)]
     assert engine.submit("a-0", splits).result(20) == list(range(6))
     assert engine.submit("a-0", []).result(20) == []
 
 
-def test_an_answer_that_cannot_be_read_fails_its_task_and_keeps_no_other_waiting(engine: SparkEngine) -> None:
+def test_an_answer_that_cannot_be_read_fails_its_task_and_keeps_no_other_waiting(engine: AnyEngine) -> None:
     for _ in range(slots(engine)):  # as many as there are threads that run jobs
         with pytest.raises(SparkLostError, match=r"^p-0: no answer: .*no number"):
             engine.submit("p-0", [AnswerPoison()]).result(20)
     assert engine.submit("a-0", [Answer(1)]).result(20) == [1]
 
 
-def test_workers_are_hot_reused_and_forked_from_a_daemon_without_threads(engine: SparkEngine) -> None:
+def test_workers_are_hot_reused_and_forked_from_a_daemon_without_threads(engine: AnyEngine) -> None:
     found: list[dict[str, Any]] = [engine.submit("a-0", [Describe()]).result(20)[0] for _ in range(3 * slots(engine))]
     assert len({f["pid"] for f in found}) <= slots(engine) + 1
     assert {f["executable"] for f in found} == {sys.executable}
@@ -81,7 +131,7 @@ def test_workers_are_hot_reused_and_forked_from_a_daemon_without_threads(engine:
     assert "spark_tasks.daemon" in found[0]["daemon"]
 
 
-def test_a_hundred_small_tasks_share_jobs_and_one_error_is_only_its_task_s(engine: SparkEngine) -> None:
+def test_a_hundred_small_tasks_share_jobs_and_one_error_is_only_its_task_s(engine: AnyEngine) -> None:
     futures = [engine.submit(f"t-{n}", [Answer(n), Fail("no") if n == 50 else Answer(-n)]) for n in range(100)]
     for n, future in enumerate(futures):
         if n == 50:
@@ -92,19 +142,19 @@ def test_a_hundred_small_tasks_share_jobs_and_one_error_is_only_its_task_s(engin
             assert future.result(20) == [n, -n]
 
 
-def test_tasks_run_in_parallel(engine: SparkEngine, tmp_path: Path) -> None:
+def test_tasks_run_in_parallel(engine: AnyEngine, tmp_path: Path) -> None:
     futures = [engine.submit(f"p-{n}", [Meet(str(tmp_path), 2)]) for n in range(2)]
     assert [f.result(20) for f in futures] == [[2], [2]]
 
 
-def test_a_python_worker_that_dies_fails_its_job_and_no_more(engine: SparkEngine) -> None:
+def test_a_python_worker_that_dies_fails_its_job_and_no_more(engine: AnyEngine) -> None:
     with pytest.raises(SparkLostError, match="a-0"):
         engine.submit("a-0", [KillWorker()]).result(20)
     assert engine.submit("a-0", [Answer(5)]).result(20) == [5]
     assert engine.state is EngineState.RUNNING
 
 
-def test_cancel_what_runs_and_what_waits(engine: SparkEngine, tmp_path: Path) -> None:
+def test_cancel_what_runs_and_what_waits(engine: AnyEngine, tmp_path: Path) -> None:
     slots = 4
     hanging = [engine.submit("hang-0", [Hang(str(tmp_path / str(n)))]) for n in range(slots + 2)]
     wait_until(lambda: len(list(tmp_path.iterdir())) >= 2)
@@ -117,7 +167,8 @@ def test_cancel_what_runs_and_what_waits(engine: SparkEngine, tmp_path: Path) ->
     assert [f.result(20) for f in futures] == [[n] for n in range(slots)], "their slots come free"
 
 
-def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_shared_job_ends_when_the_last_task_has_given_it_up(batch_engine: SparkEngine, tmp_path: Path) -> None:
+    engine = batch_engine
     busy = all_busy(engine, tmp_path)
     tasks = ["shared-0", "shared-1"]
     shared = [engine.submit(task, [Hang(str(tmp_path / task))]) for task in tasks]
@@ -128,7 +179,7 @@ def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngin
     wait_until(lambda: not engine._running, what="free slots")
 
 
-def test_a_submission_that_waits_can_be_taken_back(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_submission_that_waits_can_be_taken_back(engine: AnyEngine, tmp_path: Path) -> None:
     busy = all_busy(engine, tmp_path)
     last, other = (engine.submit(task, [Answer(9)]) for task in ("last-0", "other-0"))
     assert last.cancel()
@@ -138,8 +189,77 @@ def test_a_submission_that_waits_can_be_taken_back(engine: SparkEngine, tmp_path
     assert other.result(20) == [9]
 
 
+@pytest.mark.parametrize("how", ["exit", "abort"])
+def test_a_split_that_ends_its_process_costs_nobody_else_anything(
+    resident_engine: ResidentEngine, tmp_path: Path, how: str
+) -> None:
+    other = resident_engine.submit("other-0", [Hang(str(tmp_path / "other"))])
+    wait_until((tmp_path / "other").exists)
+    with pytest.raises(SparkLostError, match="^the executor process of a-0 ended"):
+        resident_engine.submit("a-0", [Answer(1), EndProcess(how)]).result(20)
+    assert other.running()
+    resident_engine.cancel(other)
+
+
+def test_cancelling_what_holds_the_interpreter_ends_its_process_alone(
+    resident_engine: ResidentEngine, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("one", "two")]
+    stuck, other = (resident_engine.submit(f"{f.name}-0", [HoldInterpreter(str(f))]) for f in files)
+    pid, other_pid = (int(wait_until(lambda f=f: f.exists() and f.read_text())) for f in files)
+    process = psutil.Process(pid)
+    resident_engine.cancel(stuck)
+    wait_gone([process])
+    assert other.running()
+    assert psutil.pid_exists(other_pid)
+    resident_engine.cancel(other)
+
+
+def test_what_hangs_is_told_with_its_stack(
+    resident_engine: ResidentEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Both in Python and in C; and who waits because all processes are taken."""
+    stuck = resident_engine.submit("stuck-0", [HoldInterpreter(str(tmp_path / "stuck"))])
+
+    def told(text: str) -> str:
+        found = [r.getMessage() for r in caplog.records if r.getMessage().startswith(text)]
+        return found[0] if found else ""
+
+    assert "running_splits.py" in wait_until(lambda: told("A split of stuck-0 has been running for "))
+    busy = all_busy(resident_engine, tmp_path, MOST - 1)
+    waits = resident_engine.submit("waits-0", [Answer(1)])
+    text = wait_until(lambda: told("A batch of waits-0 has been waiting for an executor process for "))
+    assert "(heeler.executors.max) are taken, for the longest time by: stuck-0 for " in text
+    for batch in [stuck, *busy]:
+        resident_engine.cancel(batch)
+    assert waits.result(20) == [1]
+
+
+def test_every_split_runs_once_while_spark_comes_and_goes(resident_engine: ResidentEngine, tmp_path: Path) -> None:
+    """Those that a killed process had fail; all others are run, in a process of the worker's own or in Spark's."""
+    places, failed, file = [], [], tmp_path / "notes"
+    number = itertools.count()
+
+    def note() -> str:
+        n = next(number)
+        try:
+            places.extend(resident_engine.submit("a-0", [Note(n, str(file))]).result(START_S))
+        except SparkLostError:
+            failed.append(n)
+            return "lost"
+        return places[-1]
+
+    wait_until(lambda: note() == "spark", START_S)
+    (jvm,) = jvms()
+    os.kill(jvm.pid, signal.SIGKILL)
+    wait_until(lambda: note() == "local", START_S)
+    wait_until(lambda: note() == "spark", START_S)
+    notes = [n for n in map(int, file.read_text().split()) if n not in failed]
+    assert notes == [n for n in range(len(places) + len(failed)) if n not in failed]
+
+
 def test_a_dead_jvm_is_started_again_and_told(
-    engine: SparkEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    engine: AnyEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin gets a session on the worker's Spark"
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
@@ -148,20 +268,24 @@ def test_a_dead_jvm_is_started_again_and_told(
     os.kill(jvm.pid, signal.SIGKILL)
     with pytest.raises(SparkLostError):
         in_flight.result(20)
-    assert engine.submit("a-0", [Answer(3)]).result(60) == [3]
+    assert engine.submit("a-0", [Answer(3)]).result(START_S) == [3]
+    on_spark(engine)
     assert SparkSession.builder.getOrCreate().range(3).count() == 3
     assert [text.partition(";")[0] for text in errors(caplog)] == ["Spark's JVM died, or its context was stopped"]
 
 
 def test_a_plugin_that_stops_spark_has_it_started_again(
-    engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+    engine: AnyEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spark_tasks.running.engine.RESTART_AFTER_S", 0)
-    assert engine.submit("a-0", [Answer(1)]).result(60) == [1]
+    monkeypatch.setattr("spark_tasks.running.spark_life.RESTART_AFTER_S", 0)
+    on_spark(engine)
+    in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
+    wait_until((tmp_path / "started").exists)
     SparkSession.builder.getOrCreate().stop()
     with pytest.raises(SparkLostError):
-        engine.submit("a-0", [Answer(2)]).result(20)
-    assert engine.submit("a-0", [Answer(3)]).result(60) == [3]
+        in_flight.result(20)
+    assert engine.submit("a-0", [Answer(3)]).result(START_S) == [3]
+    on_spark(engine)
 
 
 def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
@@ -170,7 +294,7 @@ def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
     waiting = broken.submit("a-0", [Answer(1)])
     broken.start()
     with pytest.raises(SparkStartError):
-        waiting.result(60)
+        waiting.result(START_S)
     assert broken.state is EngineState.FAILED
     assert [text.partition(":")[0] for text in errors(caplog)] == ["Spark is not available"]
     with pytest.raises(SparkStartError):

@@ -71,8 +71,8 @@ def test_a_cluster(cluster: tuple[str, Callable[[], None]]) -> None:
     engine.start()
     start()
     assert waiting.result(CLUSTER_S) == [1]
-    assert engine._spark is not None
-    engine._spark._context._jsc.sc().stop()
+    assert engine.spark is not None
+    engine.spark._context._jsc.sc().stop()
     with pytest.raises(SparkLostError):
         engine.submit("a-0", [Answer(2)]).result(CLUSTER_S)
     assert engine.submit("a-0", [Answer(3)]).result(CLUSTER_S) == [3]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spark_tasks.running.residents.fairness import FairQueue, connector_of
 
 TASKS = [f"{name}-{n}" for name in "abc" for n in range(3)]
-STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "remove"]), st.sampled_from(TASKS)))
+STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "back", "remove"]), st.sampled_from(TASKS)))
 
 
 @given(STEPS, st.integers(1, 3), st.integers(1, 4))
@@ -34,8 +34,12 @@ def test_nothing_is_lost_or_doubled_and_nobody_has_more_than_allowed(steps, most
         elif step == "end" and running[task]:
             queue.ended(task)
             running[task] -= 1
+        elif step == "back" and running[task]:
+            queue.put_back(task, -number)
+            running[task] -= 1
+            waiting[task].appendleft(-number)
         elif step == "remove":
-            item = waiting[task][len(waiting[task]) // 2] if waiting[task] else -1
+            item = waiting[task][len(waiting[task]) // 2] if waiting[task] else 10**6
             assert queue.remove(task, item) == (item in waiting[task])
             if item in waiting[task]:
                 waiting[task].remove(item)

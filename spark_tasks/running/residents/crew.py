@@ -11,14 +11,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from spark_tasks.running.executor import Outcome
 from spark_tasks.running.residents import wire
 from spark_tasks.running.residents.batches import Item, outcome_of
 from spark_tasks.running.residents.door import Line
-from spark_tasks.running.residents.wire import Ticket
+from spark_tasks.running.residents.process import Expects, Launcher, Resident
 from spark_tasks.running.spark import SparkLostError
 
 _logger = logging.getLogger(__name__)
@@ -29,60 +27,18 @@ MOST_BACKOFF_S = 5.0
 GIVE_UP = 4  # so many in a row fail what waits; a task then repeats its batch, and says why
 
 
-class Launcher(Protocol):
-    """Starts residents somewhere."""
-
-    @property
-    def most(self) -> int:
-        """How many processes may run there."""
-
-    def launch(self, ticket: Ticket) -> None:
-        """Have one started that joins with the ticket. Raises whatever went wrong."""
-
-    def failure(self, number: int) -> str | None:
-        """Why that one will never join; None where it may yet."""
-
-    def close(self) -> None:
-        """Start none any more; those that run stay. Does not wait."""
-
-
-class Expects(Protocol):
-    """The part of the Door that makes tickets."""
-
-    def expect(self, number: int) -> Ticket:
-        """See Door."""
-
-    def forget(self, number: int) -> None:
-        """See Door."""
-
-
-@dataclass(slots=True, eq=False)
-class Resident:
-    """An executor process. `line` None: it has not joined yet."""
-
-    number: int
-    launcher: Launcher
-    line: Line | None = None
-    item: Item | None = None
-    since: float = field(default_factory=time.monotonic)  # when it was asked for, became idle or got its split
-    waits: bool = False  # its split uses no CPU, so it does not count among those that run
-    doomed: bool = False  # killed or told to go; it is in no list any more
-    cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU seconds were last looked at, and what they were
-    slow_at: float = 0.0  # when its split was last told to be slow
-    inbox: queue.SimpleQueue[Item | None] = field(default_factory=queue.SimpleQueue)
-    thread: threading.Thread | None = None
-
-
 class Crew:
-    """`ended` is told of each split, in the thread of its process and without the lock; `changed` that somebody is idle
-    or gone, `given_up` that nobody can be started, `died` that somebody ended who was not told to.
+    """`ended` is told of each split, in the thread of its process and without the lock, `returned` of one that has not
+    begun; `changed` that somebody is idle or gone, `given_up` that nobody can be started, `died` that somebody ended
+    who was not told to.
 
     Where a docstring says so the caller holds `lock`.
     """
 
     def __init__(
         self, door: Expects, lock: threading.Condition, *, most: int,
-        ended: Callable[[Item, Outcome | Exception], None], changed: Callable[[], None], given_up: Callable[[Exception], None],
+        ended: Callable[[Item, Outcome | Exception], None], returned: Callable[[Item], None],
+        changed: Callable[[], None], given_up: Callable[[Exception], None],
         died: Callable[[], None],
     ) -> None:
         self.residents: dict[int, Resident] = {}
@@ -91,6 +47,7 @@ class Crew:
         self._lock = lock
         self._most = most
         self._ended = ended
+        self._returned = returned
         self._changed = changed
         self._given_up = given_up
         self._died = died
@@ -219,9 +176,16 @@ class Crew:
         while (item := resident.inbox.get()) is not None:
             try:
                 wire.send(line.work, item.payload)
+            except OSError:  # it ended while it was idle; a frame that did not go out as a whole is not run
+                self._gone(resident, None)
+                self._returned(item)
+                break
+            try:
                 answer = wire.receive(line.work)
             except Exception as error:  # noqa: BLE001 - however the connection ended, or a size that is none
-                self._gone(resident, item, error)
+                self._gone(resident, item.batch.task)
+                lost = SparkLostError(f"the executor process of {item.batch.task} ended: {error}")
+                self._ended(item, lost)
                 break
             try:
                 outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
@@ -234,6 +198,7 @@ class Crew:
         line.close_after(DEATH_S)
         with self._lock:
             self._doomed.pop(resident, None)
+            self._changed()
 
     def _rest(self, resident: Resident) -> None:
         with self._lock:
@@ -249,18 +214,14 @@ class Crew:
                 self.let_go(resident)
             self._changed()
 
-    def _gone(self, resident: Resident, item: Item, error: Exception) -> None:
+    def _gone(self, resident: Resident, task: str | None) -> None:
         """The process has ended, or cannot be heard any more; its split may have done all, some or nothing."""
         with self._lock:
             expected, resident.doomed, resident.item = resident.doomed, True, None
             self.residents.pop(resident.number, None)
-        task = item.batch.task
         if not expected:
-            _logger.warning("The executor process that ran a split of %s ended: %s", task, error)
+            _logger.warning("An executor process ended%s", f" with the split of {task} that it ran" if task else "")
             self._died()
-        self._ended(item, SparkLostError(f"the executor process of {task} ended: {error}"))
-        with self._lock:
-            self._changed()
 
     def kill(self, residents: Iterable[Resident]) -> None:
         """With all they do. The caller holds the lock."""
@@ -282,6 +243,14 @@ class Crew:
         if resident.line is not None:
             resident.line.go()
         resident.inbox.put(None)
+
+    def find_dead(self) -> None:
+        """Idle ones that have ended: one that is idle says nothing. The caller holds the lock."""
+        dead = [r for r in self.idle if r.line is not None and r.line.ended]
+        if dead:
+            _logger.warning("%d idle executor processes ended", len(dead))
+            self.kill(dead)
+            self._died()
 
     def cut_off(self) -> None:
         """Killed ones of which nothing was heard for long are not waited for: their host may be out of reach."""

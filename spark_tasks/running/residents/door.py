@@ -10,6 +10,7 @@ import datetime as dt
 import logging
 import os
 import secrets
+import select
 import shutil
 import socket
 import ssl
@@ -50,6 +51,13 @@ class Line:
         with suppress(OSError):
             self.leash.settimeout(1.0)
             self.leash.send(b"x")
+
+    @property
+    def ended(self) -> bool:
+        """Whether an idle one is gone: then its connection can be read from, to its end."""
+        poll = select.poll()
+        poll.register(self.work, select.POLLIN)
+        return bool(poll.poll(0))
 
     def go(self) -> None:
         """Tell an idle one to go."""

@@ -88,6 +88,13 @@ class FairQueue(Generic[T]):
         connector.running -= 1
         self._forget(name)
 
+    def put_back(self, task: str, item: T) -> None:
+        """One that `take` answered has not begun: it is the task's next one again."""
+        connector = self._connectors[connector_of(task)]
+        connector.tasks.setdefault(task, deque()).appendleft(item)
+        self._length += 1
+        self.ended(task)
+
     def remove(self, task: str, item: T) -> bool:
         """Take back one that waits; False where it does not."""
         name = connector_of(task)

@@ -86,7 +86,7 @@ def _serve(ticket: Ticket) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-        with suppress(ConnectionError):  # the worker has gone, or does not want this one any more
+        with suppress(OSError):  # the worker has gone, or does not want this one any more
             serve(ticket)
         code = 0
     except Exception:  # noqa: BLE001 - told, and the process ends

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_tasks.running.residents.crew import Resident
 from spark_tasks.running.residents.link import STACK_SIGNAL
 from spark_tasks.running.residents.pool import Pool
+from spark_tasks.running.residents.process import Resident
 from spark_tasks.running.residents.settings import Settings
 
 _logger = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ class Monitor:
         self._beat()
         self._pool.crew.cut_off()
         with self._lock:
+            self._pool.crew.find_dead()
             self._let_idle_go()
             starting = [r for r in self._pool.crew.starting if self._looked - r.since > STARTING_S]
             slow = [r for r in self._pool.crew.residents.values() if self._is_slow(r)]

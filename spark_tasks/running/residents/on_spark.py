@@ -17,6 +17,10 @@ _logger = logging.getLogger(__name__)
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _FEW = 4  # slots
+# They log a Java stack, several times over, for each process that is killed. What goes wrong in a plugin's own Spark
+# job is raised where it was started.
+_NOISY = tuple(f"org.apache.spark.{name}" for name in (
+    "executor.Executor", "scheduler.TaskSetManager", "scheduler.TaskSchedulerImpl"))
 
 
 def local_slots(master: str) -> int | None:
@@ -42,6 +46,7 @@ class SparkLauncher:
         self._lock = threading.Lock()
         self._jobs: dict[int, Any] = {}
         self._local = local_slots(spark.master)
+        spark.quiet(_NOISY)
         if room(self._slots, self._running) == self._slots:
             _logger.warning("Spark has %d slots, and executor processes may hold all of them: Spark jobs of plugins "
                             "then wait for ever. Give it %d or more where plugins have some", self._slots, _FEW)

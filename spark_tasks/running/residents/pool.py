@@ -14,8 +14,9 @@ from typing import Any
 
 from spark_tasks.running.executor import Outcome
 from spark_tasks.running.residents.batches import Batch, Item
-from spark_tasks.running.residents.crew import Crew, Expects, Launcher
+from spark_tasks.running.residents.crew import Crew
 from spark_tasks.running.residents.fairness import FairQueue
+from spark_tasks.running.residents.process import Expects, Launcher
 from spark_tasks.running.residents.settings import Settings
 
 
@@ -30,8 +31,8 @@ class Pool:
         self._settings = settings
         self._lock = lock
         self.crew = Crew(
-            door, lock, most=settings.most, ended=self._ended, changed=self.dispatch, died=died,
-            given_up=lambda error: self.fail(error, waiting_only=True),
+            door, lock, most=settings.most, ended=self._ended, returned=self._returned, changed=self.dispatch,
+            died=died, given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
     def submit(self, batch: Batch, payloads: Sequence[bytes]) -> None:
@@ -108,6 +109,16 @@ class Pool:
                 self.batches.pop(batch.future, None)
         if over:
             batch.end()
+
+    def _returned(self, item: Item) -> None:
+        with self._lock:
+            self.queue.put_back(item.batch.task, item)
+            if item.batch.lost is not None and self.queue.remove(item.batch.task, item):
+                item.batch.left -= 1
+            over = not item.batch.left
+            self.dispatch()
+        if over:
+            item.batch.end()
 
     def close(self, error: Exception, timeout_s: float) -> None:
         """Fail everything, have the processes go."""

@@ -1,0 +1,57 @@
+"""A source of ten numbers a second whose reader may wait as long as one likes."""
+
+import os
+import time
+from pathlib import Path
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from heeler import ConfigDef, ConfigKey, SourceConnector, Type
+
+
+class Reader(DataSourceStreamReader):
+    def __init__(self, options):
+        self.wait = int(options["seconds"])
+        self.sign = options.get("sign")
+
+    def initialOffset(self):
+        return {"n": int(time.time() * 10)}
+
+    def latestOffset(self, start, limit):
+        return {"n": int(time.time() * 10)}
+
+    def partitions(self, start, end):
+        return [InputPartition((start["n"], end["n"]))]
+
+    def read(self, partition):
+        self.note(os.getpid())
+        time.sleep(self.wait)
+        self.note("end")
+        for n in range(*partition.value):
+            yield (str(n),)
+
+    def note(self, text):
+        if self.sign:
+            with Path(self.sign).open("a") as sign:
+                sign.write(f"{text}\n")
+
+
+class Ticks(DataSource):
+    def schema(self):
+        return "value string"
+
+    def streamReader(self, schema):
+        return Reader(self.options)
+
+
+class TicksSourceConnector(SourceConnector):
+    yields = "rows"
+    config_def = ConfigDef(
+        ConfigKey("topic", Type.STRING, doc="The topic to write to."),
+        ConfigKey("seconds", Type.STRING, default="0", doc="How long each read waits."),
+        ConfigKey("sign", Type.STRING, default="", doc="A file for the process of each read that begins, and its end."),
+    )
+
+    @classmethod
+    def data_source(cls, options):
+        return Ticks(options)

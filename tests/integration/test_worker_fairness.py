@@ -1,0 +1,74 @@
+"""A worker whose plugins wait, hang and die: each costs itself and nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from tests.integration.workers import SOON_S, wait_gone
+from tests.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+TICKS = {"connector.class": "Ticks", "tasks.max": "1"}
+SOME = 15  # records, at ten a second
+
+
+def ticking(rig, name):
+    topic = rig.kafka.create(name)
+    return rig.create(topic, {**TICKS, "topic": topic}, ["RUNNING", "RUNNING"])
+
+
+def advance(rig, names):
+    """Each of them goes on from where it is."""
+    for name, end in [(name, rig.kafka.end(name)) for name in names]:
+        rig.wait_records(name, end + SOME)
+
+
+def waiting(rig, name, seconds):
+    """A source whose reader waits; answers the file that has the processes of its reads."""
+    sign = rig.folder / f"{name}.reads"
+    rig.create(name, {**TICKS, "topic": name, "seconds": str(seconds), "sign": str(sign)})
+    return sign
+
+
+def reads(sign):
+    return sign.read_text().split() if sign.exists() else []
+
+
+def test_sources_that_wait_for_an_hour_or_poll_for_long_keep_nobody_waiting(rig, topic_name):
+    signs = {name: waiting(rig, name, 3600) for name in (f"{topic_name}-asleep-{n}" for n in range(6))}
+    ticks = [ticking(rig, f"{topic_name}-tick-{n}") for n in range(4)]
+    held = [wait_until(lambda s=sign: reads(s), SOON_S, "a source to sleep") for sign in signs.values()]
+    advance(rig, ticks)
+    sleepers = [psutil.Process(int(pid)) for (pid,) in held]
+    for name in signs:
+        rig.delete(name)
+    wait_gone(sleepers)  # and all they held is free
+    polls = [waiting(rig, f"{topic_name}-poll-{n}", 20) for n in range(5)]
+    for sign in polls:
+        wait_until(lambda s=sign: reads(s), SOON_S, "a long poll to begin")
+    ended = [reads(sign).count("end") for sign in polls]
+    advance(rig, ticks)
+    assert [reads(sign).count("end") for sign in polls] != [n + 1 for n in ended], "nobody waited for all polls"
+    for name in ticks:
+        assert rig.rest.states(name) == ["RUNNING", "RUNNING"]
+
+
+def test_a_task_goes_on_when_its_executor_process_is_killed(rig, topic_name):
+    """And no record is missing."""
+    sign = rig.folder / "reads"
+    topic = rig.kafka.create(topic_name)
+    rig.create(topic, {**TICKS, "topic": topic, "sign": str(sign)}, ["RUNNING", "RUNNING"])
+    for _ in range(3):
+        rig.wait_records(topic, rig.kafka.end(topic) + SOME)
+        pid = int([text for text in reads(sign) if text != "end"][-1])
+        os.kill(pid, signal.SIGKILL)
+        wait_gone([psutil.Process(pid)] if psutil.pid_exists(pid) else [])
+    rig.wait_records(topic, rig.kafka.end(topic) + SOME)
+    numbers = sorted({int(value) for value in rig.kafka.values(topic)})
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    assert rig.rest.states(topic) == ["RUNNING", "RUNNING"]
