@@ -81,7 +81,8 @@ def resident_engine(engine: AnyEngine) -> ResidentEngine:
 def on_spark(engine: AnyEngine) -> None:
     """Wait until splits run in Spark's processes, again perhaps."""
     def there() -> bool:
-        return engine.state is EngineState.RUNNING and "spark_tasks.daemon" in engine.submit("a-0", [Describe()]).result(60)[0]["daemon"]
+        (found,) = engine.submit("a-0", [Describe()]).result(START_S)
+        return engine.state is EngineState.RUNNING and "spark_tasks.daemon" in found["daemon"]
 
     wait_until(there, START_S, "Spark")
 
@@ -195,7 +196,7 @@ def test_a_split_that_ends_its_process_costs_nobody_else_anything(
 ) -> None:
     other = resident_engine.submit("other-0", [Hang(str(tmp_path / "other"))])
     wait_until((tmp_path / "other").exists)
-    with pytest.raises(SparkLostError, match="^the executor process of a-0 ended"):
+    with pytest.raises(SparkLostError, match=r"^the executor process of a-0 ended"):
         resident_engine.submit("a-0", [Answer(1), EndProcess(how)]).result(20)
     assert other.running()
     resident_engine.cancel(other)

@@ -13,7 +13,7 @@ from tests.support import wait_until
 
 pytestmark = pytest.mark.integration
 
-TICKS = {"connector.class": "Ticks", "tasks.max": "1"}
+TICKS = {"connector.class": "TicksSource", "tasks.max": "1"}
 SOME = 15  # records, at ten a second
 
 
