@@ -11,7 +11,7 @@ from heeler import ConfigDef, ConfigKey, SourceConnector, Type
 
 class Reader(DataSourceStreamReader):
     def __init__(self, options):
-        self.wait = int(options["seconds"])
+        self.wait = int(options.get("seconds", 0))
         self.sign = options.get("sign")
 
     def initialOffset(self):
