@@ -174,7 +174,9 @@ class HerderActor(pykka.ThreadingActor):
             self._state, effects = core.step(self._state, event)
         except Exception as error:
             # A defect in one step must not end the worker: the state is as before, whoever asked is told.
-            log.exception("Defect while handling %s; lately:\n%s", cause, self._story.tell(last=20))
+            log.exception("Defect while handling %s", cause)
+            for line in self._story.tell(last=20).split("\n"):
+                log.error("Lately: %s", line)  # noqa: TRY400 - the trace is above
             if isinstance(payload, RequestReceived):
                 self._reply(Reply(payload.request_id, error=error))
             return

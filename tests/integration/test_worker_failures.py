@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import uuid
 
@@ -82,6 +83,30 @@ def test_failing_task(rig, topic_name):
     rig.wait_states(topic_name, [RUNNING, RUNNING])
     rig.wait_records(topic_name, 20)
     assert rig.kafka.values(topic_name) == [f"record {n}" for n in range(20)]
+
+
+def test_strangers_words_forge_no_line_of_the_log(rig, topic_name):
+    """From REST, both internal topics and a plugin's exception; answers of REST have them as they are."""
+    forged = f"[2026-01-01 00:00:00,000] ERROR forged {topic_name} (x:1)"
+    name = f"{topic_name}-\u202e\u2028{forged}"
+    says = f"\n{forged}\r\x1b[2K{forged}\u2029{forged}"
+    rig.create(name, {**failing(rig.folder / "release", "read", topic_name), "says": says}, [RUNNING, FAILED])
+    assert says in rig.rest.failure(name)
+    for kind, key in (("config", "connector-"), ("status", "status-connector-")):
+        rig.kafka.send(rig.process.properties[f"{kind}.storage.topic"], ['{"properties": 1'], [f"{key}\n{forged}"])
+
+    def told():
+        lines = rig.process.log.read_text().splitlines()  # at all that ends a line for anybody
+        about = [line for line in lines if forged in line]
+        for kind in ("connector-", "status-connector-"):
+            assert any(rf"{kind}\n{forged}" in line for line in about), about
+        return about
+
+    about = wait_until(told, 30, "the lines about the records")
+    assert any(rf"[{topic_name}-\u202e\u2028{forged}|task-0] " in line for line in about), about
+    genuine = re.compile(r"\[20\d\d-(?!01-01 00:00:00,000).{18}\] (TRACE|DEBUG|INFO|WARN|ERROR) |    ")
+    assert [line for line in about if not genuine.match(line)] == []
+    assert [line for line in about if set(line) & {*"\r\x1b\u2028\u2029\u202e"}] == []
 
 
 def test_failing_sink_stops_consuming(rig, topic_name):

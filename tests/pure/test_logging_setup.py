@@ -6,13 +6,17 @@ import io
 import logging
 import re
 import threading
+import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.logging_setup import (
     LEVELS,
     OFF,
     TRACE,
+    escaped,
     level_name,
     log_context,
     parse_level,
@@ -83,7 +87,50 @@ def test_an_uncaught_error_of_a_thread_is_logged(lines):
     thread.start()
     thread.join()
     assert "ERROR Uncaught error in reader" in written()[0]
-    assert written()[-1] == "ZeroDivisionError: division by zero"
+    assert written()[1] == "    Traceback (most recent call last):"
+    assert written()[-1] == "    ZeroDivisionError: division by zero"
+
+
+FORGED = "[2026-01-01 00:00:00,000] ERROR forged (x:1)"
+GENUINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|ERROR) .+ \(\w+:\d+\)")
+
+
+@pytest.mark.parametrize("obeyed", [
+    "\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x1b[2K\x1b[1A", "\x9b2K", "\x07", "\b",
+    "\x7f", "\u202e", "\u2066", "\u200f", "\u061c", "\ud800", "\0"])
+def test_strangers_words_forge_no_line_and_turn_no_terminal(lines, obeyed):
+    written = lines()
+    text = f"name{obeyed}{FORGED}"
+    with log_context(text, 0):
+        logging.getLogger("x").info("Connector %s", text)
+
+    def fail():
+        cause = ValueError(text)
+        cause.add_note(text)
+        raise RuntimeError(f"two{obeyed}{FORGED}") from cause
+
+    try:
+        fail()
+    except RuntimeError as error:
+        logging.getLogger("x").error("Failed: %s", error, exc_info=error, stack_info=True)  # noqa: TRY400
+    about, failed, *trace = written()
+    assert GENUINE.fullmatch(about)
+    assert GENUINE.fullmatch(failed)
+    assert about.count(obeyed.encode("unicode_escape").decode()) == 2
+    assert all(line.startswith("    ") or not line for line in trace)
+    assert "    Traceback (most recent call last):" in trace, "over several lines as ever"
+    assert not any(set(line) & {*obeyed} - {*"[2K1A"} for line in (about, failed, *trace))
+
+
+@given(st.text())
+def test_any_text_is_one_line_of_what_can_be_written(text):
+    shown = escaped(text)
+    assert len(shown.splitlines()) <= 1
+    assert not {unicodedata.category(c) for c in shown if c != "\t"} & {"Cc", "Cs", "Zl", "Zp"}
+    assert not {unicodedata.bidirectional(c) for c in shown} & {
+        "LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "B"}
+    if not text.isascii() and text.isalnum():
+        assert shown == text
 
 
 def test_level_names():

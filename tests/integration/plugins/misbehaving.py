@@ -19,6 +19,7 @@ KEYS = ConfigDef(
     ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read, task-stop or "
               "write."),
     ConfigKey("release", Type.STRING, default="", doc="The file that ends the misbehaviour."),
+    ConfigKey("says", Type.STRING, default="", doc="The end of the error's message."),
     ConfigKey("topic", Type.STRING, default="", doc="The topic to write to."),
 )
 
@@ -37,7 +38,7 @@ def hang(options, place):
 
 def fail(options, place):
     if bad_here(options, place):
-        raise RuntimeError(f"misbehaving at {place}")
+        raise RuntimeError(f"misbehaving at {place}{options.get('says', '')}")
 
 
 class Reader(DataSourceStreamReader):
