@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from contextvars import ContextVar
 from typing import IO
 
 from spark_tasks.errors import ConfigError
+from spark_tasks.log_lines import LineFormatter
 
 TRACE = 5
 OFF = logging.CRITICAL + 10
@@ -25,9 +25,6 @@ QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 SILENT = ("kafka.cluster",)
 """Libraries' loggers whose ERROR is none: a topic that is a moment old, which is asked for again."""
 _NAMES = {number: name for name, number in LEVELS.items()}
-# Control characters but the tab, ends of lines, marks of direction, invisible characters, halves of characters.
-_OBEYED = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-                     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
 _context: ContextVar[str] = ContextVar("connector_context", default="")
 
 
@@ -41,12 +38,8 @@ def log_context(connector: str, task: int | None = None) -> Iterator[None]:
         _context.reset(token)
 
 
-class ConnectFormatter(logging.Formatter):
-    """`[time] LEVEL [name|task-0] message (logger:line)`, and under it the lines of a traceback, indented.
-
-    Names, values and plugins' messages come from strangers: what ends a line, moves the cursor or turns the direction
-    of writing is shown as an escape. So each line that does not begin with a blank is one that heeler wrote.
-    """
+class ConnectFormatter(LineFormatter):
+    """`[time] LEVEL [name|task-0] message (logger:line)`."""
 
     def __init__(self) -> None:
         super().__init__("[%(asctime)s] %(connect_level)s %(connect_context)s%(message)s (%(name)s:%(lineno)d)")
@@ -56,18 +49,7 @@ class ConnectFormatter(logging.Formatter):
         record.connect_level = level_name(record.levelno)
         if not hasattr(record, "connect_context"):
             record.connect_context = _context.get()
-        record.message = record.getMessage()
-        record.asctime = self.formatTime(record)
-        lines = [escaped(self.formatMessage(record))]
-        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
-        for block in filter(None, (trace, record.stack_info)):
-            lines += [f"    {escaped(line)}".rstrip() for line in block.split("\n")]
-        return "\n".join(lines)
-
-
-def escaped(text: str) -> str:
-    """The text on one line, without anything that a terminal or a pager would obey."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+        return super().format(record)
 
 
 def level_name(number: int) -> str:

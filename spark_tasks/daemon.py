@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from spark_tasks.log_lines import LineFormatter
+
 # Read by the libraries when they are imported; the engine also puts them into the daemon's environment.
 ENVIRONMENT: Mapping[str, str] = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -116,6 +118,8 @@ def main() -> None:
     """Preload, then serve forks until Spark closes standard input."""
     from pyspark import daemon  # noqa: PLC0415 - it belongs after the environment is set
 
+    if logging.lastResort is not None:  # where nothing sets up logging, it writes warnings to standard error
+        logging.lastResort.setFormatter(LineFormatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"))
     daemon.worker = quietly(daemon.worker)
     preload()
     if threading.active_count() > 1:

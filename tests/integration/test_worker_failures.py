@@ -86,7 +86,7 @@ def test_failing_task(rig, topic_name):
 
 
 def test_strangers_words_forge_no_line_of_the_log(rig, topic_name):
-    """From REST, both internal topics and a plugin's exception; answers of REST have them as they are."""
+    """From REST, both internal topics, a plugin's exception and its log; answers of REST have them as they are."""
     forged = f"[2026-01-01 00:00:00,000] ERROR forged {topic_name} (x:1)"
     name = f"{topic_name}-\u202e\u2028{forged}"
     says = f"\n{forged}\r\x1b[2K{forged}\u2029{forged}"
@@ -100,11 +100,12 @@ def test_strangers_words_forge_no_line_of_the_log(rig, topic_name):
         about = [line for line in lines if forged in line]
         for kind in ("connector-", "status-connector-"):
             assert any(rf"{kind}\n{forged}" in line for line in about), about
+        assert any(rf"WARNING misbehaving\n{forged}" in line for line in about), "a Python worker of Spark"
         return about
 
     about = wait_until(told, 30, "the lines about the records")
     assert any(rf"[{topic_name}-\u202e\u2028{forged}|task-0] " in line for line in about), about
-    genuine = re.compile(r"\[20\d\d-(?!01-01 00:00:00,000).{18}\] (TRACE|DEBUG|INFO|WARN|ERROR) |    ")
+    genuine = re.compile(r"\[20\d\d-(?!01-01 00:00:00,000).{18}\] (INFO|WARN|WARNING|ERROR) |    ")
     assert [line for line in about if not genuine.match(line)] == []
     assert [line for line in about if set(line) & {*"\r\x1b\u2028\u2029\u202e"}] == []
 

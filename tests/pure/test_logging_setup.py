@@ -16,13 +16,13 @@ from actors.logging_setup import (
     LEVELS,
     OFF,
     TRACE,
-    escaped,
     level_name,
     log_context,
     parse_level,
     set_up_logging,
 )
 from spark_tasks.errors import ConfigError
+from spark_tasks.log_lines import escaped
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 there is a file of the name with `.hangs` after it.
 """
 
+import logging
 import time
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def hang(options, place):
 
 def fail(options, place):
     if bad_here(options, place):
+        logging.getLogger(__name__).warning("misbehaving%s", options.get("says", ""))
         raise RuntimeError(f"misbehaving at {place}{options.get('says', '')}")
 
 

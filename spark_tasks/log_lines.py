@@ -1,0 +1,33 @@
+"""Log lines that strangers cannot forge, in the worker and in Spark's Python workers."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+# Control characters but the tab, ends of lines, marks of direction, invisible characters, halves of characters.
+_OBEYED = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+                     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
+
+
+class LineFormatter(logging.Formatter):
+    """One line a record by the layout, and under it the lines of a traceback, indented.
+
+    Names, values and plugins' messages come from strangers: what ends a line, moves the cursor or turns the direction
+    of writing is shown as an escape. So each line that does not begin with a blank is one that heeler wrote.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line and its traceback."""
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record)
+        lines = [escaped(self.formatMessage(record))]
+        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        for block in filter(None, (trace, record.stack_info)):
+            lines += [f"    {escaped(line)}".rstrip() for line in block.split("\n")]
+        return "\n".join(lines)
+
+
+def escaped(text: str) -> str:
+    """The text on one line, without anything that a terminal or a pager would obey."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
