@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 # Where a container image sets it, every process that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-pure lint types histories fuzz chaos bench clean
+.PHONY: help demo test test-pure lint types histories fuzz chaos bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -18,6 +18,7 @@ help:
 	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make bench      microbenchmarks of the data plane and the control plane"
+	@echo "make wheel      build dist/heeler-….whl, which pip installs anywhere"
 	@echo "make clean      remove the environment and what tools left"
 
 $(READY): pyproject.toml constraints.txt
@@ -71,5 +72,11 @@ BENCHES := records converters rest assignment
 bench: $(READY)
 	@for name in $(BENCHES); do echo "== Microbenchmarks: $$name"; $(BIN)/python -m tests.benchmarks.bench_$$name || exit; done
 
+wheel: $(READY)
+	@rm -rf build
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+	@ls dist/heeler-*.whl
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
