@@ -26,6 +26,7 @@ from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import Plan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
+from actors.group_questions import LeaderNotes, tell_who
 from storage.config_state import ClusterConfigState
 
 _log = logging.getLogger(__name__)
@@ -105,6 +106,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._last_completed = -1
         self._assignor = AssignorState()
         self._plan: Plan | None = None
+        self._notes = LeaderNotes(settings.group_id)
 
     # ------------------------------------------------------------ for the driver
     def start(self, drive: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -148,12 +150,17 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
 
     async def join(self, owned: Allocation) -> Membership:
         """One attempt to join and sync. KafkaError or CodecError when it failed; heartbeats rest meanwhile."""
+        await self._notes.learn(self._ask)
         self._owned = owned
         self._maybe_start_heartbeat_loop()
         self._disable_heartbeat()
         self._joining = True
         try:
             data = await self._do_join_and_sync_async()
+        except Errors.UnknownError:
+            if self._plan is not None and self._plan.generation == self._generation.generation_id:
+                self._notes.refused(self._plan)
+            raise
         finally:
             self._joining = False
         assignment = decode_assignment(data)
@@ -164,8 +171,19 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self.state = MemberState.STABLE
         self._enable_heartbeat()
         mine = self._plan is not None and self._plan.generation == generation.generation_id
-        owners = self._plan.owners if self._plan is not None and mine else ()
-        return Membership(generation.generation_id, generation.member_id, self.protocol, assignment, owners)
+        led = self._plan if mine else None
+        if led is None:
+            return Membership(generation.generation_id, generation.member_id, self.protocol, assignment)
+        for members, why in self._notes.followed(led):
+            self.post(tell_who, self._ask_coordinator, self.group_id, members, why)
+        return Membership(generation.generation_id, generation.member_id, self.protocol, assignment, led.owners,
+                          led.left_out, led.room, led.record_bytes)
+
+    async def _ask(self, request: Any) -> Any:
+        return await self._manager.send(request, request_timeout_ms=self._settings.session_timeout_ms)
+
+    async def _ask_coordinator(self, request: Any) -> Any:
+        return await self._manager.send(request, node_id=self.coordinator_id)
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
         """Tell the broker, so that the others rebalance at once; a failure is logged and the session must expire."""
@@ -222,6 +240,8 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
             last_completed=self._last_completed,
             now_ms=int(time.monotonic() * 1000),
             max_delay_ms=self._settings.max_delay_ms,
+            doubted=self._notes.doubted,
+            record_bytes=self._notes.record_bytes,
         )
         self._assignor = self._plan.state
         return self._plan.assignments

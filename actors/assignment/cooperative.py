@@ -61,19 +61,25 @@ def assign(
     last_completed: int,
     now_ms: int,
     max_delay_ms: int,
+    idle: Collection[str] = (),
+    left_out: Collection[ItemId] = (),
+    most_moved: int | None = None,
 ) -> tuple[AssignorState, dict[str, Assignment]]:
     """One round. Pure; times are milliseconds of any one clock.
 
     `members` is keyed by member id and holds `leader`; `generation` is this round's, `last_completed` the last one
     that the leader itself saw complete (-1: none). When the leader's `config` is behind a member's, everybody gets
     CONFIG_MISMATCH and the state stays.
+
+    `idle` members keep what they run and get nothing; what they say of offsets does not count. Nobody gets what is
+    `left_out`. `most_moved` bounds how many items are taken away to balance the load.
     """
     # The members may not have got what an unfinished round gave them: what it remembers is worth nothing.
     state = state if state.generation == last_completed else AssignorState()
-    newest = max(member.config_offset for member in members.values())
+    newest = max(member.config_offset for id_, member in members.items() if id_ not in idle)
     if config.offset < newest:
         return replace(state, generation=generation), config_mismatch(members, leader=leader, offset=newest)
-    work = _Round(state, members, config)
+    work = _Round(state, members, config, frozenset(idle), frozenset(left_out), most_moved)
     state = work.run(now_ms, max_delay_ms)
     delay_ms = 0 if state.due_ms is None else state.due_ms - now_ms
     url = members[leader].url
@@ -82,7 +88,7 @@ def assign(
             leader,
             url,
             config.offset,
-            Allocation.of(work.loads[id_] - work.owned[id_]),
+            Allocation.of(work.loads.get(id_, set()) - work.owned[id_]),
             Allocation.of(work.revoked[id_]),
             delay_ms,
         )
@@ -92,14 +98,21 @@ def assign(
 
 
 class _Round:
-    """The working sets of one round. `loads` is what each member will run, `revoked` what it must stop."""
+    """The working sets of one round. `loads` is what each member will run, `revoked` what it must stop.
 
-    def __init__(self, state: AssignorState, members: Mapping[str, MemberMetadata], config: ClusterConfigState) -> None:
+    Members that are `idle` have no load; what they keep is `kept`.
+    """
+
+    def __init__(
+        self, state: AssignorState, members: Mapping[str, MemberMetadata], config: ClusterConfigState,
+        idle: frozenset[str], left_out: frozenset[ItemId], most_moved: int | None,
+    ) -> None:
         self.state = state
+        self.most_moved = most_moved
         self.urls = {id_: member.url for id_, member in members.items()}
         self.owned = {id_: member.owned.items if member.owned else frozenset() for id_, member in members.items()}
         names = config.connectors()
-        self.configured: frozenset[ItemId] = frozenset(names).union(*(config.tasks(name) for name in names))
+        self.configured: frozenset[ItemId] = frozenset(names).union(*(config.tasks(name) for name in names)) - left_out
         holders = Counter(item for items in self.owned.values() for item in items)
         active = holders.keys()
         # What is no longer configured goes, also where a former leader handed it out; what runs twice stops
@@ -109,9 +122,14 @@ class _Round:
         gone = active - self.configured
         self.loads: _Loads = {}
         self.revoked: _Loads = {}
+        self.kept: dict[ItemId, str] = {}
         for id_, items in self.owned.items():
             unwanted = {item for item in items if item in gone or (item in twice and rightful.get(item) != id_)}
-            self.loads[id_], self.revoked[id_] = set(items - unwanted), unwanted
+            self.revoked[id_] = unwanted
+            if id_ in idle:
+                self.kept |= dict.fromkeys(items - unwanted, id_)
+            else:
+                self.loads[id_] = set(items - unwanted)
         missing = (state.previous.keys() & self.configured) - active
         self.back = {item: back for item in missing if (back := self._newcomer(state.previous[item])) is not None}
         self.lost: frozenset[ItemId] = frozenset(missing - self.back.keys())
@@ -126,7 +144,7 @@ class _Round:
         """The member that has come since the last round from the address of one who is gone: it is back."""
         if holder.member in self.urls:
             return None
-        return min((id_ for id_, url in self.urls.items() if url == holder.url and id_ not in self.state.members),
+        return min((id_ for id_ in self.loads if self.urls[id_] == holder.url and id_ not in self.state.members),
                    default=None)
 
     def run(self, now_ms: int, max_delay_ms: int) -> AssignorState:
@@ -144,6 +162,8 @@ class _Round:
         for kind in _kinds(new | self._give_back()):
             _give_to_least_loaded(self.loads, kind)
         given = {item: self.state.previous[item] for item in waits}
+        for item, id_ in self.kept.items():
+            given[item] = Holder(id_, self.urls[id_])
         for id_, load in self.loads.items():
             given |= dict.fromkeys(load, Holder(id_, self.urls[id_]))
         return replace(state, previous=given, members=frozenset(self.owned))
@@ -196,7 +216,7 @@ class _Round:
 
     def _balance(self, now_ms: int, max_delay_ms: int, *, took_away: bool) -> AssignorState:
         """Takes surplus work away, or puts that off where the round before took some away already."""
-        surplus = self._surplus()
+        surplus = self._bounded(self._surplus())
         if not any(surplus.values()):
             return AssignorState()
         successive = self.state.successive
@@ -208,6 +228,16 @@ class _Round:
             self.loads[id_] -= items
             self.revoked[id_] |= items
         return AssignorState(took_away=True, successive=successive)
+
+    def _bounded(self, surplus: _Loads) -> _Loads:
+        """As much of it as may be moved at once."""
+        if self.most_moved is None:
+            return surplus
+        some = [(id_, item) for id_, items in surplus.items() for kind in _kinds(items) for item in kind]
+        bounded: _Loads = {id_: set() for id_ in surplus}
+        for id_, item in some[: self.most_moved]:
+            bounded[id_].add(item)
+        return bounded
 
     def _surplus(self) -> _Loads:
         """What each member has above its fair share, by the totals that will be assigned at the end."""

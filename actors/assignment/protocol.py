@@ -117,7 +117,8 @@ class Membership:
     """The outcome of one round as one member sees it.
 
     `owners` (leader only) maps each running item to its owner's REST address: a connector's name to an address, a
-    task id to an address. It serves restarts that have to be forwarded.
+    task id to an address. It serves restarts that have to be forwarded. `left_out` (leader only): what nobody can be
+    given, and why; `room`: how many bytes more the group's record may have, of `record_bytes` at most (room.py).
     """
 
     generation: int
@@ -125,6 +126,9 @@ class Membership:
     protocol: Protocol
     assignment: Assignment
     owners: tuple[tuple[ItemId, str], ...] = ()
+    left_out: tuple[tuple[ItemId, str], ...] = ()
+    room: int | None = None
+    record_bytes: int = 0
 
     @property
     def is_leader(self) -> bool:

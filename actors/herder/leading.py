@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from actors.assignment.protocol import Protocol
 from actors.herder.effects import ForgetTopics, MakeSessionKey
-from actors.herder.state import KeyWritten, Phase, PrivilegesClaimed, Publish, Reconfigure
+from actors.herder.state import KeyWritten, Phase, PrivilegesClaimed, Publish, Reconfigure, connector_of
 from actors.herder.turn import Turn
 from actors.messages import ClaimWritePrivileges, PutStatus
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
+from storage.log_protocol import shown
 from storage.status import Status
 
 CLAIM_RETRY_MS = 250
@@ -30,7 +31,17 @@ def on_settled(turn: Turn) -> None:
     """The leader has read the configs that the round was made from: only now does it know what is no more."""
     empty_stopped(turn)
     purge_statuses(turn)
+    _tell_left_out(turn)
     turn.timer(("purge", ""), turn.now + PURGE_AGAIN_MS)
+
+
+def _tell_left_out(turn: Turn) -> None:
+    """What nobody can be given is FAILED, and its status says why."""
+    membership = turn.state.membership
+    for item, why in membership.left_out if membership is not None else ():
+        if turn.state.config.contains(connector_of(item)):
+            turn.log("ERROR", f"{shown(item)}: {why}")
+            turn.status(item, State.FAILED, why)
 
 
 def on_purge_due(turn: Turn) -> None:

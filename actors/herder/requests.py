@@ -12,12 +12,10 @@ from typing import Any
 from actors.errors import (
     AlreadyExistsError,
     BadRequestError,
-    NotAssignedError,
     NotFoundError,
     NotLeaderError,
-    RequestTargetError,
 )
-from actors.herder import restarts, signing, task_configs, work, zombie_fencing
+from actors.herder import limits, restarts, signing, task_configs, zombie_fencing
 from actors.herder.effects import Delegate, Validate
 from actors.herder.fencing_state import RecordFencing
 from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, WriteNext
@@ -53,7 +51,7 @@ from actors.messages import (
     VerifyTaskStart,
     WriteConfig,
 )
-from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, TargetState
+from storage.ids import Config, ConnectorName, TargetState
 
 LEADER_ONLY = "Only the leader can set connector configs."
 
@@ -63,7 +61,9 @@ def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
     match request:
         case ValidateConfig() | GetOffsets():
             turn.emit(Delegate(request_id, request))
-        case PutConnector(config=config):
+        case PutConnector(name, config):
+            if _refused(turn, request_id, limits.name_refusal(name)):
+                return
             # Plugin code may take long or hang: it runs beside the queue, not in it.
             queued = Queued(turn.now, turn.next_number(), request_id, request)
             turn.set(validating={**turn.state.validating, request_id: queued})
@@ -166,6 +166,8 @@ def _put(turn: Turn, request_id: RequestId, request: PutConnector) -> None:
     if exists and not request.replace:
         turn.reply(request_id, error=AlreadyExistsError(f"Connector {name} already exists"))
         return
+    if not exists and _refused(turn, request_id, limits.room_refusal(turn.state, name, 1)):
+        return
     answer = Created(not exists, _info(turn, name, request.config))
     state = request.initial_state if not exists else None
     _begin_write(turn, PutConnectorConfig(name, request.config, state), AnswerWith(request_id, answer),
@@ -210,26 +212,9 @@ def _stop(turn: Turn, request_id: RequestId, request: StopConnectorRequest) -> N
                      f"writing an empty set of task configs for connector {name} to the config topic")
 
 
-def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:
-    kind = "task" if isinstance(item, ConnectorTaskId) else "connector"
-    message = f"Cannot restart {kind} since it is not assigned to this member"
-    if not turn.state.is_leader or turn.state.membership is None:
-        return NotLeaderError(message, turn.state.leader_url)
-    return NotAssignedError(message, dict(turn.state.membership.owners).get(item))
-
-
-def _restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
-    if item in turn.state.allocated():
-        turn.stage(f"restarting {'task' if isinstance(item, ConnectorTaskId) else 'connector'} {item}")
-        work.stop(turn, item, (request_id,), again=True)
-        turn.stage_done()
-    else:
-        turn.reply(request_id, error=_elsewhere(turn, item))
-
-
 def _restart_connector(turn: Turn, request_id: RequestId, request: RestartConnectorOnly) -> None:
     if not _refused(turn, request_id, _not_found(turn, request.connector, "Unknown connector: {}")):
-        _restart_item(turn, request_id, request.connector)
+        restarts.restart_item(turn, request_id, request.connector)
 
 
 def _restart_task(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
@@ -241,7 +226,7 @@ def _restart_task(turn: Turn, request_id: RequestId, request: RestartTask) -> No
     elif zombie_fencing.reads_first(turn.state, task):
         zombie_fencing.restart(turn, request_id, request)
     else:
-        _restart_item(turn, request_id, task)
+        restarts.restart_item(turn, request_id, task)
 
 
 def _restart_all(turn: Turn, request_id: RequestId, request: RestartConnectorAndTasks) -> None:
@@ -261,6 +246,8 @@ def _put_tasks(turn: Turn, request_id: RequestId, request: PutTaskConfigs) -> No
     ) or _not_found(turn, name, "Connector {} not found")
     if refusal is None and request.configs and turn.state.config.target_state(name) is TargetState.STOPPED:
         refusal = BadRequestError("Cannot submit non-empty set of task configs for stopped connector " + name)
+    if refusal is None:
+        refusal = limits.room_refusal(turn.state, name, len(request.configs) - turn.state.config.task_count(name))
     if not _refused(turn, request_id, refusal):
         _begin_write(turn, PutTaskConfigSet(name, request.configs), AnswerWith(request_id),
                      f"writing task configs for connector {name} to the config topic")

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
 from actors.herder import work
 from actors.herder.state import HerderState
 from actors.herder.turn import Turn
-from actors.messages import ConnectorStateInfo
+from actors.messages import ConnectorStateInfo, RequestId
+from spark_tasks.errors import ConnectError
 from storage.config_state import RestartRequest
 from storage.ids import ConnectorTaskId, ItemId, State
 from storage.status import Status, StatusState
@@ -86,3 +88,24 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
             turn.log("INFO", f"{item}: restarting (includeTasks={request.include_tasks}, "
                              f"onlyFailed={request.only_failed})")
             work.stop(turn, item, again=True, restarting=True)
+
+
+def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:
+    kind = "task" if isinstance(item, ConnectorTaskId) else "connector"
+    message = f"Cannot restart {kind} since it is not assigned to this member"
+    if not turn.state.is_leader or turn.state.membership is None:
+        return NotLeaderError(message, turn.state.leader_url)
+    return NotAssignedError(message, dict(turn.state.membership.owners).get(item))
+
+
+def restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
+    """Restart one connector or task, if it is here; else say where it is, or why nowhere."""
+    left_out = dict(turn.state.membership.left_out) if turn.state.membership is not None else {}
+    if item in left_out:
+        turn.reply(request_id, error=ConnectError(left_out[item]))
+    elif item in turn.state.allocated():
+        turn.stage(f"restarting {'task' if isinstance(item, ConnectorTaskId) else 'connector'} {item}")
+        work.stop(turn, item, (request_id,), again=True)
+        turn.stage_done()
+    else:
+        turn.reply(request_id, error=_elsewhere(turn, item))

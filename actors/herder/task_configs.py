@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.herder.effects import AskTaskConfigs, SendTaskConfigs
+from actors.herder.limits import room_refusal
 from actors.herder.state import GeneratedTasks, Publish, PublishedTasks, Reconfigure
 from actors.herder.turn import Turn
 from actors.messages import PutTaskConfigSet, TaskConfigsGenerated, TaskReconfigurationRequested, WriteConfig
@@ -75,6 +76,10 @@ def publish(turn: Turn, request: Publish) -> None:
     if not turn.state.is_leader:
         turn.enqueue(None, request.reconfigure)
     elif _may_have(turn, connector, request.configs) and changed(turn, connector, request.configs):
+        refusal = room_refusal(turn.state, connector, len(request.configs) - turn.state.config.task_count(connector))
+        if refusal is not None:
+            _retry(turn, request.reconfigure, refusal)
+            return
         op = turn.op(PublishedTasks(request.reconfigure))
         turn.set(busy=op)
         turn.stage(f"writing task configs for connector {connector} to the config topic")

@@ -106,4 +106,8 @@ def join_refusal(error: BaseException, group_id: str, session_timeout_ms: int, k
         return f"{error}; the user of this client needs the right to READ the group {group_id}"
     if isinstance(error, protocol.GroupMaxSizeReachedError):
         return f"{error}; the brokers' group.max.size bounds the members of the group {group_id}"
+    if isinstance(error, protocol.UnknownError):
+        return (f"{error}; the brokers give no reason, but their log does. They do so where what all members of the "
+                f"group {group_id} say and are given does not fit into one record of the topic __consumer_offsets "
+                "(its max.message.bytes, their message.max.bytes)")
     return str(error)

@@ -12,6 +12,7 @@ from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import Plan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
+from actors.assignment.room import DEFAULT_RECORD_BYTES
 from actors.messages import CoordinatorLost, Joined, JoinPreparing
 from storage.config_state import ClusterConfigState
 
@@ -28,6 +29,8 @@ class Broker:
         self.leader: str | None = None
         self.syncing = False  # the round is complete; assignments are being handed out, or were
         self.assignments: dict[str, bytes] | None = None
+        self.record_bytes = DEFAULT_RECORD_BYTES
+        self.intruders: dict[str, bytes] = {}  # members that are no workers, and what they say when they join
         self._ids = 0
 
     def join(self, id_: str | None, worker: str, metadata: bytes) -> str:
@@ -40,6 +43,14 @@ class Broker:
         self.members[id_] = metadata
         self._complete()
         return id_
+
+    def intrude(self, name: str, metadata: bytes) -> None:
+        """Somebody who is no worker joins, and again in each round; never as the first member, so never as leader."""
+        self.intruders[name] = metadata
+        if self.syncing:
+            self.restart_round()
+        self.members[name] = metadata
+        self._complete()
 
     def remove(self, id_: str | None) -> None:
         """A member left, or its session expired."""
@@ -63,12 +74,15 @@ class Broker:
     def restart_round(self) -> None:
         """All members have to join anew."""
         self.syncing, self.assignments = False, None
-        self.members = dict.fromkeys(self.members)
+        self.members = {id_: self.intruders.get(id_) for id_ in self.members}
 
     def _complete(self) -> None:
+        if not self.members.keys() - self.intruders:  # the last worker is gone, and with it the group
+            self.members.clear()
         if self.members and not self.missing():
             self.generation += 1
-            self.leader = self.leader if self.leader in self.members else next(iter(self.members))
+            workers = [id_ for id_ in self.members if id_ not in self.intruders]
+            self.leader = self.leader if self.leader in self.members else workers[0]
             self.syncing = True
 
 
@@ -94,6 +108,7 @@ class Member:
     void: bool = False  # the membership was lost while the join ran
     assignor: AssignorState = field(default_factory=AssignorState)
     plan: Plan | None = None
+    doubted: frozenset[str] = frozenset()
 
     # ------------------------------------------------------------ the herder's commands
     def join(self) -> None:
@@ -199,18 +214,20 @@ class Member:
         self.plan = plan(
             self.assignor, broker.protocol, {k: v or b"" for k, v in broker.members.items()}, self.snapshot(),
             leader=self.id or "", generation=broker.generation, last_completed=self.last_completed,
-            now_ms=broker.now(), max_delay_ms=broker.max_delay_ms,
+            now_ms=broker.now(), max_delay_ms=broker.max_delay_ms, doubted=self.doubted,
+            record_bytes=broker.record_bytes,
         )
-        self.assignor = self.plan.state
+        self.assignor, self.doubted = self.plan.state, self.plan.doubted
         return self.plan.assignments
 
     def _done(self) -> None:
         broker, id_ = self.broker, self.id or ""
         assignment = decode_assignment((broker.assignments or {})[id_])
         self.joining, self.needs, self.last_completed = False, self.again, broker.generation
-        owners = self.plan.owners if self.plan is not None and self.plan.generation == broker.generation else ()
+        led = self.plan if self.plan is not None and self.plan.generation == broker.generation else None
         if self.void:
             self.needs = True
             return
         self.owned, self.joined = None, True
-        self.tell(Joined(Membership(broker.generation, id_, broker.protocol, assignment, owners)))
+        more = () if led is None else (led.owners, led.left_out, led.room, led.record_bytes)
+        self.tell(Joined(Membership(broker.generation, id_, broker.protocol, assignment, *more)))

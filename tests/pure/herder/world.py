@@ -155,7 +155,7 @@ class World:
     def _expire_the_dead(self) -> bool:
         """Nobody can go on: sessions of dead and hanging workers expire, and rounds end without them."""
         living = {n.member.id for n in self.nodes.values() if n.alive and not n.hung}
-        gone = [id_ for id_ in self.broker.members if id_ not in living]
+        gone = [id_ for id_ in self.broker.members if id_ not in living and id_ not in self.broker.intruders]
         for id_ in gone:
             self.broker.remove(id_)
         return bool(gone)
