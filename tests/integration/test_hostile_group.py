@@ -1,0 +1,131 @@
+"""Whoever may send a request, write to the group's topics or join the group: it is his own that suffers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from actors.assignment.protocol import Protocol
+from heeler.broker import EmbeddedBroker
+from storage.config_state import ClusterConfigState
+from tests.integration.group_herder import FakeHerder
+from tests.integration.workers import READY_S, Kafka, running_worker
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+GROUP = "hostile-group"
+RECORD_BYTES = 100_000
+LONG = "n" * 40_000
+GARBAGE = [("sessioned", b"\xff" * 40), ("compatible", b""), ("default", b"\x00")]
+
+
+@pytest.fixture(scope="module")
+def small_broker():
+    """A broker of this file's own, which takes no large records."""
+    settings = {"message.max.bytes": str(RECORD_BYTES), "group.min.session.timeout.ms": "500"}
+    with EmbeddedBroker(quick=True, settings=settings) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def worker(small_broker, tmp_path_factory):
+    kafka = Kafka(small_broker.bootstrap_servers)
+    with running_worker(kafka, tmp_path_factory.mktemp("hostile"), GROUP) as rig:
+        yield rig
+    del kafka.admin
+
+
+@pytest.fixture
+def works(worker, topic_name):
+    """Creating a connector that runs, and its end."""
+
+    def check(number=0):
+        name = worker.create(f"{topic_name}-{number}", source(worker), ["RUNNING", "RUNNING"])
+        worker.delete(name)
+
+    return check
+
+
+def source(worker):
+    return {"connector.class": "FileStreamSource", "file": str(worker.folder / "none"), "topic": "none"}
+
+
+def test_a_name_that_the_group_cannot_carry_is_refused(worker, works):
+    error = worker.refused("POST", "/connectors", {"name": LONG, "config": source(worker)})
+    assert error.status == 400
+    assert "takes 40000 bytes in a URL" in str(error)
+    works()
+
+
+def test_records_that_nobody_should_write_stop_nobody(worker, works):
+    """They are there when the worker starts, too."""
+    topic = worker.process.properties["config.storage.topic"]
+    deep = '{"properties":{"a":' + "[" * 600 + "]" * 600 + "}}"
+    config = json.dumps({"properties": {**source(worker), "name": LONG}})
+    worker.kafka.send(topic, [config, "{}", deep, deep, '{"task-count":1e999}', "\x00"],
+                      [f"connector-{LONG}", "task-a-" + "1" * 5000, "connector-deep", "session-key",
+                       "tasks-fencing-a", "connector-\n\u2028FATAL forged"])
+    for kind, keys in (("status", ["status-task-a-" + "1" * 5000, "status-connector-a", "status-topic-"]),
+                       ("offset", [deep, '["a",' + "[" * 600, '["a",{"p":' + "9" * 5000 + "}]"])):
+        worker.kafka.send(worker.process.properties[f"{kind}.storage.topic"], [deep] * 3, keys)
+
+    def told():
+        return "has 40000 bytes" in (worker.rest.failure(LONG) or "")
+
+    wait_until(told, 30, "the status of what cannot run")
+    works()
+    error = worker.refused("POST", f"/connectors/{LONG}/restart")
+    assert (error.status, "has 40000 bytes" in str(error)) == (500, True)
+    worker.process.stop()
+    worker.process.start()
+    worker.process.wait_ready(READY_S)
+    works(1)
+    worker.call("DELETE", f"/connectors/{LONG}")
+    wait_until(lambda: worker.call("GET", "/connectors") == [], 20, "the end of the connector")
+    log = worker.process.log.read_text()
+    assert "Skipping a config record with the key 'task-a-1111" in log or "is not a task config key" in log
+    assert "Skipping an offset record" in log
+    assert "Skipping a status record" in log
+    assert "\nFATAL forged" not in log
+
+
+def test_connectors_that_the_groups_record_cannot_hold_are_refused(worker, works):
+    names = [f"{n:02d}{'n' * 7900}" for n in range(20)]
+    taken, refused = [], None
+    for name in names:
+        body = {"name": name, "config": source(worker), "initial_state": "STOPPED"}
+        try:
+            worker.call("POST", "/connectors", body)
+        except Exception as error:  # noqa: BLE001 - looked at below
+            refused = error
+            break
+        taken.append(name)
+    try:
+        assert getattr(refused, "status", None) == 400, refused
+        assert f"one record, of at most {RECORD_BYTES} bytes" in str(refused)
+        assert len(taken) > 8
+        works()
+    finally:
+        for name in taken:
+            worker.call("DELETE", f"/connectors/{name}")
+
+
+@pytest.mark.parametrize("what", ["far ahead", "garbage"])
+def test_a_member_that_says_nonsense_keeps_nobody_from_working(worker, small_broker, works, what):
+    offset = 2**60 if what == "far ahead" else 0
+    intruder = FakeHerder(small_broker.bootstrap_servers, GROUP, f"intruder-{offset}",
+                          ClusterConfigState(offset=offset))
+    if what == "garbage":
+        intruder.member._actor_weakref()._driver._coordinator.group_protocols = lambda: GARBAGE
+    try:
+        membership = intruder.join().joined(30)
+        assert membership.protocol is Protocol.SESSIONED
+        works()
+        works(1)
+        assert not intruder.owned
+        line = f"(client id 'intruder-{offset}', host '/127.0.0.1')"
+        wait_until(lambda: line in worker.process.log.read_text(), 10, "the log to tell who it is")
+    finally:
+        intruder.member.stop()
