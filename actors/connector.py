@@ -27,6 +27,7 @@ from actors.messages import (
 from actors.task import trace_of
 from spark_tasks.connector_config import SINK, SOURCE
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.masking import hide_passwords
 from spark_tasks.plugins import Kind, Plugin, Plugins
 from spark_tasks.task import SourceOffset, SourcePartition
 from spark_tasks.task_configs import TooManyTasksError, make_task_configs
@@ -159,6 +160,7 @@ class ConnectorActor(pykka.ThreadingActor):
         name = self._command.connector
         self._resolved = self._resolve(self._command.config, name)
         self._plugin = self._plugins.find(Kind.CONNECTOR, self._resolved.get("connector.class") or "")
+        hide_passwords(name, self._resolved, self._plugin.cls)
         _check(self._plugin, self._resolved)
         resolved = self._resolved
         context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved))

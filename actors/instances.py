@@ -20,6 +20,7 @@ from actors.messages import (
     TaskConfigsGenerated,
     TaskStateReported,
 )
+from actors.task import trace_of
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorTaskId, ItemId, State
 
@@ -51,7 +52,7 @@ class ActorInstances:
         except Exception as error:
             # Plugin code may run in a constructor: whatever it raises belongs into the status, not into the herder.
             log.exception("%s: could not be started", effect.item)
-            self._tell(report(effect.item, effect.epoch, State.FAILED, trace=f"{type(error).__name__}: {error}"))
+            self._tell(report(effect.item, effect.epoch, State.FAILED, trace=trace_of(error)))
             return
         self._actors[effect.epoch] = (effect.item, ref)
         self._send(effect.item, effect.epoch, command)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import IO
 
+from actors.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError
 from spark_tasks.log_lines import LineFormatter
 
@@ -78,6 +79,7 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
         top.removeHandler(old)
     handler = logging.StreamHandler(stream or sys.stdout)
     handler.setFormatter(ConnectFormatter())
+    handler.addFilter(MaskingFilter())
     top.addHandler(handler)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, top.level))

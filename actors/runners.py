@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from actors.messages import StartTask
 from actors.start_guard import HerderGuard, Herding
 from actors.worker_config import WorkerConfig
+from spark_tasks.masking import hide_passwords
 from spark_tasks.plugins import Plugins
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.task_configs import check_tasks_max
@@ -88,6 +89,7 @@ class TaskRunners:
         task = command.task
         connector = self.resolve(command.connector_config, task.connector)
         check_tasks_max(task.connector, self.configs.config.task_count(task.connector), connector)
+        hide_passwords(task.connector, connector, self.plugins.connector(connector.get("connector.class", "")))
         runners = self.data_plane.runners()
         source = self.plugins.connector_type(connector) == "source"
         guard = HerderGuard(self.herding, task, command.config_generation)

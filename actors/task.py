@@ -20,6 +20,7 @@ import pykka
 from actors.messages import ChangeTargetState, Epoch, StartTask, Stop, TaskStateReported
 from actors.task_state import Action, Event, Phase, advance, reported, steps
 from spark_tasks.errors import StartCancelledError
+from spark_tasks.masking import process_secrets
 from spark_tasks.task import TaskRunner
 from storage.ids import ConnectorTaskId, TargetState
 
@@ -274,6 +275,8 @@ class TaskActors:
 
 
 def trace_of(error: BaseException) -> str:
-    """The text for a FAILED status: type and message first, as in Java's traces, then the Python traceback."""
+    """The text for a FAILED status: type and message first, as in Java's traces, then the Python traceback; without
+    what the worker keeps to itself.
+    """
     head = "".join(traceback.format_exception_only(error)).rstrip()
-    return f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}"
+    return process_secrets().mask(f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,12 @@ from actors.worker_keys import KNOWN_PREFIXES, WORKER_KEYS
 from spark_tasks.config_def import ConfigDef, Type, invalid
 from spark_tasks.config_providers import ConfigProvider, ConfigTransformer, load_providers
 from spark_tasks.errors import ConfigError
+from spark_tasks.masking import MASK, passwords, process_secrets, secret_name
 from spark_tasks.running.spark_security import authenticates, authentication
 from spark_tasks.validation.overrides import policy_of
 from storage.own_offsets import OwnOffsets, own_offsets
 
 log = logging.getLogger(__name__)
-_SECRET = re.compile(r"password|secret|jaas|token|passphrase|credential|\.key$|private", re.IGNORECASE)
 _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
 
@@ -37,11 +37,12 @@ class WorkerConfig:
     def of(cls, props: Mapping[str, str]) -> WorkerConfig:
         """Parse and check the settings. Raises ConfigError that lists every wrong key, its value and what may be."""
         providers = load_providers(props)
-        originals = ConfigTransformer(providers).transform(props)
+        originals = ConfigTransformer(providers, on_values=_hide).transform(props)
+        process_secrets().learn("", passwords(originals, [k for k in originals if _is_secret(k)]))
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
             log.warning("plugin.path cannot have placeholders (KIP-421); %s is taken as it is", props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
-        config = cls(_parse(originals), originals, providers)
+        config = cls(_parse(originals, originals.given), originals, providers)
         for key in config.unknown_keys():
             near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
             log.warning("%s is not a key of a worker%s", key, f"; did you mean {near[0]}?" if near else "")
@@ -149,7 +150,14 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _parse(originals: Mapping[str, str]) -> dict[str, Any]:
+def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:
+    """Operators may read their settings; what a provider gave for a password, or for an unknown key, is a secret."""
+    for key, values in given.items():
+        if key not in WORKER_KEYS or _is_secret(key):
+            process_secrets().learn("", values)
+
+
+def _parse(originals: Mapping[str, str], given: Collection[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     errors: list[str] = []
     for name, key in WORKER_KEYS.keys.items():
@@ -157,7 +165,8 @@ def _parse(originals: Mapping[str, str]) -> dict[str, Any]:
             values |= ConfigDef(key).parse(originals)
         except ConfigError as error:
             text = originals.get(name)
-            errors.append(str(error).replace(text, "[hidden]") if text and _is_secret(name) else str(error))
+            hidden = text and (_is_secret(name) or name in given)
+            errors.append(str(error).replace(text or "", MASK) if hidden else str(error))
             near = difflib.get_close_matches(name, _unknown(originals), 1, 0.85) if text is None else ()
             errors[-1] += "".join(f" Is {key} meant to be it?" for key in near)
     for check in (policy_of, authentication):
@@ -188,4 +197,4 @@ def _contradictions(values: Mapping[str, Any]) -> Iterable[str]:
 
 def _is_secret(name: str) -> bool:
     known = WORKER_KEYS.keys.get(name)
-    return known.type is Type.PASSWORD if known else bool(_SECRET.search(name))
+    return known.type is Type.PASSWORD if known else secret_name(name)

@@ -17,6 +17,7 @@ import click
 
 from heeler.errors import SetupError
 from spark_tasks.errors import ConnectError
+from spark_tasks.masking import process_secrets
 
 _DEFAULT_PORT = 9092
 
@@ -37,6 +38,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     before both.
     """
     from actors.logging_setup import set_up_logging
+    from actors.masked_output import mask_output
     from actors.worker_config import load_worker_config
 
     with _told_without_trace():
@@ -47,6 +49,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         from actors.worker import run_worker
 
         allow_many_files()
+        mask_output()
         code = run_worker(config)
     sys.exit(code)
 
@@ -118,7 +121,7 @@ def _told_without_trace() -> Iterator[None]:
     try:
         yield
     except ConnectError as error:
-        click.echo(f"heeler: {error}", err=True)
+        click.echo(process_secrets().mask(f"heeler: {error}"), err=True)
         sys.exit(2)
 
 

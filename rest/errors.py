@@ -18,6 +18,7 @@ from actors.errors import (
 )
 from rest.json_text import dumps
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.masking import process_secrets
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ class RestError(ConnectError):
 
 
 def error_body(code: int, message: str | None) -> bytes:
-    """The body of every error."""
-    return dumps({"error_code": code, "message": message})
+    """The body of every error, without what the worker keeps to itself."""
+    return dumps({"error_code": code, "message": message and process_secrets().mask(message)})
 
 
 _STATUS: tuple[tuple[type[Exception], Callable[[Any], int]], ...] = (

@@ -7,16 +7,20 @@ placeholder.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.masking import process_secrets
 
 log = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
@@ -162,14 +166,27 @@ _BUILT_IN: Mapping[str, type[ConfigProvider]] = {
 }
 
 
+class Resolved(dict[str, str]):
+    """A configuration with what providers gave; `given`: their values, by the key that they stand in."""
+
+    given: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+
+def _hide(connector: str | None, given: Mapping[str, Sequence[str]]) -> None:
+    process_secrets().learn(connector, itertools.chain.from_iterable(given.values()))
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigTransformer:
-    """Replaces placeholders. `on_ttl(name, path, ttl_ms)` is told when the values of connector `name` run out."""
+    """Replaces placeholders. `on_ttl(name, path, ttl_ms)` is told when the values of connector `name` run out;
+    `on_values(name, given)` is told all values, by default for the worker to hide them.
+    """
 
     providers: Mapping[str, ConfigProvider]
     on_ttl: Callable[[str, str, int], None] | None = None
+    on_values: Callable[[str | None, Mapping[str, Sequence[str]]], None] = _hide
 
-    def transform(self, config: Mapping[str, str], connector: str | None = None) -> dict[str, str]:
+    def transform(self, config: Mapping[str, str], connector: str | None = None) -> Resolved:
         """The configuration with what the providers know; placeholders of unknown providers or keys stay as they are.
 
         Each path is read once. With `config.action.reload=none` in the config, or without a connector's name, nobody
@@ -181,14 +198,23 @@ class ConfigTransformer:
                 if match[1] in self.providers:
                     wanted.setdefault((match[1], match[3] or ""), set()).add(match[4])
         if not wanted:
-            return dict(config)
+            return Resolved(config)
         found = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
 
-        def replacement(match: re.Match[str]) -> str:
-            known = found.get((match[1], match[3] or ""))
-            return match[0] if known is None else known.data.get(match[4], match[0])
+        given: dict[str, list[str]] = {}
 
-        data = {k: v if v is None else _PLACEHOLDER.sub(replacement, v) for k, v in config.items()}
+        def replacement(key: str, match: re.Match[str]) -> str:
+            known = found.get((match[1], match[3] or ""))
+            if known is None or match[4] not in known.data:
+                return match[0]
+            given.setdefault(key, []).append(known.data[match[4]])
+            return known.data[match[4]]
+
+        data = Resolved({
+            k: v if v is None else _PLACEHOLDER.sub(partial(replacement, k), v) for k, v in config.items()
+        })
+        data.given = given
+        self.on_values(connector, given)
         if connector is not None and self.on_ttl and config.get("config.action.reload", "restart").lower() != "none":
             for (_, path), known in found.items():
                 if known.ttl_ms is not None:

@@ -68,6 +68,15 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def nothing_hidden() -> Iterator[None]:
+    """No test's texts are masked for what another one has told this process."""
+    yield
+    masking = sys.modules.get("spark_tasks.masking")
+    if masking is not None:
+        masking.process_secrets.cache_clear()
+
+
 @pytest.fixture
 def topic_name(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses (for topics, groups and connectors)."""

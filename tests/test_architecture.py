@@ -27,7 +27,7 @@ ARROWS = {
     "rest": (
         "actors.messages", "actors.errors", "actors.assignment.protocol", "storage.ids", "storage.config_state",
         "storage.status", "spark_tasks.errors", "spark_tasks.config_def", "spark_tasks.json_depth",
-        "spark_tasks.key_stores", "spark_tasks.unsupported",
+        "spark_tasks.key_stores", "spark_tasks.masking", "spark_tasks.unsupported",
     ),
     "actors": ("storage", "spark_tasks"),
     "heeler": ("actors", "storage", "spark_tasks"),

@@ -57,6 +57,7 @@ from actors.messages import (
 )
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
+from spark_tasks.masking import process_secrets
 from storage.ids import ConnectorName
 from storage.status import StatusState
 
@@ -122,7 +123,7 @@ class HerderActor(pykka.ThreadingActor):
         self._state = HerderState(settings)
         self._ports = ports
         self._ticker = ticker
-        self._story = Story()
+        self._story = Story(mask=process_secrets().mask)
         self._replies: dict[RequestId, Any] = {}
         self._numbers = itertools.count(1)
         self._turned_at = time.monotonic()

@@ -12,6 +12,7 @@ from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins
 from spark_tasks.validation.base import CONVERTERS, Subject, base_def, check_base, note_nulls
 from spark_tasks.validation.chain import chain_def, check_link, links
 from spark_tasks.validation.classes import config_def_of, lookup, version_error
+from spark_tasks.validation.given import Given
 from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
 from spark_tasks.validation.overrides import clients_of, policy_of, validate_overrides
 from spark_tasks.validation.rules import check_sink, check_source
@@ -34,11 +35,26 @@ def validate_connector(
 ) -> ConfigInfos:
     """Every key with its value and errors. `stage` is told what happens next, for the message of a time-out.
 
-    Values are shown with placeholders resolved, as Kafka Connect does. Runs plugin code, which may hang or raise.
+    Values of config providers are checked, and shown nowhere: Kafka Connect shows them, and so anybody may read what
+    the worker may. Runs plugin code, which may hang or raise.
     Raises NoConnectorClassError, PluginNotFoundError (unknown connector class), ConfigError (placeholders).
     """
     stage("resolving transformed configuration properties for the connector")
     props = resolve(config)
+    given = Given(config, props)
+    try:
+        return given.hidden(_validated(config, props, plugins, worker, stage))
+    except Exception as error:
+        masked = given.masked(error)
+        if masked is error:
+            raise
+        raise masked from None
+
+
+def _validated(
+    config: Mapping[str, str | None], props: Mapping[str, Any], plugins: Plugins, worker: Mapping[str, str],
+    stage: Callable[[str], None],
+) -> ConfigInfos:
     name = props.get("connector.class")
     if name is None:
         pairs = ", ".join(f"{key}={shown(value)}" for key, value in config.items())

@@ -61,6 +61,51 @@ def rig(kafka: Kafka, world: Path, secrets: Path) -> Iterator[Rig]:
             os.umask(before)
 
 
+PLACES = {  # where LeakingSource and LeakingSink say their password, and the states after that
+    "start": [FAILED], "tasks": [RUNNING], "plan": [RUNNING, FAILED], "read": [RUNNING, FAILED],
+    "write": [RUNNING, FAILED],
+}
+
+
+def test_a_value_of_a_provider_is_in_no_text_of_the_worker(rig: Rig, secrets: Path, topic_name: str) -> None:
+    """Connectors that fail everywhere with it in their messages: validation, start, task configs, planning, and on
+    executors a reader and a writer.
+    """
+    password, number = f"${{file:{secrets}:password}}", f"${{file:{secrets}:number}}"
+    rig.kafka.create(topic_name)
+    rig.kafka.send(topic_name, ["for the sink"])
+    config = {"password": password, "connector.class": "LeakingSource", "topic": f"{topic_name}-out"}
+    told = [str(rig.refused("PUT", f"/connectors/{topic_name}/config", {**config, **wrong})) for wrong in (
+        {"at": "validate"}, {"at": "message"}, {"tasks.max": number}, {"connector.class": number},
+        {"transforms": number}, {"value.converter": f"x{number}"}, {"connector.class": None, "x": number},
+    )]
+    assert "Invalid value [hidden] for configuration tasks.max: Not a number of type INT" in told[2]
+    validated = rig.call("PUT", "/connector-plugins/LeakingSource/config/validate", {
+        **config, "name": topic_name, "tasks.max": number})
+    told.append(repr(validated))
+    assert password in {c["value"]["value"] for c in validated["configs"] if c["value"]}, "shown as it was written"
+    for place, states in PLACES.items():
+        own = {**config, "at": place}
+        if place == "write":
+            own = {**own, "connector.class": "LeakingSink", "topics": topic_name}
+        rig.create(f"{topic_name}-{place}", own)
+        rig.wait_states(f"{topic_name}-{place}", states, 120)
+    wait_until(lambda: "tasks: cannot log in with" in rig.process.log.read_text(), 30, "the failure of task_configs")
+    for place in PLACES:
+        status = rig.call("GET", f"/connectors/{topic_name}-{place}/status")
+        if place != "tasks":
+            assert f"{place}: cannot log in with [hidden]" in repr(status)
+        told += [repr(status), repr(rig.call("GET", f"/connectors/{topic_name}-{place}"))]
+    told.append(repr(rig.call("GET", "/connectors?expand=status&expand=info")))
+    topics = [rig.process.properties[f"{kind}.storage.topic"] for kind in ("status", "config", "offset")]
+    told += [repr((m.key(), m.value())) for topic in topics for m in rig.kafka.messages(topic)]
+    log = rig.process.log.read_text()
+    assert "read with [hidden]" in log, "what an executor writes to standard error"
+    assert "cannot log in with [hidden]" in log
+    for secret in (PASSWORD, "pa$$w0rd", "s3cr3t-number", PASSWORD.encode("unicode_escape").decode()):
+        assert [text[:2000] for text in (*told, log) if secret in text] == []
+
+
 def own_unix_sockets(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)]
 

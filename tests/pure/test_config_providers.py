@@ -16,6 +16,7 @@ from spark_tasks.config_providers import (
     load_providers,
 )
 from spark_tasks.errors import ConfigError
+from spark_tasks.masking import process_secrets
 
 JAVA = "org.apache.kafka.common.config.provider."
 
@@ -68,6 +69,20 @@ def test_a_time_to_live_is_told_for_a_connector_that_wants_restarts():
     assert told == []
     transformer.transform(config, "c")
     assert told == [("c", "f", 500)]
+
+
+def test_every_value_is_told_with_the_key_that_it_stands_in():
+    told = []
+    transformer = ConfigTransformer({"p": Fake(unknown=["no"])}, on_values=lambda *a: told.append(a))
+    found = transformer.transform({"a": "x${p:f:x}${p:f:y}", "b": "${p:z}", "c": "${p:f:no}", "d": "plain"}, "c")
+    assert found.given == {"a": ["<f/x>", "<f/y>"], "b": ["</z>"]}
+    assert told == [("c", found.given)]
+    assert transformer.transform({"d": "plain"}).given == {}
+
+
+def test_by_default_the_process_hides_them():
+    ConfigTransformer({"p": Fake()}).transform({"a": "${p:path-of-the-test:x}"}, "c")
+    assert process_secrets().mask("is <path-of-the-test/x>") == "is [hidden]"
 
 
 @given(st.dictionaries(st.text(), st.text(alphabet="${}:pa")))

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "converter_abstract",  # our converters' base class is no plugin, so its name is unknown
     "null_values",  # Java forgets the error of a null if the key is the plugin's own
     "override_bad_value",  # Java: 500 for the whole request
+    "placeholders",  # Java shows what a provider gave
 }
 
 
@@ -100,6 +101,12 @@ def test_a_bad_client_setting_is_an_error_of_its_key():
     infos = run("override_bad_value")
     assert infos.error_count == 1
     assert infos.errors() == [ANSWERS["override_bad_value"]["body"]["message"].partition(": ")[2]]
+
+
+def test_what_a_provider_gave_is_not_shown_and_all_else_is_java_s():
+    ours, javas = normal(run("placeholders").to_json()), normal(ANSWERS["placeholders"]["body"])
+    differing = [(o[1], j[1]) for o, j in zip(ours["configs"], javas["configs"], strict=True) if o != j]
+    assert [(o["name"], o["value"], j["value"]) for o, j in differing] == [("file", "${env:HOME}", "/root")]
 
 
 def test_null_is_no_value():

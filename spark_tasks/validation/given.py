@@ -1,0 +1,71 @@
+"""What config providers gave to a configuration that is validated, kept out of all that is said about it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from spark_tasks.config_providers import Resolved
+from spark_tasks.masking import MASK, Secrets
+from spark_tasks.validation.infos import ConfigInfo, ConfigInfos
+
+# Keys with names that become parts of other keys.
+_NAMES = ("transforms", "predicates", "topic.creation.groups")
+
+
+class Given:
+    """`raw`: the configuration with its placeholders; `props`: with values, by the resolver."""
+
+    def __init__(self, raw: Mapping[str, str | None], props: Mapping[str, Any]) -> None:
+        self._raw = raw
+        self._props = props
+        self._by_key = props.given if isinstance(props, Resolved) else {}
+        values = list(itertools.chain.from_iterable(self._by_key.values()))
+        self._secrets = Secrets.of([*values, *(item for value in values for item in value.split(","))])
+
+    def masked(self, error: Exception) -> Exception:
+        """An error without the values; the same one where there are none in it."""
+        return self._secrets.masked(error) if self._by_key else error
+
+    def hidden(self, infos: ConfigInfos) -> ConfigInfos:
+        """The infos with placeholders as the values of these keys, and nothing of the values in any message."""
+        if not self._by_key:
+            return infos
+        name = self._raw.get("connector.class") if "connector.class" in self._by_key else infos.name
+        named = any(key in self._by_key for key in _NAMES)
+        configs = tuple(self._everywhere(info) if named else self._in_messages(info) for info in infos.configs)
+        groups = tuple(map(self._secrets.mask, infos.groups)) if named else infos.groups
+        return replace(infos, name=name or "", groups=groups, configs=configs)
+
+    def _in_messages(self, info: ConfigInfo) -> ConfigInfo:
+        if info.value is None:
+            return info
+        key = info.value["name"]
+        shown = self._raw[key] if key in self._by_key else info.value["value"]
+        hidden = {
+            **info.value, "value": shown, "errors": [self._message(text) for text in info.value["errors"]],
+            "recommended_values": [text and self._secrets.mask(text) for text in info.value["recommended_values"]],
+        }
+        return replace(info, value=hidden)
+
+    def _message(self, text: str) -> str:
+        for key in self._by_key:  # exactly there, whatever the value is
+            text = text.replace(f"Invalid value {self._props[key]} for ", f"Invalid value {MASK} for ")
+        return self._secrets.mask(text)
+
+    def _everywhere(self, info: ConfigInfo) -> ConfigInfo:
+        info = self._in_messages(info)
+        definition, value = self._masked(info.definition), self._masked(info.value)
+        if value is not None and info.value is not None and info.value["name"] in self._by_key:
+            value["value"] = info.value["value"]
+        return ConfigInfo(definition, value)
+
+    def _masked(self, data: Any) -> Any:
+        """The same data with masked texts, in keys too."""
+        if isinstance(data, str):
+            return self._secrets.mask(data)
+        if isinstance(data, Mapping):
+            return {key: self._masked(value) for key, value in data.items()}
+        return [self._masked(item) for item in data] if isinstance(data, (list, tuple)) else data
