@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
-from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.plugins import Kind, Plugins, data_sources
 from storage.daemon_pool import DaemonPool
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ class StoppedError(ConnectError):
 
 def checked_plugins(config: WorkerConfig) -> Plugins:
     """The worker's plugins. ConfigError where one of its converters is not there, as Kafka Connect says it."""
+    in_background(data_sources.installed)  # what is there when the worker starts, and nothing that comes later
     plugins = Plugins(config["plugin.path"])
     for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),
                       ("header.converter", Kind.HEADER_CONVERTER)):

@@ -19,6 +19,7 @@ import pykka
 
 from actors.messages import ChangeTargetState, Epoch, StartTask, Stop, TaskStateReported
 from actors.task_state import Action, Event, Phase, advance, reported, steps
+from spark_tasks import spaces
 from spark_tasks.errors import StartCancelledError
 from spark_tasks.masking import process_secrets
 from spark_tasks.task import TaskRunner
@@ -279,4 +280,5 @@ def trace_of(error: BaseException) -> str:
     what the worker keeps to itself.
     """
     head = "".join(traceback.format_exception_only(error)).rstrip()
-    return process_secrets().mask(f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}")
+    text = spaces.shown(f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}")
+    return process_secrets().mask(text)

@@ -17,19 +17,19 @@ _TOPIC = ConfigKey("topic", Type.STRING, importance=Importance.HIGH, doc="The to
 
 
 class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
-    def __init__(self, read_new: ReadNew, options: Options) -> None:
-        self._read_new = read_new
+    def __init__(self, connector: type[SourceConnector], options: Options) -> None:
+        self._connector: Any = connector  # executors import it; the function by itself would be sent as code
         self._options = dict(options)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - PySpark's name
         return {}
 
     def read(self, start: Offset) -> tuple[Iterator[tuple[Any, ...]], Offset]:
-        match self._read_new(self._options, start):
+        match self._connector.read_new(self._options, start):
             case rows, dict() as end:
                 return iter(rows), end
             case other:
-                raise DataError(f"{self._read_new.__name__} answers {_shown(other)}; a source answers two things, its "
+                raise DataError(f"{self._connector.__name__} answers {_shown(other)}; a source answers two things, its "
                                 "new rows and the offset behind them, which is a dict")
 
 
@@ -39,16 +39,16 @@ def _shown(answer: Any) -> str:
 
 
 class _FunctionSource(DataSource):  # type: ignore[misc]
-    def __init__(self, options: Options, read_new: ReadNew, schema: str) -> None:
+    def __init__(self, options: Options, connector: type[SourceConnector], schema: str) -> None:
         super().__init__(dict(options))
-        self._read_new = read_new
+        self._connector = connector
         self._schema = schema
 
     def schema(self) -> str:
         return self._schema
 
     def simpleStreamReader(self, schema: Any) -> _Reader:  # noqa: N802, ARG002 - PySpark's
-        return _Reader(self._read_new, self.options)
+        return _Reader(self._connector, self.options)
 
 
 def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
@@ -65,12 +65,13 @@ def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
         raise ConfigError('@source needs the columns of its rows, for example @source("id bigint, name string")')
 
     def decorate(read_new: ReadNew) -> type[SourceConnector]:
-        def data_source(_: type[SourceConnector], options: Options) -> DataSource:
-            return _FunctionSource(options, read_new, schema)
+        def data_source(connector: type[SourceConnector], options: Options) -> DataSource:
+            return _FunctionSource(options, connector, schema)
 
         members = {
             "__module__": read_new.__module__, "__doc__": read_new.__doc__, "yields": "rows",
             "config_def": ConfigDef(_TOPIC), "data_source": classmethod(data_source),
+            "read_new": staticmethod(read_new),
         }  # fmt: skip
         return type(read_new.__name__, (SourceConnector,), members)
 

@@ -15,7 +15,6 @@ from kafka.admin import KafkaAdminClient
 
 from spark_tasks.api import Options
 from spark_tasks.errors import ConnectError
-from spark_tasks.plugins import Plugins
 from spark_tasks.running.clients import connection_settings
 from spark_tasks.running.runners import Runners
 from spark_tasks.task import TaskContext
@@ -24,7 +23,7 @@ from storage.offset_store import ConnectorOffsetStore, OffsetStores, OffsetTopic
 from storage.own_offsets import OwnOffsets
 from storage.topic_log import KafkaTopicLog
 from tests.running_plugins import Folder, NumbersConnector, NumbersReader, Range
-from tests.running_rig import Loop, ThreadEngine
+from tests.running_rig import Loop, ThreadEngine, plugins_with
 from tests.support import wait_until
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -119,7 +118,8 @@ class OnceRig:
         self.notes = Folder(str(folder))
         self.limit(0)
         self.engine = ThreadEngine()
-        self.runners = Runners(self.worker, Plugins())
+        self.runners = Runners(self.worker, plugins_with(
+            "tests.running_plugins:NumbersConnector", f"{__name__}:TransactionsConnector"))
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.settings = connection_settings(self.worker)
         self.log_admin = KafkaAdminClient(**self.settings)

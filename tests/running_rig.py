@@ -11,9 +11,17 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
+from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.plugins.discovery import Found, installed
 from spark_tasks.running.executor import run_split, value_of
 from spark_tasks.task import Progress, TaskContext, TaskRunner
 from tests.support import wait_until
+
+
+def plugins_with(*connectors: str) -> Plugins:
+    """heeler's own plugins and these connectors of tests ("module:Class"), as if a distribution published them."""
+    more = [Found(target.replace(":", "."), Kind.CONNECTOR, target, "classpath") for target in connectors]
+    return Plugins(installed=[*installed(), *more])
 
 
 class ThreadEngine:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import logging
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from inspect import isclass
-from operator import attrgetter
-from pkgutil import iter_modules
 from typing import Any
 
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
@@ -14,12 +12,22 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from spark_tasks import ddl
 from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.errors import ConfigError
+from spark_tasks.plugins.data_sources import offered
+from spark_tasks.plugins.discovery import Found
+from spark_tasks.plugins.registry import resolve, why
+
+_log = logging.getLogger(__name__)
+_WHERE = (
+    "Data sources are looked for when the worker starts: in the folders of plugin.path, and in installed packages "
+    "whose metadata speaks of Spark. For any other, put a module with a class derived from it into a folder of "
+    "plugin.path, or have its package publish an entry point of the group heeler.data_sources"
+)
 
 FORMAT_KEYS = ConfigDef(
     ConfigKey(
         "format", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH,
-        doc="A Python data source of PySpark: the path of its class (package.module:Class), or its format name where "
-            "an installed package offers it as PySpark finds it (pyspark_<name> with a DefaultSource).",
+        doc="A Python data source of PySpark: its format name or the path of its class (package.module:Class). It lies "
+            "in a folder of plugin.path, or an installed package offers it.",
     ),
     ConfigKey(
         "schema", Type.STRING, default=None,
@@ -31,24 +39,54 @@ _OPTION = "option."
 
 
 def find(name: str) -> type[DataSource]:
-    """The class by its path or its format name. ConfigError says what was looked for."""
-    module, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
-    if module and attribute:
-        try:
-            found = attrgetter(attribute)(import_module(module))
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f"Invalid value {name} for configuration format: {error}") from error
-        if not (isinstance(found, type) and issubclass(found, DataSource)):
-            raise ConfigError(f"Invalid value {name} for configuration format: it is no PySpark DataSource")
-        source: type[DataSource] = found
-        return source
-    offered = _offered()
-    if name not in offered:
-        raise ConfigError(
-            f"Invalid value {name} for configuration format: no installed package pyspark_… offers it (there are: "
-            f"{', '.join(sorted(offered)) or 'none'}); give the path of its class, package.module:Class"
-        )
-    return offered[name]
+    """The class by its format name or its path. Only what was found as a data source is ever imported.
+
+    ConfigError says what there is.
+    """
+    found = {f.target: f for f in offered() if _named(f, name)}
+    if not found and not set(name) & set(".:"):  # a class may work its name out, which is known once it is imported
+        found = {f.target: f for f in offered() if f.alias is None and _says(f, name)}
+    if not found:
+        raise _wrong(name, f"{_nearest(name)}. {_WHERE}")
+    if len(found) > 1:
+        raise _wrong(name, f"there are several: {', '.join(sorted(found))}; give the path of one")
+    [one] = found.values()
+    try:
+        source = resolve(one)
+    except Exception as error:  # the module is the author's
+        raise _wrong(name, f"{one.target} cannot be imported: {why(error)}") from error
+    if not issubclass(source, DataSource):
+        raise _wrong(name, "it is no PySpark DataSource")
+    return source
+
+
+def _named(found: Found, name: str) -> bool:
+    """By format name, by its class's path, or by that of a package that offers the class as its own."""
+    if name in (found.name, found.target) or name.lower() == (found.alias or "").lower():
+        return True
+    package, _, attribute = name.replace(":", ".").rpartition(".")
+    module, _, of_class = found.target.partition(":")
+    return attribute == of_class and package != "" and module.startswith(f"{package}.")
+
+
+def _says(found: Found, name: str) -> bool:
+    try:
+        source: Any = resolve(found)
+        return str(source.name()).lower() == name.lower()
+    except Exception as error:  # noqa: BLE001 - somebody else's, perhaps without what it needs; nobody asked for it
+        _log.debug("%s does not say its name: %r", found.target, error)
+        return False
+
+
+def _nearest(name: str) -> str:
+    known = sorted({f.alias or f.target for f in offered()})
+    near = difflib.get_close_matches(name, known, 1)
+    there = f"there are: {', '.join(known)}" if known else "there are none"
+    return f"no data source has that name; {f'did you mean {near[0]}? ' if near else ''}{there}"
+
+
+def _wrong(name: str, what: str) -> ConfigError:
+    return ConfigError(f"Invalid value {name} for configuration format: {what}")
 
 
 def has(kind: type[DataSource], *methods: str) -> bool:
@@ -69,17 +107,6 @@ def problems(config: Mapping[str, str], *methods: str) -> Mapping[str, Sequence[
         ddl.parse(config.get("schema") or "")
     except ConfigError as error:
         found["schema"] = [str(error)]
-    return found
-
-
-def _offered() -> dict[str, type[DataSource]]:
-    """What PySpark itself would register: DefaultSource in top-level modules whose names begin with pyspark_."""
-    found: dict[str, type[Any]] = {}
-    for info in iter_modules():
-        if info.name.startswith("pyspark_"):
-            source: Any = getattr(import_module(info.name), "DefaultSource", None)
-            if isclass(source) and issubclass(source, DataSource):
-                found[str(source.name())] = source  # type: ignore[attr-defined]  # PySpark has no types
     return found
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ast
 import logging
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from spark_tasks import spaces
 from spark_tasks.plugins.kinds import Kind
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ _BASES = {  # the end of a base class's name says the kind; the longer names fir
     "Transformation": Kind.TRANSFORMATION,
     "Predicate": Kind.PREDICATE,
     "ConfigProvider": Kind.CONFIG_PROVIDER,
+    "DataSource": Kind.DATA_SOURCE,
 }
 
 
@@ -40,22 +42,23 @@ class Found:
     target: str
     location: str
     alias: str | None = None  # an entry point's name without a dot
+    place: str | None = None  # the folder or wheel in whose module space it lives; None: it is installed
 
 
-def installed() -> list[Found]:
-    """The plugins of all distributions on sys.path."""
-    return [
+@cache
+def installed() -> tuple[Found, ...]:
+    """The plugins of all distributions on sys.path; looked for once."""
+    points = metadata.entry_points()
+    return tuple(
         found
         for group in _GROUPS
-        for point in metadata.entry_points(group=group)
+        for point in points.select(group=group)
         if (found := _from_entry_point(point, "classpath"))
-    ]
+    )
 
 
 def in_folders(plugin_path: Iterable[str], complain: Complain) -> list[Found]:
-    """The plugins of the folders, which are appended to sys.path. `complain` is told of folders and of modules that
-    cannot be read.
-    """
+    """The plugins of the folders. `complain` is told of folders and of modules that cannot be read."""
     return [
         found
         for folder in plugin_path
@@ -79,8 +82,10 @@ def _places(folder: Path, complain: Complain) -> Iterator[Path]:
 
 def _in_place(place: Path, complain: Complain) -> list[Found]:
     location = str(place)
-    if location not in sys.path:
-        sys.path.append(location)  # last: a plugin folder must not replace what heeler itself runs on
+    absolute = str(place.absolute())
+    if unused := ", ".join(spaces.of(absolute).unused()):
+        _log.info("plugin.path: %s has modules that a process can have once only (Python's own, heeler's, and "
+                  "compiled ones that are installed beside heeler); its own are not imported: %s", place, unused)
     claimed: set[str] = set()
     found: list[Found] = []
     for distribution in metadata.distributions(path=[location]):
@@ -91,8 +96,8 @@ def _in_place(place: Path, complain: Complain) -> list[Found]:
         for file in sorted(place.rglob("*.py")):
             inside = file.relative_to(place)
             if inside.parts[0].removesuffix(".py") not in claimed and _importable(place, inside):
-                found += _in_source(file, inside, location, complain)
-    return found
+                found += in_source(file, inside, location, complain)
+    return [replace(one, place=absolute) for one in found]
 
 
 def _top_level(distribution: metadata.Distribution) -> set[str]:
@@ -117,7 +122,8 @@ def _from_entry_point(point: metadata.EntryPoint, location: str) -> Found | None
     )
 
 
-def _in_source(file: Path, inside: Path, location: str, complain: Complain) -> list[Found]:
+def in_source(file: Path, inside: Path, location: str, complain: Complain) -> list[Found]:
+    """The plugins that a Python file defines; `inside` is its path below the folder that is imported from."""
     try:
         tree = ast.parse(file.read_bytes(), file.name)
     except (SyntaxError, ValueError, OSError) as e:
@@ -125,22 +131,39 @@ def _in_source(file: Path, inside: Path, location: str, complain: Complain) -> l
         return []
     parts = inside.with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    return [
-        Found(f"{module}.{node.name}", kind, f"{module}:{node.name}", location)
-        for node in tree.body
-        if isinstance(node, ast.ClassDef | ast.FunctionDef)
-        and not node.name.startswith("_")
-        and (kind := _kind_of(node))
-    ]
+    kinds: dict[str, Kind] = {}
+    found = []
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or (kind := _kind_of(node, kinds)) is None:
+            continue
+        name = node.name
+        kinds[name] = kind
+        if not name.startswith("_"):
+            found.append(Found(f"{module}.{name}", kind, f"{module}:{name}", location, _format_of(node, kind)))
+    return found
 
 
-def _kind_of(node: ast.ClassDef | ast.FunctionDef) -> Kind | None:
+def _format_of(node: ast.ClassDef | ast.FunctionDef, kind: Kind) -> str | None:
+    """The name of a data source's format, where its class says it in so many words."""
+    if kind is not Kind.DATA_SOURCE:
+        return None
+    methods = [m for m in node.body if isinstance(m, ast.FunctionDef) and m.name == "name"]
+    match [statement for method in methods for statement in method.body if not isinstance(statement, ast.Expr)]:
+        case [ast.Return(ast.Constant(str(name)))]:
+            return name
+    return None
+
+
+def _kind_of(node: ast.ClassDef | ast.FunctionDef, known: Mapping[str, Kind]) -> Kind | None:
+    """By the names of its bases; `known` are the classes before it in its file."""
     if isinstance(node, ast.FunctionDef):
         decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
         is_source = any(getattr(d, "attr", getattr(d, "id", "")) == "source" for d in decorators)
         return Kind.CONNECTOR if is_source else None
     for base in node.bases:
         name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
+        if name in known:
+            return known[name]
         for ending, kind in _BASES.items():
             if name.endswith(ending):
                 return kind

@@ -20,6 +20,7 @@ class Kind(Enum):
     CONVERTER = "heeler.converters"
     HEADER_CONVERTER = "heeler.header_converters"
     CONFIG_PROVIDER = "heeler.config_providers"
+    DATA_SOURCE = "heeler.data_sources"  # of PySpark, for the connectors pyspark-source and pyspark-sink
 
     @property
     def interface(self) -> str:

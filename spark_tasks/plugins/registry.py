@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_tasks.plugins import discovery
+from spark_tasks import spaces
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins import data_sources, discovery
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import Kind, Plugin, PluginInfo, PluginNotFoundError
 
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
     from spark_tasks.api import Connector
 
 _log = logging.getLogger(__name__)
+_SHOWN = [kind for kind in Kind if kind is not Kind.DATA_SOURCE]
+_OURS = re.compile(r"^<frozen |/importlib/|/(spark_tasks|heeler)/[^/]*\.py$|/spark_tasks/plugins/[^/]*\.py$")
 _REST_ORDER = ("sink", "source", "transformation", "predicate", "converter", "header_converter")
 
 
@@ -37,7 +44,8 @@ class Plugins:
         self._given = installed
         self._complaints: list[str] = []
         folders = discovery.in_folders(self.plugin_path, self._complaints.append)
-        self._found = [*(_installed() if installed is None else installed), *folders]
+        self._found = [*(discovery.installed() if installed is None else installed), *folders]
+        data_sources.add(folders)
         for complaint in self._complaints:
             _log.warning(complaint)
         self._loaded: dict[Found, Plugin | Exception] = {}
@@ -70,7 +78,7 @@ class Plugins:
         return self.find(Kind.CONFIG_PROVIDER, name).cls
 
     def find(self, kind: Kind, name: str) -> Plugin:
-        """The plugin by its shown class name, simple name, alias, Java class name or importable Python path.
+        """The plugin by its shown class name, the path of its class, its simple name, its alias or a Java class name.
 
         The short forms are Kafka Connect's: FileStreamSource, FileStreamSourceConnector, JsonConverter, Json.
         Raises PluginNotFoundError.
@@ -90,7 +98,7 @@ class Plugins:
         what has it cannot be imported.
         """
         name = name.strip()
-        return self._by_name(kind, name) or self._by_declared_alias(kind, name) or _by_import(kind, name)
+        return self._by_name(kind, name) or self._by_declared_alias(kind, name)
 
     def exists(self, kind: Kind, name: str) -> bool:
         """Whether something has that name. Imports nothing where an entry point says so."""
@@ -102,8 +110,8 @@ class Plugins:
     def search(self, name: str) -> Plugin | None:
         """The plugin of any kind of that name, or None. Imports others only where no name fits."""
         name = name.strip()
-        for step in (self._by_name, self._by_declared_alias, _by_import):
-            for kind in Kind:
+        for step in (self._by_name, self._by_declared_alias):
+            for kind in _SHOWN:
                 try:
                     plugin = step(kind, name)
                 except PluginNotFoundError:
@@ -130,7 +138,7 @@ class Plugins:
 
     def all(self) -> list[PluginInfo]:
         """All plugins that REST lists, in Kafka Connect's order. Imports them."""
-        infos = [info for kind in Kind if kind is not Kind.CONFIG_PROVIDER for info in self.of_kind(kind)]
+        infos = [info for kind in _SHOWN if kind is not Kind.CONFIG_PROVIDER for info in self.of_kind(kind)]
         return sorted(infos, key=lambda info: (_REST_ORDER.index(info.kind), info.class_name))
 
     def _matching(self, kind: Kind, name: str) -> list[Found]:
@@ -161,7 +169,8 @@ class Plugins:
             self._loaded[found] = _import(found)
         result = self._loaded[found]
         if isinstance(result, Exception):
-            raise PluginNotFoundError(f"Plugin {found.name} ({found.target}) cannot be imported: {result}") from result
+            what = f"Plugin {found.name} ({found.target})"
+            raise PluginNotFoundError(f"{what} cannot be imported: {why(result)}") from result
         return result
 
     def _try(self, found: Found) -> Plugin | None:
@@ -169,11 +178,6 @@ class Plugins:
             return self._load(found)
         except PluginNotFoundError:
             return None  # _import has logged it
-
-
-@cache
-def _installed() -> Sequence[Found]:
-    return tuple(discovery.installed())
 
 
 def _simple_names(found: Found) -> tuple[str, ...]:
@@ -185,44 +189,28 @@ def _simple_names(found: Found) -> tuple[str, ...]:
 
 def _import(found: Found) -> Plugin | Exception:
     try:
-        cls = _resolve(*found.target.split(":"))
+        cls = resolve(found)
     except Exception as e:  # noqa: BLE001  (a plugin's module may do anything at import; one must not break the others)
         _log.warning("Plugin %s (%s) from %s cannot be imported: %r", found.name, found.target, found.location, e)
         return e
     return Plugin(found.name, found.kind, cls, found.location)
 
 
-def _resolve(module: str, attribute: str) -> type[Any]:
-    cls = attrgetter(attribute)(import_module(module))
+def why(error: Exception) -> str:
+    """What a plugin's module raised, and where: the last line of the author's own."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _OURS.search(f.filename)]
+    if isinstance(error, SyntaxError):
+        return str(error)  # it names the line
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    kind = "" if isinstance(error, ConnectError | ImportError) else f"{type(error).__name__}: "
+    return spaces.shown(f"{kind}{error}{where}")
+
+
+def resolve(found: Found) -> type[Any]:
+    """Import what was found. Raises what its module raises, AttributeError and TypeError where it is no class."""
+    module, _, attribute = found.target.partition(":")
+    real = module if found.place is None else spaces.of(found.place).name_of_plugin(module)
+    cls = attrgetter(attribute)(import_module(real))
     if not inspect.isclass(cls):
-        raise TypeError(f"{module}:{attribute} is not a class")
+        raise TypeError(f"{found.target} is not a class")
     return cls
-
-
-def _by_import(kind: Kind, name: str) -> Plugin | None:
-    """Any class of the right kind that Python can import, by `package.module.Class` or `package.module:Class`."""
-    module, separator, attribute = name.partition(":") if ":" in name else name.rpartition(".")
-    if not separator or not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
-        return None
-    try:
-        cls = _resolve(module, attribute)
-    except ModuleNotFoundError as e:
-        if e.name is not None and (module == e.name or module.startswith(e.name + ".")):
-            return None
-        raise PluginNotFoundError(f"Plugin {name} cannot be imported: {e}") from e
-    except (AttributeError, TypeError):
-        return None
-    except Exception as e:  # the module is the plugin author's
-        raise PluginNotFoundError(f"Plugin {name} cannot be imported: {e!r}") from e
-    if not implements(cls, kind):
-        return None
-    return Plugin(f"{cls.__module__}.{cls.__qualname__}", kind, cls, "classpath")
-
-
-def implements(cls: type[Any], kind: Kind) -> bool:
-    """Whether the class is a plugin of the kind."""
-    if kind is Kind.CONNECTOR:
-        from spark_tasks.api import Connector  # noqa: PLC0415  (imports PySpark: only for connectors)
-
-        return issubclass(cls, Connector)
-    return any(base.__name__.removesuffix("ation") == kind.interface.removesuffix("ation") for base in cls.__mro__)

@@ -62,12 +62,12 @@ class _WarmSplit:
 
 
 class SparkEngine:
-    """See the module. `worker`: the worker's properties; `plugin_path`: folders that executors may import from."""
+    """See the module. `worker`: the worker's properties."""
 
-    def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str] = ()) -> None:
+    def __init__(self, worker: Mapping[str, str]) -> None:
         self._changed = threading.Condition()
         self._life = SparkLife(
-            spark_settings(worker), list(plugin_path), self._changed, up=self._up, failed=self._fail_waiting
+            spark_settings(worker), self._changed, up=self._up, failed=self._fail_waiting
         )
         self._waiting: dict[int, _Submission] = {}
         self._running: dict[str, list[_Submission]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from spark_tasks.api import SinkConnector, SourceConnector
 from spark_tasks.errors import ConfigError
@@ -25,10 +25,10 @@ _logger = logging.getLogger(__name__)
 MakeDelivery = Callable[[TaskContext], Delivery | None]
 
 
-def engine_of(worker: Mapping[str, str], plugin_path: Sequence[str]) -> SparkEngine | ResidentEngine:
+def engine_of(worker: Mapping[str, str]) -> SparkEngine | ResidentEngine:
     """The engine that heeler.executors.mode asks for."""
     kind = SparkEngine if worker.get(MODE) == BATCH else ResidentEngine
-    return kind(worker, plugin_path)
+    return kind(worker)
 
 
 class Runners:
@@ -41,7 +41,7 @@ class Runners:
         self, worker: Mapping[str, str], plugins: Plugins, *, make_delivery: MakeDelivery | None = None
     ) -> None:
         """Starts nothing. `worker`: the worker's properties."""
-        self.engine = engine_of(worker, plugins.plugin_path)
+        self.engine = engine_of(worker)
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()

@@ -72,18 +72,19 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
     return {**defaults, **{k: v for k, v in worker.items() if k.startswith("spark.")}, **forced}
 
 
-def python_path(extra: Sequence[str]) -> str:
-    """PYTHONPATH of the Python workers: where this package lies, the plugin folders, then what was set before."""
+def python_path() -> str:
+    """PYTHONPATH of the Python workers: where this package lies, then what was set before. Plugin folders are not on
+    it: their modules are found by their names (spark_tasks/spaces.py).
+    """
     here = str(Path(spark_tasks.__file__).resolve().parent.parent)
     before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return os.pathsep.join(dict.fromkeys([here, *extra, *before]))
+    return os.pathsep.join(dict.fromkeys([here, *before]))
 
 
 class SparkJobs:
     """A running SparkContext. `run` and `cancel` may be called from several threads."""
 
-    def __init__(self, settings: Mapping[str, str], plugin_path: Sequence[str] = (),
-                 stop: threading.Event | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str], stop: threading.Event | None = None) -> None:
         """Start the JVM and wait for it (seconds), or until `stop` is set. Raises SparkStartError."""
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - 0.2 s that start-up should not wait for
         from pyspark.serializers import NoOpSerializer  # noqa: PLC0415
@@ -110,7 +111,7 @@ class SparkJobs:
             why = _first_line(error)  # the JVM is asked for it
             self._end_jvm(STOP_TIMEOUT_S)
             raise SparkStartError(f"Spark did not start: {why}") from error
-        self._context.environment.update({**ENVIRONMENT, "PYTHONPATH": python_path(plugin_path)})
+        self._context.environment.update({**ENVIRONMENT, "PYTHONPATH": python_path()})
         # It would print a traceback for the end of the connection, which is how a JVM stops.
         self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
         self.slots: int = max(1, int(self._context.defaultParallelism))

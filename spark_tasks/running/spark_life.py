@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from spark_tasks.errors import ConnectError
@@ -33,14 +33,13 @@ class SparkLife:
     """`changed` is the engine's lock as well; `up` and `failed` are called without it, in threads of this object's."""
 
     def __init__(
-        self, settings: Mapping[str, str], plugin_path: Sequence[str], changed: threading.Condition, *,
+        self, settings: Mapping[str, str], changed: threading.Condition, *,
         up: Callable[[SparkJobs], None], failed: Callable[[Exception], None],
     ) -> None:
         self.state = EngineState.NEW
         self.spark: SparkJobs | None = None
         self.error: Exception | None = None
         self._settings = settings
-        self._plugin_path = plugin_path
         self._changed = changed
         self._up = up
         self._failed = failed
@@ -65,7 +64,7 @@ class SparkLife:
     def _start(self) -> None:
         begun = time.monotonic()
         try:
-            spark = SparkJobs(with_archive(self._settings), self._plugin_path, self._stop)
+            spark = SparkJobs(with_archive(self._settings), self._stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on and its tasks say so
             self._fail(error)
             return

@@ -14,13 +14,12 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from heeler.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.plugins import Plugins
 from spark_tasks.running.positions import OffsetsMissingError
 from spark_tasks.running.runners import Runners
 from spark_tasks.running.sink_task import PAUSED_MS, UPKEEP_MS
 from spark_tasks.running.spark import SparkLostError
 from tests.running_plugins import Folder
-from tests.running_rig import Loop, ThreadEngine, context_of
+from tests.running_rig import Loop, ThreadEngine, context_of, plugins_with
 from tests.support import BACK_SOON, Sleeper, wait_until
 
 pytestmark = pytest.mark.integration
@@ -38,7 +37,8 @@ class SinkRig:
         self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
         self.notes = Folder(str(folder))
         self.engine = ThreadEngine()
-        self.runners = Runners(self.worker, Plugins())
+        self.runners = Runners(self.worker, plugins_with(
+            "tests.running_plugins:NotesConnector", "tests.running_plugins:RowsConnector"))
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.producer = Producer({"bootstrap.servers": bootstrap})
         self.loops: list[Loop] = []

@@ -14,11 +14,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from heeler.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
-from spark_tasks.plugins import Plugins
 from spark_tasks.running.runners import Runners
 from spark_tasks.running.spark import SparkLostError
 from tests.running_plugins import Folder
-from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of
+from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of, plugins_with
 from tests.support import BACK_SOON, Sleeper, wait_until
 
 pytestmark = pytest.mark.integration
@@ -38,7 +37,8 @@ class SourceRig:
         self.notes = Folder(str(folder))
         self.limit(0)
         self.engine = ThreadEngine()
-        self.runners = Runners(self.worker, Plugins())
+        self.runners = Runners(self.worker, plugins_with(
+            "tests.running_plugins:NumbersConnector", "tests.running_plugins:SimpleConnector"))
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.offsets = MemoryOffsets()
         self.loops: list[Loop] = []

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSource
 from spark_tasks.api import SinkConnector, SourceConnector
 from spark_tasks.config_def import ConfigDef
 from spark_tasks.errors import ConfigError
-from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
+from tests.running_rig import plugins_with
 
 
 @pytest.mark.parametrize(("base", "name"), [(SourceConnector, "yields"), (SinkConnector, "accepts")])
@@ -38,7 +38,7 @@ class Careless(SourceConnector):
 
 def errors() -> list[str]:
     config = {"name": "c", "connector.class": f"{__name__}.Careless", "topic": "t"}
-    return validate_connector(config, plugins=Plugins(), worker={}).errors()
+    return validate_connector(config, plugins=plugins_with(f"{__name__}:Careless"), worker={}).errors()
 
 
 def test_one_message_may_be_no_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,16 +33,16 @@ GO_S = 1.0  # how long processes may take to go when the worker stops
 
 
 class ResidentEngine:
-    """See the module. `worker`: the worker's properties; `plugin_path`: folders that executors may import from."""
+    """See the module. `worker`: the worker's properties."""
 
-    def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str] = ()) -> None:
+    def __init__(self, worker: Mapping[str, str]) -> None:
         self._settings = Settings.of(worker)
         self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + 1)
         self._local = local_slots(self._spark_settings["spark.master"]) is not None
-        self._python_path = python_path(plugin_path)
+        self._python_path = python_path()
         self._lock = threading.Condition(threading.RLock())
         self._life = SparkLife(
-            self._spark_settings, list(plugin_path), self._lock, up=self._up, failed=self._failed
+            self._spark_settings, self._lock, up=self._up, failed=self._failed
         )
         self._pool: Pool | None = None
         self._door: Door | None = None

@@ -1,6 +1,8 @@
 # ruff: noqa: N802, ARG002 - the names and signatures are PySpark's
 import pickle
+import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,8 +20,18 @@ from pyspark.sql.datasource import (
 
 from spark_tasks.connectors.pyspark_sink import PySparkSinkConnector
 from spark_tasks.connectors.pyspark_source import PySparkSourceConnector
+from spark_tasks.plugins import Kind, data_sources, discovery
+from spark_tasks.plugins.discovery import Found
 
 HERE = __name__
+
+
+@pytest.fixture(autouse=True)
+def offered(monkeypatch):
+    """This file's data sources, as if it lay in a folder of plugin.path."""
+    monkeypatch.setattr(data_sources, "_in_folders", {})
+    found = discovery.in_source(Path(__file__), Path(f"{HERE.replace('.', '/')}.py"), "here", print)
+    data_sources.add([*found, Found(f"{HERE}.Counting", Kind.DATA_SOURCE, f"{HERE}:Counting", "here", "counting")])
 
 
 class Counting(DataSource):
@@ -151,9 +163,12 @@ def test_the_schema_can_be_given():
 
 
 def test_formats_that_are_not_there():
-    assert "no installed package" in PySparkSourceConnector.validate({"format": "nope"})["format"][0]
-    assert "No module" in PySparkSinkConnector.validate({"format": "no.such.Thing"})["format"][0]
-    assert "no PySpark DataSource" in PySparkSinkConnector.validate({"format": f"{HERE}:HERE"})["format"][0]
+    (error,) = PySparkSourceConnector.validate({"format": "cuonting"})["format"]
+    assert error.startswith("Invalid value cuonting for configuration format: no data source has that name; did you "
+                            "mean counting? there are: ")
+    assert "folders of plugin.path" in error
+    assert "entry point of the group heeler.data_sources" in error
+    assert "no data source has that name" in PySparkSinkConnector.validate({"format": "no.such.Thing"})["format"][0]
     assert PySparkSinkConnector.validate({"format": f"{HERE}:Keeping"}) == {}
     (error,) = PySparkSinkConnector.validate({"format": f"{HERE}:Whole"})["format"]
     assert error == f"Invalid value {HERE}:Whole for configuration format: it has no writer"
@@ -164,16 +179,91 @@ def test_formats_that_are_not_there():
     assert "unknown type bigimt" in error
 
 
-def test_a_format_by_name(monkeypatch, tmp_path):
-    (tmp_path / "pyspark_sample.py").write_text(
-        "from pyspark.sql.datasource import DataSource\n"
-        "class DefaultSource(DataSource):\n"
-        "    @classmethod\n"
-        "    def name(cls): return 'sample'\n"
-        "    def reader(self, schema): pass\n"
-    )
+SAMPLE = """
+    from pyspark.sql.datasource import DataSource
+    {more}
+    class {cls}(DataSource):
+        @classmethod
+        def name(cls):
+            "Its name."
+            return {name}
+        def reader(self, schema): pass
+"""
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of installed packages, of which nothing is known yet."""
     monkeypatch.syspath_prepend(tmp_path)
-    assert PySparkSourceConnector.validate({"format": "sample"}) == {}
+    caches = data_sources.installed, discovery.installed
+    for cache in caches:
+        cache.cache_clear()
+    yield tmp_path
+    for cache in caches:
+        cache.cache_clear()
+
+
+def sample(cls="Sample", name="'sample'", more=""):
+    return textwrap.dedent(SAMPLE).format(cls=cls, name=name, more=more)
+
+
+def install(site, package, summary, files, entry_points=""):
+    for name, text in files.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    info = site / f"{package.replace('-', '_')}-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\nSummary: {summary}\n")
+    (info / "RECORD").write_text("".join(f"{name},,\n" for name in files))
+    (info / "entry_points.txt").write_text(entry_points)
+
+
+def problem(name):
+    return PySparkSourceConnector.validate({"format": name}).get("format", [""])[0]
+
+
+def test_a_format_by_name(site):
+    (site / "pyspark_sample.py").write_text(sample("DefaultSource"))
+    assert not problem("sample")
+
+
+def test_formats_of_installed_packages_whatever_they_are_called(site):
+    ran = site / "ran"
+    touch = f"import pathlib; pathlib.Path({str(ran)!r}).touch()"
+    install(site, "acme-sources", "Data sources for Apache Spark", {
+        "acme_sources_t/__init__.py": "from .inner.sample import Sample, Worked\n",
+        "acme_sources_t/inner/sample.py": touch + sample() + sample("Worked", "'wor' + 'ked'"),
+        "acme_sources_t/broken.py": "import no_such_module_at_all\n" + sample("Broken", "'broken'"),
+        "acme_sources_t/garbage.py": "class (DataSource:\n",
+    })
+    install(site, "acme-silent", "Says nothing", {"acme_silent_t.py": sample("Silent", "'silent'")})
+    install(site, "acme-published", "Says nothing", {"acme_published_t.py": sample("Published", "'x'")},
+            "[heeler.data_sources]\npublic = acme_published_t:Published\n")
+    found = {(f.alias, f.target) for f in data_sources.installed() if f.target.startswith("acme_")}
+    assert found == {("sample", "acme_sources_t.inner.sample:Sample"), (None, "acme_sources_t.inner.sample:Worked"),
+                     ("broken", "acme_sources_t.broken:Broken"), ("public", "acme_published_t:Published")}
+    assert not ran.exists()
+    for name in ("sample", "Sample", "acme_sources_t:Sample", "acme_sources_t.Sample", "worked", "public",
+                 "acme_sources_t.inner.sample:Sample", "acme_published_t.Published"):
+        assert not problem(name), name
+    assert problem("broken").endswith("acme_sources_t.broken:Broken cannot be imported: No module named "
+                                      "'no_such_module_at_all' (broken.py, line 1)")
+    assert "no data source has that name" in problem("silent")
+    assert "no data source has that name" in problem("acme_silent_t:Silent")
+
+
+def test_two_formats_of_one_name(site):
+    for which in ("a", "b"):
+        install(site, f"acme-{which}", "for Spark", {f"acme_t_{which}.py": sample()})
+    assert "there are several: acme_t_a:Sample, acme_t_b:Sample; give the path of one" in problem("sample")
+    assert not problem("acme_t_b:Sample")
+
+
+def test_nothing_is_imported_because_a_format_names_it(site):
+    (site / "elsewhere_t.py").write_text(f"import pathlib; pathlib.Path({str(site / 'ran')!r}).touch()" + sample())
+    for name in ("elsewhere_t:Sample", "elsewhere_t.Sample", "elsewhere_t:x.y", "tests.running_plugins:Numbers"):
+        assert "no data source has that name" in problem(name)
+    assert not (site / "ran").exists()
 
 
 @pytest.mark.parametrize("by", ["row", "batch"])

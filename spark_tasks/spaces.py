@@ -1,0 +1,232 @@
+"""Module spaces: the modules of each plugin folder (or wheel) live apart, in a package of their own (ADR 0014).
+
+`/opt/connectors/utils.py` is the module `spark_tasks.spaces./opt/connectors.utils`. Its place is in its name, so that a
+pickle of what it defines can be read in any process that has this package and the folder: nothing has to be set up
+there. Inside the folder the module is called what its author calls it: an import there, by a statement or by
+`importlib.import_module`, looks into the folder first. What is not there is imported as everywhere; and so is what
+a process can have once only (`Space.unused`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import logging
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.abc import Loader
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, PathFinder
+from importlib.metadata import Distribution, DistributionFinder, MetadataPathFinder
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+from urllib.parse import quote, unquote
+
+_log = logging.getLogger(__name__)
+__path__: list[str] = []  # makes it a package: what is in it is found by _Finder
+
+_PREFIX = f"{__name__}."
+_IN_TEXT = re.compile(re.escape(_PREFIX) + r"[^.\s'\"]*\.")
+_MACHINERY = ("importlib", "pkgutil", __name__)  # who imports on behalf of the one who asked
+
+# What passes between heeler and a plugin has to be of the same classes on both sides.
+COMMON = frozenset({"heeler", "spark_tasks", "pyspark", "py4j", "kafka"})
+
+
+class Space:
+    """The modules of one place: an absolute path of a folder or a wheel. `of` makes it."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.name = _PREFIX + quote(place, safe="/").replace(".", "%2E")
+        self.builtins = {**vars(builtins), "__import__": self.import_}
+        self._owned: dict[str, str] = {}  # what the place has, by the names' first parts, and what it is called
+
+    def import_(self, name: str, globals: Mapping[str, Any] | None = None,  # noqa: A002 - as __import__ has them
+                locals: Mapping[str, Any] | None = None,  # noqa: A002
+                fromlist: Sequence[str] | None = (), level: int = 0) -> ModuleType:
+        """`__import__` for the modules of this space."""
+        real = name if level else self.real_name(name)
+        if real == name:
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        try:
+            module = builtins.__import__(real, globals, locals, fromlist or (), 0)
+        except ModuleNotFoundError as error:
+            error.msg, error.name = shown(error.msg), shown(error.name or "")
+            raise
+        return module if fromlist else sys.modules[self.real_name(name.partition(".")[0])]
+
+    def real_name(self, name: str) -> str:
+        """What a module is called in `sys.modules` that is called `name` in the place."""
+        top, dot, rest = name.partition(".")
+        if top not in self._owned:
+            real = self._find(top)
+            if real is None:
+                return name  # not remembered: it may come
+            self._owned[top] = real
+        return self._owned[top] + dot + rest
+
+    def name_of_plugin(self, module: str) -> str:
+        """As real_name, for a module in which a plugin was found: its file may be called as a module of Python's."""
+        own = Path(self.place, f"{module.partition('.')[0]}.py").is_file()
+        return f"{self.name}.{module}" if own else self.real_name(module)
+
+    def _find(self, top: str) -> str | None:
+        """Its own name, another place's or an installed package's (`top`); None where nothing is here."""
+        spec = None if _once_in_a_process(top) else PathFinder.find_spec(top, [self.place])
+        if spec is None:
+            return None
+        elsewhere = PathFinder.find_spec(top)
+        if spec.origin is None and elsewhere is not None and elsewhere.origin is not None:
+            return None  # as everywhere in Python, a folder without __init__.py comes after a package
+        if not self._compiled(top, spec) and (spec.origin is not None or elsewhere is None):
+            return f"{self.name}.{top}"
+        if elsewhere is None or elsewhere.origin is None:
+            owner = _found_last.setdefault(top, self)
+            if owner.place != self.place:
+                _log.warning("%s of %s is used, not that of %s: what is compiled is loaded once in a process",
+                             top, owner.place, self.place)
+        return top
+
+    def _compiled(self, top: str, spec: ModuleSpec) -> bool:
+        files = Path(self.place, top).rglob("*.*") if spec.submodule_search_locations else ()
+        return isinstance(spec.loader, ExtensionFileLoader) or any(
+            file.name.endswith(tuple(EXTENSION_SUFFIXES)) for file in files)
+
+    def unused(self) -> list[str]:
+        """What lies in the place but is imported from elsewhere, since a process can have it once only."""
+        place = Path(self.place)
+        if not place.is_dir():
+            return []
+        tops = {entry.name.partition(".")[0] for entry in place.iterdir()}
+        return sorted(top for top in tops if top.isidentifier() and not top.startswith("__") and self._unused(top))
+
+    def _unused(self, top: str) -> bool:
+        spec = PathFinder.find_spec(top, [self.place])
+        if spec is None or spec.origin is None:
+            return False
+        return _once_in_a_process(top) or (PathFinder.find_spec(top) is not None and self._compiled(top, spec))
+
+    def new_module(self, spec: ModuleSpec) -> ModuleType:
+        """An empty module whose imports are this space's."""
+        module = ModuleType(spec.name)
+        vars(module)["__builtins__"] = self.builtins
+        return module
+
+    def spec(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+        """How a module of this space is loaded; `name` is its real one."""
+        if name == self.name:
+            if not Path(self.place).exists():
+                raise ModuleNotFoundError(
+                    f"the plugin folder {self.place} is not there on this machine; on a Spark cluster the folders of "
+                    "plugin.path have to be at the same place on every machine", name=name)
+            root = ModuleSpec(name, None, is_package=True)
+            root.submodule_search_locations = [self.place]
+            return root
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None and not isinstance(spec.loader, ExtensionFileLoader):
+            vars(spec.loader)["create_module"] = self.new_module
+        return spec
+
+
+# Packages that keep their own names, since they are compiled or spread over several folders: who imported one first.
+_found_last: dict[str, Space] = {}
+
+
+@cache
+def of(place: str) -> Space:
+    """The space of a place, which is an absolute path."""
+    return Space(place)
+
+
+def shown(text: str) -> str:
+    """A text for people: modules have the names that their authors gave them."""
+    return _IN_TEXT.sub("", text)
+
+
+def _once_in_a_process(top: str) -> bool:
+    return top in COMMON or top in sys.stdlib_module_names
+
+
+def _asking() -> Space | None:
+    """The space of the code that imports now, by whatever function."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as the logging module does
+    while frame is not None:
+        importer = frame.f_builtins.get("__import__")
+        owner = getattr(importer, "__self__", None)
+        if isinstance(owner, Space):
+            return owner
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith(_PREFIX):  # a function that was pickled by its code has other builtins
+            return of(_place(name))
+        if not name.startswith(_MACHINERY):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _place(name: str) -> str:
+    return unquote(name.removeprefix(_PREFIX).partition(".")[0])
+
+
+_ALL = DistributionFinder.Context()
+
+
+class _Finder(DistributionFinder):
+    """Finds the modules of spaces, and for code of a space the distributions in its place."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
+        if name.startswith(_PREFIX):
+            return of(_place(name)).spec(name, path)
+        return None
+
+    def find_distributions(self, context: Any = _ALL) -> Iterable[Distribution]:
+        space = _asking() if context.path is sys.path else None
+        if space is None:
+            return ()
+        return MetadataPathFinder.find_distributions(DistributionFinder.Context(name=context.name, path=[space.place]))
+
+
+class _LastFinder:
+    """After all others: what keeps its own name, and what compiled code and `find_spec` of a space ask for."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG004
+        top, *inner = name.split(".")
+        owner = _found_last.get(top)
+        if owner is not None:
+            return owner.spec(name, [str(Path(owner.place, top, *inner[:-1])) if inner else owner.place])
+        space = None if inner else _asking()
+        real = name if space is None else space.real_name(name)
+        found = None if real == name else importlib.util.find_spec(real)
+        return None if found is None else ModuleSpec(real, _Loaded(), origin=found.origin)
+
+
+class _Loaded(Loader):
+    """Loads nothing: the module is imported by its real name."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = _python_import_module(spec.name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
+def _import_module(name: str, package: str | None = None) -> ModuleType:
+    """`importlib.import_module`, which for code of a space looks into its place first."""
+    space = _asking()
+    if space is None:
+        return _python_import_module(name, package)
+    if name.startswith("."):
+        return _python_import_module(name, package and space.real_name(package))
+    return _python_import_module(space.real_name(name))
+
+
+_python_import_module = importlib.import_module
+importlib.import_module = _import_module
+sys.meta_path.insert(0, _Finder())
+sys.meta_path.append(_LastFinder())

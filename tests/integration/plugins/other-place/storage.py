@@ -1,0 +1,3 @@
+"""heeler has a package of this name."""
+
+KEPT = "kept by other"

@@ -1,0 +1,48 @@
+"""Plugins of a real worker: whose modules they see, there and on Spark's executors; what is never imported."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from heeler.rest_client import RestError
+from tests.integration.workers import JSON
+
+pytestmark = pytest.mark.integration
+
+OWN = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+
+
+def test_each_plugin_folder_has_modules_of_its_own(rig, topic_name):
+    """Both have utils.py, and storage.py, which is a package of heeler's."""
+    one, other = f"{topic_name}-one", f"{topic_name}-other"
+    marked = {"transforms": "mark", "transforms.mark.type": "MarkOne"}
+    rig.create(one, {"connector.class": "PiecesOneSource", "topic": one, **marked, **OWN})
+    rig.create(other, {"connector.class": "PiecesOther", "topic": other, **OWN})
+    for topic, who, mark in ((one, "one", "; kept by one"), (other, "other", "")):
+        rig.wait_records(topic, 3)
+        found = sorted(json.loads(value)["value"] for value in rig.kafka.values(topic))
+        assert found == [f"{who} {n}, kept by {who}{mark}" for n in range(3)]
+    shown = {p["class"] for p in rig.call("GET", "/connector-plugins")}
+    assert {"pieces_one.PiecesOneSourceConnector", "pieces_other.PiecesOther"} <= shown
+
+
+THIS = "Beautiful is better than ugly"  # what Python's module `this` prints when it is imported
+
+
+@pytest.mark.parametrize("key", ["connector.class", "transforms.x.type", "predicates.x.type", "value.converter",
+                                 "header.converter", "format"])
+def test_nothing_that_a_request_names_is_imported(rig, topic_name, key):
+    config = {"name": topic_name, "connector.class": "pyspark-source", "topic": "t", "format": "countdown",
+              "transforms": "x", "predicates": "x"}
+    for named in ("this.Anything", "this:Anything"):
+        asked = {**config, key: named}
+        with pytest.raises(RestError) as refused:
+            rig.call("POST", "/connectors", {"name": topic_name, "config": asked})
+        assert refused.value.status == 400
+        with pytest.raises(RestError):
+            rig.call("PUT", f"/connector-plugins/{named}/config/validate", {**asked, "connector.class": named})
+        with pytest.raises(RestError):
+            rig.call("GET", f"/connector-plugins/{named}/config")
+    assert THIS not in rig.process.tail(10**6)
