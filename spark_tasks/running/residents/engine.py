@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from typing import Any
 
 from spark_tasks.running.residents.batches import Batch
@@ -29,6 +30,7 @@ from spark_tasks.task import Split
 _logger = logging.getLogger(__name__)
 
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
+FIRST_S = 5.0  # how long the first process of the worker's own may take before Spark is started beside it
 GO_S = 1.0  # how long processes may take to go when the worker stops
 
 
@@ -39,6 +41,8 @@ class ResidentEngine:
         self._settings = Settings.of(worker)
         self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + 1)
         self._local = local_slots(self._spark_settings["spark.master"]) is not None
+        if not self._local:  # the cores of the cluster say how many run
+            self._settings = replace(self._settings, running=self._settings.most)
         self._python_path = python_path()
         self._lock = threading.Condition(threading.RLock())
         self._life = SparkLife(
@@ -49,6 +53,7 @@ class ResidentEngine:
         self._monitor: Monitor | None = None
         self._early: list[tuple[Batch, list[bytes]]] = []  # submitted before the start
         self._suspect_until = 0.0
+        self._started_at = 0.0
 
     @property
     def state(self) -> EngineState:
@@ -61,9 +66,11 @@ class ResidentEngine:
         return self._life.spark
 
     def start(self) -> None:
-        """Start Spark in the background. Call it when the REST server is up: it takes seconds of CPU."""
+        """Start in the background. Call it when the REST server is up: it takes seconds of CPU. Spark is started when a
+        process of the worker's own is there, which records need not wait for then.
+        """
         with self._lock:
-            if self._life.state is not EngineState.NEW:
+            if self._life.state is not EngineState.NEW or self._pool is not None:
                 return
             door = self._door = self._open()
             pool = self._pool = Pool(self._settings, door, self._lock, self._suspect)
@@ -72,12 +79,15 @@ class ResidentEngine:
             early, self._early = self._early, []
             for batch, payloads in early:
                 pool.submit(batch, payloads)
+            self._started_at = time.monotonic()
+        if not self._local:
             self._life.start()
 
     def _open(self) -> Door:
         def joined(number: int, line: Line) -> None:
             if self._pool is not None:
                 self._pool.crew.joined(number, line)
+            self._life.start()
 
         if self._local:
             return Door(joined)
@@ -105,6 +115,8 @@ class ResidentEngine:
 
     def _beat(self) -> None:
         """Whether Spark is still there: asked where processes have ended, or its own has."""
+        if self._life.state is EngineState.NEW and time.monotonic() - self._started_at > FIRST_S:
+            self._life.start()
         spark = self._life.spark
         suspect = time.monotonic() < self._suspect_until
         if spark is None or (spark.process_lives() and not (suspect and not spark.alive())):

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from spark_tasks.running.residents.link import STACK_SIGNAL
@@ -88,13 +89,13 @@ class Monitor:
             if not resident.line.pid:
                 resident.waits = True
                 continue
-            seconds = cpu_seconds(resident.line.pid)
+            used = cpu_use(resident.line.pid)
             at, before = resident.cpu
-            resident.cpu = (now, seconds if seconds is not None else 0.0)
-            if seconds is None:  # not on this system
+            resident.cpu = (now, used.seconds if used is not None else 0.0)
+            if used is None:  # not on this system
                 resident.waits = True
-            elif at:
-                resident.waits = seconds - before < BUSY * (now - at)
+            elif at:  # one that is about to run has too few CPUs, and waits for nothing else
+                resident.waits = not used.runnable and used.seconds - before < BUSY * (now - at)
 
     def _let_idle_go(self) -> None:
         crew = self._pool.crew
@@ -166,12 +167,20 @@ class Monitor:
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_seconds(pid: int) -> float | None:
-    """What the process has used; None where the system does not say. One that has ended has used none."""
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """CPU seconds of a process so far, and whether its main thread would use more now."""
+
+    seconds: float
+    runnable: bool
+
+
+def cpu_use(pid: int) -> CpuUse | None:
+    """None where the system does not say. A process that has ended has used none."""
     if sys.platform != "linux":
         return None
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        return CpuUse(0.0, runnable=False)
+    return CpuUse((int(fields[11]) + int(fields[12])) / _TICKS_PER_S, fields[0] == "R")
