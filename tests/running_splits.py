@@ -113,7 +113,9 @@ class HoldInterpreter:
 
     def run(self) -> None:
         Path(self.started).write_text(str(os.getpid()))
-        ctypes.PyDLL(None).sleep(60)
+        left = 60
+        while left:  # a signal interrupts it
+            left = ctypes.PyDLL(None).sleep(left)
 
 
 @dataclass(frozen=True)

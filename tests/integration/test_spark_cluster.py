@@ -15,10 +15,11 @@ from heeler.ports import free_port
 from spark_tasks.errors import ConfigError
 from spark_tasks.running.engine import SparkEngine
 from spark_tasks.running.gateway import SparkStartError, await_master, spark_home
+from spark_tasks.running.residents.engine import ResidentEngine
 from spark_tasks.running.spark import SparkJobs, SparkLostError, spark_settings
 from spark_tasks.running.spark_security import write_properties
 from tests.integration.workers import jvms, leftovers, wait_gone
-from tests.running_splits import Answer
+from tests.running_splits import Answer, Hang
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(500)]
@@ -60,21 +61,26 @@ def test_a_master_that_is_none(temporary: Path) -> None:
     assert leftovers(temporary) == []
 
 
-def test_a_cluster(cluster: tuple[str, Callable[[], None]]) -> None:
+@pytest.mark.parametrize("kind", [SparkEngine, ResidentEngine])
+def test_a_cluster(
+    cluster: tuple[str, Callable[[], None]], kind: type[SparkEngine | ResidentEngine], tmp_path: Path
+) -> None:
     """It may start after the worker. A context that the cluster has ended is followed by another one."""
     address, start = cluster
     own = {"spark.master": address, "spark.executor.memory": "512m"}
     with pytest.raises(ConfigError, match=r"spark\.authenticate\.secret"):
-        SparkEngine(own)
-    engine = SparkEngine({**own, "spark.authenticate.secret": SECURED["spark.authenticate.secret"]})
+        kind(own)
+    engine = kind({**own, "spark.authenticate.secret": SECURED["spark.authenticate.secret"]})
     waiting = engine.submit("early", [Answer(1)])
     engine.start()
     start()
     assert waiting.result(CLUSTER_S) == [1]
+    in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
+    wait_until((tmp_path / "started").exists, CLUSTER_S)
     assert engine.spark is not None
     engine.spark._context._jsc.sc().stop()
     with pytest.raises(SparkLostError):
-        engine.submit("a-0", [Answer(2)]).result(CLUSTER_S)
+        in_flight.result(CLUSTER_S)
     assert engine.submit("a-0", [Answer(3)]).result(CLUSTER_S) == [3]
     (driver,) = wait_until(jvms)
     for process in psutil.process_iter():  # the executor among them: command lines are for everybody to read
