@@ -33,6 +33,7 @@ MAX_THREADS = 200
 IDLE_TIMEOUT_S = 30  # of a kept-alive connection, and of each wait for a request's bytes; as Kafka Connect's server
 BODY_TIMEOUT_S = 90  # for all of a body; a head has the idle time
 DRAIN_S = 2.0
+SILENT_S = 5.0  # of a connection without a request, while others wait to be accepted
 BACKLOG = 4096  # connections that wait to be accepted; net.core.somaxconn may allow fewer
 MAX_CONNECTIONS = 4096
 _CLOSED_AT_ONCE = 32
@@ -178,7 +179,7 @@ class _Connections(ConnectionManager):
         return None
 
     def _make_room(self) -> None:
-        """Let some go that have had an answer; the others' requests come, or they are closed in time.
+        """Let some go that have had an answer, or that have been silent for longer than a client is that wants one.
 
         They are not taken from the selector, whose events are being gone through: it reports their end.
         """
@@ -186,9 +187,10 @@ class _Connections(ConnectionManager):
             self._warned = time.monotonic()
             log.warning("REST has %d connections open, or the process no file descriptor left: new ones wait. Raise "
                         "the limit of open files (ulimit -n) if that is too few", len(self.server.open))
-        idle = [one for _, one in self._selector.connections if one is not self.server and one.answered]
+        silent_since = time.time() - SILENT_S
+        idle = [one for _, one in self._selector.connections
+                if one is not self.server and (one.answered or one.last_used < silent_since)]
         for connection in sorted(idle, key=lambda one: one.last_used)[:_CLOSED_AT_ONCE]:
-            connection.answered = False
             with contextlib.suppress(OSError):  # the client has gone already
                 connection.socket.shutdown(socket.SHUT_RDWR)
         if not idle:

@@ -253,6 +253,15 @@ def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
         assert idle[0].recv(1) == b"", "the one that idled longest has gone"
 
 
+def test_silent_ones_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest.http_server, "SILENT_S", 0.5)
+    with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
+        server._servers[0].max_connections = 20
+        for _ in range(40):  # half of them fill the server, the others wait in the backlog
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S))
+        assert call(server.ports[0], "GET", "/connectors") == (200, [])
+
+
 STARVED = """
 import resource, socket, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
