@@ -22,7 +22,7 @@ from spark_tasks.config_def import (
     at_least,
     between,
 )
-from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
+from spark_tasks.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.running.residents.settings import BATCH, IDLE_MS, MOST, RESIDENT, SLOW_MS
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW

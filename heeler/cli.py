@@ -4,20 +4,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from heeler.errors import SetupError
-from spark_tasks.errors import ConnectError
-from spark_tasks.masking import process_secrets
+from heeler.terminal import Progress, interrupting_signals, told_without_trace
+from heeler.topics import topics
 
 _DEFAULT_PORT = 9092
 
@@ -41,7 +36,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     from actors.masked_output import mask_output
     from actors.worker_config import load_worker_config
 
-    with _told_without_trace():
+    with told_without_trace():
         set_up_logging()
         config = load_worker_config(file, overrides, os.environ)
         set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."))
@@ -61,14 +56,18 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
               help="Folder that keeps the data; without it they are gone at the end.")
 def broker(port: int, data_dir: Path | None) -> None:
     """Run a real single-node Kafka broker until Ctrl-C."""
+    from rich.console import Console
+
     from heeler.broker import EmbeddedBroker
     from heeler.jars import KAFKA_VERSION
 
     stopped = threading.Event()
-    with _told_without_trace(), _interrupting_signals():
-        embedded = EmbeddedBroker(port, data_dir, progress=Progress())
+    progress = Progress(Console(stderr=True))
+    with told_without_trace(), interrupting_signals():
+        embedded = EmbeddedBroker(port, data_dir, progress=progress)
         try:
-            embedded.start()
+            with progress:
+                embedded.start()
             kept = "" if data_dir else " (removed at the end)"
             click.echo(f"Kafka {KAFKA_VERSION} on {embedded.bootstrap_servers}, data in {embedded.data_dir}{kept}. "
                        "Ctrl-C stops it.")
@@ -89,53 +88,11 @@ def demo(bootstrap_servers: str | None, keep: bool) -> None:
 
     The files stay in the folder heeler-demo; after a failure or Ctrl-C nothing does.
     """
-    with _told_without_trace(), _interrupting_signals():
+    with told_without_trace(), interrupting_signals():
         from heeler.demo import run_demo
 
         code = run_demo(bootstrap_servers, keep=keep)
     sys.exit(code)
 
 
-class Progress:
-    """One line on standard error that is written over; where that is no terminal, a line every few seconds."""
-
-    def __init__(self, seconds: float = 5.0) -> None:
-        self._seconds = seconds
-        self._next = 0.0
-        self._terminal = sys.stderr.isatty()
-
-    def __call__(self, line: str) -> None:
-        """Show the line; one that ends a step (it has no counts in it) is always shown."""
-        if self._terminal:
-            click.echo(f"\r\x1b[K{line}", err=True, nl=" in /" in line)
-        elif time.monotonic() >= self._next or " in /" in line:
-            self._next = time.monotonic() + self._seconds
-            click.echo(line, err=True)
-
-
-@contextmanager
-def _told_without_trace() -> Iterator[None]:
-    """What the user can mend (SetupError, ConfigError), or what a worker or Kafka refused, is one message and exit
-    code 2.
-    """
-    try:
-        yield
-    except ConnectError as error:
-        click.echo(process_secrets().mask(f"heeler: {error}"), err=True)
-        sys.exit(2)
-
-
-@contextmanager
-def _interrupting_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP (unless nohup has it ignored) end a foreground program as Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    names = [name for name in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(name) is not signal.SIG_IGN]
-    before = [signal.signal(name, interrupt) for name in names]
-    try:
-        yield
-    finally:
-        for name, handler in zip(names, before, strict=True):
-            signal.signal(name, handler)
+main.add_command(topics)

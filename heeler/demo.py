@@ -24,6 +24,7 @@ from rich.table import Table
 from heeler.broker import EmbeddedBroker
 from heeler.errors import SetupError
 from heeler.rest_client import RestError
+from heeler.terminal import Progress as JarProgress
 from heeler.worker_process import WorkerProcess
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
@@ -82,7 +83,8 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
         csv = _unpack_flights(folder / "csv")
         if bootstrap_servers is None:
             console.print("Starting Kafka …")
-            broker = cleanup.enter_context(EmbeddedBroker(progress=console.print))
+            with JarProgress(console) as progress:
+                broker = cleanup.enter_context(EmbeddedBroker(progress=progress))
             bootstrap_servers = broker.bootstrap_servers
         scene = Scene(folder, csv, folder / "parquet", bootstrap_servers, uuid.uuid4().hex[:8])
         console.print("Starting a heeler worker …")

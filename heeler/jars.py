@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from heeler.errors import SetupError
 from heeler.java import find_java
@@ -26,8 +27,24 @@ from spark_tasks.class_archive import cache_root
 
 KAFKA_VERSION = "4.3.1"
 Progress = Callable[[str], None]
+"""Is told lines, some of which are Steps."""
+
 _MANIFEST = "files.json"
 log = logging.getLogger(__name__)
+
+
+class Step(str):
+    """A line that says how many of something are done; `total` may still grow."""
+
+    __slots__ = ("done", "total")
+    done: int
+    total: int
+
+    def __new__(cls, line: str, done: int, total: int) -> Self:
+        """The line and its counts."""
+        self = super().__new__(cls, line)
+        self.done, self.total = done, total
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +127,7 @@ def _fetch(jars: JarSet, target: Path, progress: Progress) -> None:
             progress(f"{jars.title}: the copy in {target} is damaged and is replaced")
             shutil.rmtree(target)
         (work / "jars").rename(target)
-        progress(f"{jars.title}: {len(found)} files, {sum(found.values()) / 1e6:.0f} MB in {target}")
+        progress(Step(f"{jars.title}: {sum(found.values()) / 1e6:.0f} MB in {target}", len(found), len(found)))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -126,7 +143,7 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
         "-ivy", str(work / "ivy.xml"), "-confs", "default", "-types", "jar", "bundle",
         "-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]"),
     ]
-    progress(f"{jars.title} is not on this machine yet: fetching it once (about 45 MB)")
+    progress(f"{jars.title} is not on this machine yet: fetching it once (about 45 MB) into {cache_root()}")
     said: list[str] = []
     with subprocess.Popen(  # noqa: S603 - the user's Java and PySpark's own jar
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
@@ -139,7 +156,7 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
             if word in counts:
                 counts[word] += 1
                 name = rest.split(" ")[0].rpartition("/")[2]
-                progress(f"{jars.title}: {counts['found']} modules found, {counts['downloading']} fetched ({name})")
+                progress(Step(f"{jars.title}: {name}", counts["downloading"], counts["found"]))
     if ivy.returncode != 0 or not any((work / "jars").glob("*.jar")):
         raise SetupError(_unreachable(jars, said))
 

@@ -16,8 +16,6 @@ from kafka.errors import CorruptRecordError
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record.util import decode_varint
 
-from spark_tasks.records.compression import DecompressError, decompress
-from spark_tasks.records.errors import UnsupportedFormatError
 from storage.log_protocol import LogRecord
 
 _logger = logging.getLogger(__name__)
@@ -86,6 +84,10 @@ def _content(batch: Any, tp: Any) -> tuple[bytes, int] | None:
     data, at = batch._buffer, batch._pos  # noqa: SLF001
     if not batch.compression_type:
         return bytes(data), at
+    # Rare, and the codec takes long to import.
+    from spark_tasks.records.compression import DecompressError, decompress  # noqa: PLC0415
+    from spark_tasks.records.errors import UnsupportedFormatError  # noqa: PLC0415
+
     try:
         return decompress(batch.compression_type, memoryview(data)[at:], MOST_BYTES), 0
     except (DecompressError, UnsupportedFormatError) as error:

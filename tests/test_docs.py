@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -80,6 +81,15 @@ def run_curl(rest: RestClient, commands: str) -> None:
         wait_until(answered, 15, command)
 
 
+def run_heeler(commands: str, broker) -> str:
+    """What a block's only line prints, on the test's broker."""
+    (line,) = commands.splitlines()
+    words = shlex.split(line, comments=True)
+    assert words[0] == "heeler"
+    command = [sys.executable, "-m", *words, "--bootstrap-servers", broker.bootstrap_servers]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
 def check_seconds(rest: RestClient, kafka: Kafka, name: str, topic: str, count: int) -> list[dict[str, object]]:
     def there() -> bool:
         assert rest.states(name) == ["RUNNING", "RUNNING"], rest.failure(name)
@@ -100,7 +110,12 @@ def test_readme_first_connector(worker, broker):
     code = marked(README)["connector"]
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     run_curl(worker, marked(README)["curl"])
-    rows = check_seconds(worker, Kafka(broker.bootstrap_servers), "ticks", "ticks", 3)
+    kafka = Kafka(broker.bootstrap_servers)
+    wait_until(lambda: worker.failure("ticks") or kafka.end("ticks") >= 5, COMPILED_S, "five records")
+    shown = [json.loads(line) for line in run_heeler(marked(README)["read"], broker).splitlines()]
+    assert [record["offset"] for record in shown] == [0, 1, 2, 3, 4]
+    assert all(record["value"]["payload"]["text"].startswith("tick ") for record in shown)
+    rows = check_seconds(worker, kafka, "ticks", "ticks", 3)
     assert all(row["text"] == f"tick {row['second']}" for row in rows)
 
 

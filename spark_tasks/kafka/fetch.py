@@ -15,13 +15,9 @@ from kafka.protocol.consumer import FetchRequest
 from spark_tasks.kafka.cluster import LEVELS, Isolation, KafkaCluster
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, is_retriable, translated
+from spark_tasks.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.records.decode import decode_pieces
-from spark_tasks.records.errors import (
-    DEFAULT_MAX_RECORD_BYTES,
-    CorruptRecordsError,
-    OversizedRecordError,
-    UnsupportedFormatError,
-)
+from spark_tasks.records.errors import CorruptRecordsError, OversizedRecordError, UnsupportedFormatError
 from spark_tasks.records.scan import first_batch_bytes, next_offset
 
 DEFAULT_FETCH_BYTES: Final = 16 * 1024 * 1024

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA
+from spark_tasks.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.records import decode_kernels as kernels
-from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, CorruptRecordsError, OversizedRecordError
+from spark_tasks.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.records.flat import frozen
 from spark_tasks.records.layout import (
     ABORT_MARKER,

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from spark_tasks.errors import ConnectError
-
-MAX_RECORD_KEY: Final = "heeler.max.record.bytes"
-DEFAULT_MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
-LARGEST_MAX_RECORD_BYTES: Final = 2_000_000_000
-"""An Arrow column of text or bytes ends a little later, at 2^31 - 1, as an array in Java does."""
+from spark_tasks.record_limit import MAX_RECORD_KEY
 
 
 class CorruptRecordsError(ConnectError):

@@ -20,7 +20,8 @@ from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, CorruptRecordsError, OversizedRecordError
+from spark_tasks.record_limit import DEFAULT_MAX_RECORD_BYTES
+from spark_tasks.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.rows import write_batches
 from spark_tasks.running.executor import Outcome, failed_outcome
 from spark_tasks.running.pacing import MOST_BYTES

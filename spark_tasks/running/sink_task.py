@@ -24,7 +24,7 @@ from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.pipeline import SinkPipeline
-from spark_tasks.records.errors import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
+from spark_tasks.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.running.clients import connection_settings, consumer_settings, isolation, number, reset_policy
 from spark_tasks.running.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.running.executor import value_of

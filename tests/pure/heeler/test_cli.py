@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import socket
@@ -10,10 +11,13 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 import heeler
-from heeler.cli import Progress, _interrupting_signals, _told_without_trace, main
+from heeler.cli import main
+from heeler.jars import Step
 from heeler.rest_client import RestError
+from heeler.terminal import Progress, interrupting_signals, told_without_trace
 
 
 def run(*arguments, **kw):
@@ -22,7 +26,7 @@ def run(*arguments, **kw):
 
 def test_version_and_help():
     assert run("--version").output == "heeler, version 0.1.0\n"
-    assert [c for c in ("broker", "demo", "worker") if c not in run("-h").output] == []
+    assert [c for c in ("broker", "demo", "topics", "worker") if c not in run("-h").output] == []
 
 
 def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
@@ -37,7 +41,7 @@ def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
 
 
 def test_what_a_worker_refuses_is_told_without_a_trace(capsys):
-    with pytest.raises(SystemExit) as end, _told_without_trace():
+    with pytest.raises(SystemExit) as end, told_without_trace():
         raise RestError(400, "no such class")
     assert (end.value.code, capsys.readouterr().err) == (2, "heeler: HTTP 400: no such class\n")
 
@@ -62,7 +66,7 @@ def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
             signal.signal(signal.SIGHUP, handler)
             ended = False
             try:
-                with _interrupting_signals():
+                with interrupting_signals():
                     os.kill(os.getpid(), signal.SIGHUP)
             except KeyboardInterrupt:
                 ended = True
@@ -71,11 +75,18 @@ def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_progress_where_there_is_no_terminal(capsys):
-    show = Progress(seconds=60)
-    for line in ("first", "second", "Kafka: 3 files in /cache"):
-        show(line)
-    assert capsys.readouterr().err == "first\nKafka: 3 files in /cache\n"
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_one_bar_or_one_line(terminal):
+    out = io.StringIO()
+    with Progress(Console(file=out, force_terminal=terminal, width=100)) as show:
+        show("fetching it once [about 45 MB]")
+        for n in range(1, 47):
+            show(Step(f"a[{n}].jar", n, 46))
+    said = out.getvalue()
+    assert said.startswith("fetching it once [about 45 MB]\n")
+    assert ("46/46" in said) == terminal
+    assert said.count("\n") == (2 if terminal else 1)
+    assert said.count("\x1b[?25l") == said.count("\x1b[?25h") == terminal, "the cursor is there again"
 
 
 def test_the_names_for_plugin_authors():

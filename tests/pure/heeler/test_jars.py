@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from heeler.errors import SetupError
-from heeler.jars import BROKER, CONNECT, JarSet, cache_root, classpath, is_complete, resolve
+from heeler.jars import BROKER, CONNECT, JarSet, Step, cache_root, classpath, is_complete, resolve
 
 JARS = JarSet("Some Jars 1.0", (("org.x", "one", "1.0"),))
 
@@ -38,8 +38,10 @@ def test_jars_are_fetched_once(cache, fake_java):
     assert runs(home) == 1
     assert classpath(folder) == f"{folder}/one-1.0.jar{os.pathsep}{folder}/two-1.0.jar"
     assert said[0].startswith("Some Jars 1.0 is not on this machine yet")
-    assert "1 fetched (two-1.0.jar)" in said[1]
-    assert said[-1].endswith(f"2 files, 0 MB in {folder}")
+    assert [line for line in said[1:] if not isinstance(line, Step)] == [], "one line where there is no bar"
+    assert [(line, line.done, line.total) for line in said[-2:]] == [
+        ("Some Jars 1.0: two-1.0.jar", 1, 0), (f"Some Jars 1.0: 0 MB in {folder}", 2, 2),
+    ]  # fmt: skip
 
 
 def test_a_download_that_ends_half_way_leaves_nothing_to_use(cache, fake_java, monkeypatch):
