@@ -228,6 +228,7 @@ class Worker:
             statuses=lambda: self._statuses.statuses,
             publish=lambda state: self._publish(state, leader),
             halted=self._halted.set,
+            failed=self.fail,
         )
         settings = herder_settings(config, self.rest.worker_id, self._plugins.connector_type)
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)

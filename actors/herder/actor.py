@@ -104,6 +104,7 @@ class Ports:
     statuses: Callable[[], StatusState]
     publish: Callable[[HerderState], None]
     halted: Callable[[], None]
+    failed: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +175,29 @@ class HerderActor(pykka.ThreadingActor):
         try:
             self._state, effects = core.step(self._state, event)
         except Exception as error:
-            # A defect in one step must not end the worker: the state is as before, whoever asked is told.
             log.exception("Defect while handling %s", cause)
-            for line in self._story.tell(last=20).split("\n"):
+            for line in self._story.tell(last=20).split("
+"):
                 log.error("Lately: %s", line)  # noqa: TRY400 - the trace is above
             if isinstance(payload, RequestReceived):
                 self._reply(Reply(payload.request_id, error=error))
+            if not isinstance(error, core.UnexpectedEventError):
+                self._fail(error)
             return
         self._story.add(event, effects)
         self._ports.publish(self._state)
         for effect in effects:
             if not isinstance(effect, Log):
                 log.debug("%s -> %s", cause, type(effect).__name__)
-            self._carry_out(effect)
+            try:
+                self._carry_out(effect)
+            except Exception as error:
+                log.exception("Defect: %s of %s could not be carried out", type(effect).__name__, cause)
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        # The state is sound, but who waits for what should have followed may wait for ever. Stopping is still possible.
+        self._ports.failed(f"The herder cannot go on after a defect ({type(error).__name__}: {error})")
 
     def _carry_out(self, effect: Effect) -> None:
         ports = self._ports

@@ -8,6 +8,7 @@ halting.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from actors.herder import config_changes, halting, leading, rebalance, requests, task_configs, work, zombie_fencing
@@ -23,7 +24,15 @@ from actors.herder.events import (
     TimerFired,
     Validated,
 )
-from actors.herder.fencing_state import Fenced, FencingChecked, FencingRead, FencingRecorded, RestartRead, StartVerified
+from actors.herder.fencing_state import (
+    Fenced,
+    FencingChecked,
+    FencingRead,
+    FencingRecorded,
+    RecordFencing,
+    RestartRead,
+    StartVerified,
+)
 from actors.herder.state import (
     AnswerWith,
     AnswerWithPlan,
@@ -34,7 +43,10 @@ from actors.herder.state import (
     KeyWritten,
     Phase,
     PrivilegesClaimed,
+    Publish,
     PublishedTasks,
+    Queued,
+    Reconfigure,
     Released,
     ResolveAssignment,
     WriteNext,
@@ -63,7 +75,11 @@ class UnexpectedEventError(Exception):
 
 
 def step(state: HerderState, event: Event) -> tuple[HerderState, tuple[Effect, ...]]:
-    """What a herder in `state` does about `event`. Pure."""
+    """What a herder in `state` does about `event`. Pure.
+
+    A defect in what one request or op leads to is that one's error. An exception that leaves here is a defect of what
+    concerns all: a herder that goes on without that step may wait for ever.
+    """
     handler = HANDLERS.get(type(event.payload))
     if handler is None:
         raise UnexpectedEventError(f"{type(event.payload).__name__} in phase {state.phase.value}")
@@ -87,7 +103,22 @@ def advance(turn: Turn) -> None:
         if head.at_ms > turn.now:
             return
         turn.set(queue=state.queue[1:])
-        requests.run(turn, head)
+        defect = turn.attempt(partial(requests.run, turn, head))
+        if defect is not None:
+            _on_defect(turn, head, defect)
+
+
+def _on_defect(turn: Turn, queued: Queued, error: Exception) -> None:
+    """Serving a request raised: whoever asked hears of it; what the herder wants itself is tried again, or given up."""
+    match queued.request:
+        case Reconfigure() as reconfigure:
+            task_configs.retry(turn, reconfigure, error)
+        case Publish(reconfigure):
+            task_configs.retry(turn, reconfigure, error)
+        case RecordFencing(connector):
+            zombie_fencing.on_fenced(turn, Fenced(connector), error)
+        case _:
+            turn.reply(queued.request_id, error=error)
 
 
 def _on_loaded(turn: Turn, event: Loaded) -> None:
@@ -100,8 +131,10 @@ def _on_loaded(turn: Turn, event: Loaded) -> None:
 def _on_request(turn: Turn, event: RequestReceived) -> None:
     if turn.state.phase in (Phase.HALTING, Phase.HALTED):
         turn.reply(event.request_id, error=halting.refusal())
-    else:
-        requests.on_received(turn, event.request_id, event.request)
+        return
+    defect = turn.attempt(lambda: requests.on_received(turn, event.request_id, event.request))
+    if defect is not None:
+        turn.reply(event.request_id, error=defect)
 
 
 def _on_validated(turn: Turn, event: Validated) -> None:
@@ -112,8 +145,12 @@ def _on_op_done(turn: Turn, op: OpId, error: Exception | None) -> None:
     then = turn.take_op(op)
     if isinstance(error, PrivilegedWriteError) and not isinstance(then, PrivilegesClaimed):
         leading.on_fenced(turn)
-    if then is not None:  # else it was given up meanwhile
-        _AFTER[type(then)](turn, then, error)
+    if then is None:  # it was given up meanwhile
+        return
+    after = _AFTER[type(then)]
+    defect = turn.attempt(lambda: after(turn, then, error))
+    if defect is not None:
+        after(turn, then, defect)  # whoever waits for the op hears of its error
 
 
 def _on_timer(turn: Turn, event: TimerFired) -> None:

@@ -43,7 +43,7 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
     if not isinstance(then, GeneratedTasks) or slot is None or slot.epoch != event.epoch:
         return
     if event.error is not None:
-        _retry(turn, then.reconfigure, event.error)
+        retry(turn, then.reconfigure, event.error)
         return
     turn.slot(event.connector, made=event.configs)
     if not changed(turn, event.connector, event.configs):
@@ -57,7 +57,7 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
         op = turn.op(PublishedTasks(then.reconfigure))
         turn.emit(SendTaskConfigs(op, turn.state.leader_url, event.connector, event.configs, key))
     else:
-        _retry(turn, then.reconfigure, ConnectionError("no leader is known"))
+        retry(turn, then.reconfigure, ConnectionError("no leader is known"))
 
 
 def check_later(turn: Turn, connector: ConnectorName) -> None:
@@ -105,11 +105,12 @@ def on_published(turn: Turn, then: PublishedTasks, error: Exception | None) -> N
     """The leader has them, or it is tried again."""
     turn.stage_done()
     if error is not None:
-        _retry(turn, then.reconfigure, error)
+        retry(turn, then.reconfigure, error)
 
 
-def _retry(turn: Turn, request: Reconfigure, error: Exception) -> None:
-    delay = min(BACKOFF_FIRST_MS * 2**request.attempt, BACKOFF_LAST_MS)
+def retry(turn: Turn, request: Reconfigure, error: Exception) -> None:
+    """Ask the connector again after a while that doubles with each failure."""
+    delay = min(BACKOFF_FIRST_MS * 2**min(request.attempt, 10), BACKOFF_LAST_MS)
     rotating = getattr(error, "status", None) == 403 and turn.now - request.first_ms < KEY_ROTATION_MS
     turn.log("DEBUG" if rotating else "ERROR",
              f"{request.connector}: failed to reconfigure the tasks, trying again in {delay} ms: {error}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,18 @@ class Turn:
     def log(self, level: str, message: str) -> None:
         """Tell the operator."""
         self.effects.append(Log(level, message))
+
+    def attempt(self, do: Callable[[], None]) -> Exception | None:
+        """Do one part of the step. A defect in it leaves nothing behind but a line for the log; it is returned."""
+        state, effects = self.state, len(self.effects)
+        try:
+            do()
+        except Exception as error:  # noqa: BLE001 - whatever it is: it is the concern of one who asked, not of all
+            self.state = state
+            del self.effects[effects:]
+            self.log("ERROR", "Defect in the herder:\n" + "".join(traceback.format_exception(error)).rstrip())
+            return error
+        return None
 
     def next_number(self) -> int:
         """A number never used before by this herder: op, epoch and queue sequence."""

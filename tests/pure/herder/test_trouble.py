@@ -9,11 +9,12 @@ import pytest
 from actors.assignment.protocol import Assignment, AssignmentError, Membership, Protocol
 from actors.config_writes import plan
 from actors.herder import core, events
-from actors.herder.effects import Reply
-from actors.herder.state import HerderState, Phase
+from actors.herder.effects import AskTaskConfigs, Reply
+from actors.herder.state import HerderState, Phase, Reconfigure
 from actors.messages import (
     ClaimWritePrivileges,
     ConfigOpDone,
+    HealthCheck,
     Joined,
     JoinGroup,
     JoinPreparing,
@@ -22,6 +23,7 @@ from actors.messages import (
     PutStatus,
     PutTargetState,
     PutTaskConfigSet,
+    RequestId,
     RequestRejoin,
     StopConnectorRequest,
     TaskReconfigurationRequested,
@@ -228,3 +230,16 @@ def test_the_end_of_a_former_rounds_read_is_not_taken_for_this_rounds() -> None:
     assert (state.phase, effects) == (Phase.SYNCING, [])
     state, _ = step(state, ConfigOpDone(new))
     assert state.phase is not Phase.SYNCING
+
+
+def test_a_defect_in_what_the_herder_wants_itself_is_tried_again_later() -> None:
+    """A connector noticed that its task configs are out of date: that is not forgotten, and hinders nobody."""
+    sound = running().nodes["w0"].state
+    spoilt = replace(sound, config=replace(sound.config, target_states=None))  # type: ignore[arg-type]
+    state, _ = step(spoilt, TaskReconfigurationRequested(C, sound.slots[C].epoch), now=1000)
+    [queued] = state.queue
+    assert (queued.at_ms, queued.request) == (1250, Reconfigure(C, 1, 1000))
+    state, effects = step(state, events.RequestReceived(RequestId(1), HealthCheck()), now=1000)
+    assert effects == [Reply(RequestId(1))]
+    _, effects = step(replace(state, config=sound.config), events.TimerFired(("queue", "")), now=1250)
+    assert [type(e) for e in effects] == [AskTaskConfigs]

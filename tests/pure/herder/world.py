@@ -264,7 +264,7 @@ class World:
         seen: dict[Any, str] = {}
         for node in self.nodes.values():
             membership = node.state.membership
-            if not node.alive or membership is None or node.state.phase is not Phase.RESOLVED:
+            if not node.alive or node.hung or membership is None or node.state.phase is not Phase.RESOLVED:
                 continue
             for item in node.instances.values():
                 other = seen.setdefault((membership.generation, item.item), node.name)
