@@ -8,6 +8,7 @@ client's IO thread except where a docstring says that any thread may call.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -107,17 +108,27 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._assignor = AssignorState()
         self._plan: Plan | None = None
         self._notes = LeaderNotes(settings.group_id)
+        self._thread: threading.Thread | None = None  # the IO thread, once it runs
 
     # ------------------------------------------------------------ for the driver
     def start(self, drive: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the IO thread and the driver on it. Any thread."""
         self._net.start()
-        self.post(drive)
+        self.post(self._begin, drive)
+
+    async def _begin(self, drive: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._thread = threading.current_thread()
+        await drive()
 
     def post(self, function: Callable[..., Any], *args: object) -> None:
         """Run a function or coroutine function soon on the IO thread; its error goes to the log. Any thread."""
         future = self._manager.call_soon(function, *args)
         future.add_errback(lambda error: _log.error("Defect in the group member", exc_info=error))
+
+    def check(self) -> None:
+        """RuntimeError where the IO thread has died: nobody is a member any more, and nobody else would say so."""
+        if self._thread is not None and not self._thread.is_alive():
+            raise RuntimeError(f"the thread of the member of group {self.group_id} has died")
 
     def wake(self) -> None:
         """End the driver's sleep, or its next one. Any thread."""

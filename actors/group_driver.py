@@ -80,7 +80,8 @@ class GroupDriver:
         self._coordinator.post(self._stay_out, reason, self._settings.heartbeat_interval_ms)
 
     def alive(self) -> None:
-        """The herder still turns. The first call starts the supervision."""
+        """The herder still turns. The first call starts the supervision. RuntimeError where the IO thread died."""
+        self._coordinator.check()
         unheard = not self._patience_s()
         self._alive_at = time.monotonic()
         if unheard:

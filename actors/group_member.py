@@ -19,7 +19,8 @@ class GroupMemberActor(pykka.ThreadingActor):
     """Takes JoinGroup, AllowJoin, RequestRejoin, LeaveGroup and HerderAlive; tells the herder what happens.
 
     `tell` takes JoinPreparing, Joined and CoordinatorLost on a thread of the Kafka client. Each JoinPreparing wants
-    exactly one AllowJoin, unless a LeaveGroup is sent instead. Stopping the actor leaves the group.
+    exactly one AllowJoin, unless a LeaveGroup is sent instead. Stopping the actor leaves the group. It dies, so that
+    its supervisor notices, when that thread does.
     """
 
     use_daemon_thread = True

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from actors.messages import HerderAlive
 from actors.worker_config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugins, data_sources
@@ -72,12 +73,35 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
                 raise
 
 
-def wait_for_stop(stop: threading.Event) -> None:
-    """Return when `stop` is set. Not with its `wait`: a signal may be given to any thread (one that came while the
-    process was suspended mostly is), and its handler runs in the main thread, which that does not wake.
-    """
-    while not stop.is_set():
-        time.sleep(_LOOK_S)
+class Turns:
+    """Counts the pulses that have gone from the ticker through the herder: what stands still there is noticed here."""
+
+    def __init__(self, tell: Callable[[str], None], patience_s: float) -> None:
+        self._tell = tell
+        self._patience_s = patience_s
+        self._count = 0
+
+    def through(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
+        """`tell`, counting the pulses."""
+        def counted(message: Any) -> None:
+            self._count += isinstance(message, HerderAlive)
+            tell(message)
+
+        return counted
+
+    def wait_for_stop(self, stop: threading.Event) -> None:
+        """Return when `stop` is set; tell when there was no pulse for too long. Not with the event's `wait`: a signal
+        may be given to any thread (one that came while the process was suspended mostly is), and its handler runs in
+        the main thread, which that does not wake.
+        """
+        before, silent = self._count, 0.0  # by the looks, not by the clock: a process may sleep
+        while not stop.is_set():
+            time.sleep(_LOOK_S)
+            silent = silent + _LOOK_S if self._count == before else 0.0
+            before = self._count
+            if silent > self._patience_s:
+                self._tell(f"The herder was silent for {self._patience_s:.0f} s")
+                silent = 0.0
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:

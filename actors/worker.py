@@ -47,7 +47,7 @@ from actors.reloads import Resolver
 from actors.runners import DataPlane, TaskRunners
 from actors.settings import group_settings, herder_settings, new_session_key
 from actors.start_guard import Herding
-from actors.starting import StoppedError, checked_plugins, in_background, stop_on_signals, wait_for, wait_for_stop
+from actors.starting import StoppedError, Turns, checked_plugins, in_background, stop_on_signals, wait_for
 from actors.status_store import StatusStoreActor
 from actors.supervisor import Supervisor
 from actors.task import TaskActors
@@ -77,7 +77,7 @@ def run_worker(config: WorkerConfig) -> int:
     stop_on_signals(worker.halt)
     try:
         worker.start()
-        wait_for_stop(worker.halting)
+        worker.turns.wait_for_stop(worker.halting)
         worker.wait_halted()
     except StoppedError:
         log.debug("Stopped before it had started")  # by a signal, or because a part has died
@@ -101,6 +101,7 @@ class Worker:
         self._halted = threading.Event()
         self._cleanup = ExitStack()
         self._ticker = Ticker()
+        self.turns = Turns(self.fail, config["rebalance.timeout.ms"] / 1000)
         self._plugins = checked_plugins(config)
         self._configs, self._statuses = ConfigView(), StatusView()
         # Any other worker than the connector's refuses: each one that used the value asks itself.
@@ -216,7 +217,7 @@ class Worker:
         ports = Ports(
             config_store=self._stores["config"].tell,
             status_store=self._stores["status"].tell,
-            member=member.tell,
+            member=self.turns.through(member.tell),
             instances=self._instances,
             validate=lambda effect: self._validate(validation, effect),
             delegate=lambda effect, answer: self._delegate(effect, answer, validation, offset_requests),

@@ -35,6 +35,7 @@ _FETCH_WAIT_MS = 10_000  # the broker holds an empty fetch that long
 _FETCH_BYTES = 32 << 20
 _TOPIC_WAIT = 30.0  # seconds for a topic that was just created to be known
 _FOREVER_MS = 2**31 - 1
+_KNOWN = (KafkaError, ConnectError, RuntimeError)  # RuntimeError: a network loop has ended; others are defects
 
 
 class KafkaTopicLog:
@@ -163,24 +164,25 @@ class KafkaTopicLog:
         while not self._stopping.is_set():
             try:
                 fetched = self._poll()
-            except (KafkaError, ConnectError, RuntimeError) as error:  # RuntimeError: a network loop has ended
+            except Exception as error:  # whatever it is: a worker that reads no more would not notice it
                 if not self._stopping.is_set():
-                    log.warning("Reading topic %s failed and is tried again: %s", self._topic, error)
+                    log.warning("Reading topic %s failed and is tried again: %s", self._topic, error,
+                                exc_info=None if isinstance(error, _KNOWN) else error)
                     on_error(error)
                     self._recover(error)
                 continue
             self._deliver(fetched, on_records, on_error)
 
     def _recover(self, error: Exception) -> None:
-        """A consumer whose network loop has ended is of no use: the next poll opens another one."""
-        if isinstance(error, RuntimeError):
+        """A consumer with a defect, or whose network loop has ended, is of no use: the next poll opens another one."""
+        if not isinstance(error, (KafkaError, ConnectError)):
             self._give_up_consumer()
         self._stopping.wait(0.5)
 
     def _give_up_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            with contextlib.suppress(KafkaError, RuntimeError):  # it is broken already
+            with contextlib.suppress(Exception):  # it is broken already
                 consumer.close(timeout_ms=1000)
 
     def _open(self) -> list[TopicPartition]:

@@ -119,6 +119,8 @@ class Delegated:
 class HerderActor(pykka.ThreadingActor):
     """Serialises every change of the worker's state."""
 
+    use_daemon_thread = True  # one that hangs keeps no worker from its end
+
     def __init__(self, settings: HerderSettings, ports: Ports, ticker: Ticker) -> None:
         super().__init__()
         self._state = HerderState(settings)

@@ -182,6 +182,16 @@ def test_reading_is_taken_up_again_however_often_that_fails(topic: Topic, caplog
     assert [r.key for r in seen] == [b"a", b"b"]
 
 
+def test_a_defect_while_reading_does_not_end_the_reading(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
+    log, seen = topic.log()
+    log.read_past([log.send(b"a", b"1").result(WAIT)]).result(WAIT)
+    assert log._consumer is not None
+    log._consumer._fetcher = None  # the poll after the running one raises an AttributeError
+    log.read_past([log.send(b"b", b"2").result(WAIT), log.send(b"c", b"3").result(WAIT)]).result(WAIT)
+    assert [r.key for r in seen] == [b"a", b"b", b"c"]
+    assert "AttributeError" in caplog.text
+
+
 def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:
     from heeler.broker import EmbeddedBroker
 

@@ -228,6 +228,20 @@ def test_a_process_that_was_stopped_past_its_session_loses_its_membership_first(
     wait_until(lambda: settled(one, two), what="a member again")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_member_whose_thread_died_dies_too(worker):
+    """Its supervisor notices that; without it nobody would, and the work would run on outside the group."""
+    one = worker("w1").join()
+    one.joined(30)
+    coordinator = one.member._actor_weakref()._driver._coordinator
+    thread = coordinator._net._io_thread
+    coordinator._net._poll_once = lambda: 1 // 0  # a defect in the client's network loop
+    coordinator.wake()
+    wait_until(lambda: not thread.is_alive(), what="the thread to die")
+    one.member.tell(HerderAlive())
+    wait_until(lambda: not one.member.is_alive(), 20, "the member to die")
+
+
 def remove_from_group(herder):
     """What an operator's tool does."""
     admin = KafkaAdminClient(**herder.settings.client)

@@ -8,14 +8,15 @@ from concurrent.futures import Future
 
 import pytest
 
+from actors.messages import HerderAlive, JoinGroup
 from actors.starting import (
     StoppedError,
+    Turns,
     allow_many_files,
     checked_plugins,
     in_background,
     stop_on_signals,
     wait_for,
-    wait_for_stop,
 )
 from spark_tasks.errors import ConfigError
 
@@ -94,7 +95,7 @@ def test_a_signal_that_another_thread_was_given_is_heard():
     try:
         given.start()
         late.start()
-        wait_for_stop(stop)
+        Turns(heard.append, 60).wait_for_stop(stop)
     finally:
         late.cancel()
         given.join()
@@ -110,3 +111,35 @@ def test_a_worker_takes_the_open_files_that_it_may_have():
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(65_536, hard), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_herder_that_is_silent_is_noticed_by_the_main_thread():
+    """Or the ticker, from which its pulses come: nothing else would end what runs on."""
+    stop, told = threading.Event(), []
+    turns = Turns(lambda reason: (told.append(reason), stop.set()), 0.2)
+    turns.wait_for_stop(stop)
+    assert told == ["The herder was silent for 0 s"]
+
+
+def test_only_pulses_count_and_all_messages_go_through():
+    stop, told, heard = threading.Event(), [], []
+    turns = Turns(told.append, 0.5)
+    tell = turns.through(heard.append)
+
+    def beat():
+        for _ in range(40):
+            tell(HerderAlive())
+            stop.wait(0.02)
+        stop.set()
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    turns.wait_for_stop(stop)
+    beating.join()
+    assert told == []
+    assert heard == [HerderAlive()] * 40
+    stop.clear()
+    silent = Turns(lambda _: stop.set(), 0.2)
+    silent.through(heard.append)(JoinGroup())
+    silent.wait_for_stop(stop)
+    assert heard[-1] == JoinGroup()
