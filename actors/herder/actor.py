@@ -178,8 +178,7 @@ class HerderActor(pykka.ThreadingActor):
             self._state, effects = core.step(self._state, event)
         except Exception as error:
             log.exception("Defect while handling %s", cause)
-            for line in self._story.tell(last=20).split("
-"):
+            for line in self._story.tell(last=20).split("\n"):
                 log.error("Lately: %s", line)  # noqa: TRY400 - the trace is above
             if isinstance(payload, RequestReceived):
                 self._reply(Reply(payload.request_id, error=error))

@@ -78,7 +78,7 @@ def publish(turn: Turn, request: Publish) -> None:
     elif _may_have(turn, connector, request.configs) and changed(turn, connector, request.configs):
         refusal = room_refusal(turn.state, connector, len(request.configs) - turn.state.config.task_count(connector))
         if refusal is not None:
-            _retry(turn, request.reconfigure, refusal)
+            retry(turn, request.reconfigure, refusal)
             return
         op = turn.op(PublishedTasks(request.reconfigure))
         turn.set(busy=op)
