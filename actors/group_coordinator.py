@@ -154,8 +154,10 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
             await self.ensure_coordinator_ready_async(self._settings.heartbeat_interval_ms)
         )
 
-    def ask_again(self) -> None:
-        """Another round, or one more after the one that is on its way."""
+    def ask_again(self, caught_up: int | None = None) -> None:
+        """Another round, or one more after the one that is on its way. `caught_up`: see RequestRejoin."""
+        if caught_up is not None:
+            self._notes.caught_up(caught_up)
         self._asked_again = True
         self.request_rejoin()
 

@@ -70,10 +70,10 @@ class GroupDriver:
         """Answer to JoinPreparing, once each: the join may go on, and `owned` is what this worker runs."""
         self._coordinator.post(self._answer, owned)
 
-    def rejoin(self, reason: str) -> None:
-        """Start another round, or one more after the round that is on its way."""
+    def rejoin(self, reason: str, caught_up: int | None = None) -> None:
+        """Start another round, or one more after the round that is on its way. `caught_up`: see RequestRejoin."""
         _log.info("Rejoining the group %s: %s", self._settings.group_id, reason)
-        self._coordinator.post(self._coordinator.ask_again)
+        self._coordinator.post(self._coordinator.ask_again, caught_up)
 
     def leave(self, reason: str) -> None:
         """Leave at once and stay out until join(). No CoordinatorLost is reported: the caller knows."""

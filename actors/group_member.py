@@ -45,8 +45,8 @@ class GroupMemberActor(pykka.ThreadingActor):
                 self._driver.join()
             case AllowJoin(owned):
                 self._driver.allow(owned)
-            case RequestRejoin(reason):
-                self._driver.rejoin(reason)
+            case RequestRejoin(reason, caught_up):
+                self._driver.rejoin(reason, caught_up)
             case LeaveGroup(reason):
                 self._driver.leave(reason)
 

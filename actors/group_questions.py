@@ -29,12 +29,14 @@ _LIMIT = "max.message.bytes"
 class LeaderNotes:
     """What a leader remembers between rounds, the assignor's state aside.
 
-    `record_bytes`: how large the group's record may be. `doubted`: members that were ahead of it in the last round.
+    `record_bytes`: how large the group's record may be. `doubted`: members that say that they have read more of the
+    config topic than there was when the leader read it to its end, later.
     """
 
     def __init__(self, group_id: str) -> None:
         self.record_bytes = DEFAULT_RECORD_BYTES
         self.doubted: frozenset[str] = frozenset()
+        self._ahead: tuple[int, frozenset[str]] = (-1, frozenset())  # who was ahead of it in which generation
         self._group_id = group_id
         self._told: int | None = None  # what the brokers said of the record
         self._asks = True
@@ -55,12 +57,18 @@ class LeaderNotes:
         _log.error("The brokers did not take a round of the group %s. Should it be too large: %s", self._group_id,
                    no_room(used, self.record_bytes))
 
+    def caught_up(self, generation: int) -> None:
+        """The config topic was read to its end after that round."""
+        failed, members = self._ahead
+        if failed == generation:
+            self.doubted |= members
+
     def followed(self, plan: Plan) -> list[tuple[frozenset[str], str]]:
         """A round is over. The members that get no work and are new, and why they get none."""
-        liars = self.doubted & plan.doubted
+        liars = self.doubted & plan.ahead
         found = [(plan.unread - self._odd, "says what no worker of Kafka Connect says, and gets no work"),
                  (liars - self._odd, "says that it has read more of the config topic than there is, and gets no work")]
-        self.doubted, self._odd = plan.doubted, plan.unread | liars
+        self.doubted, self._ahead, self._odd = liars, (plan.generation, plan.ahead), plan.unread | liars
         self._asks = bool(plan.left_out)
         return [(members, why) for members, why in found if members]
 

@@ -422,9 +422,12 @@ class AllowJoin:
 
 @dataclass(frozen=True, slots=True)
 class RequestRejoin:
-    """Start another round."""
+    """Start another round. `caught_up` (leader): the generation whose round failed, as members had read more of the
+    config topic; since then the leader has read it to its end.
+    """
 
     reason: str
+    caught_up: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ _LISTENERS = Rule(f"one or more of {_LISTENER_SYNTAX}, separated by commas",
 _ADMIN_LISTENERS = Rule(f"unset (the main listeners), empty (none) or {_LISTENER_SYNTAX}, separated by commas",
                         lambda v: v is None or all(map(_is_listener, v)))
 _PORT = Rule("a port from 1 to 65535", lambda v: v is None or 0 < v <= 65535)
+_HOST = Rule("a host's name or address, of at most 255 characters and without spaces",
+             lambda v: v is None or (len(v) <= 255 and v.isprintable() and not any(c.isspace() for c in v)))
 _PROTOCOL = Rule("http or https", lambda v: v is None or v.lower() in ("http", "https"))
 _ORIGINS = Rule("*, or origins or patterns of them, separated by commas", _read_by(origins))
 
@@ -100,7 +102,8 @@ REST_KEYS = ConfigDef(
     _key("listeners", Type.LIST, ["http://:8083"], "Where the REST API listens.", _LISTENERS),
     _key("admin.listeners", Type.LIST, None, "Where /admin listens: unset for the main listeners, empty for nowhere.",
          _ADMIN_LISTENERS),
-    _key("rest.advertised.host.name", Type.STRING, None, "The host under which other workers reach this one."),
+    _key("rest.advertised.host.name", Type.STRING, None, "The host under which other workers reach this one.",
+         _HOST),
     _key("rest.advertised.port", Type.INT, None, "The port under which other workers reach this one.", _PORT),
     _key("rest.advertised.listener", Type.STRING, None, "Which listener other workers use.", _PROTOCOL),
     _key("rest.extension.classes", Type.LIST, [], "REST extensions (KIP-285).", ValidList()),

@@ -39,7 +39,7 @@ class MemoryTopic:
         return done
 
     def _append(self, key: bytes, value: bytes | None) -> Position:
-        partition = (murmur2(key) & 0x7FFFFFFF) % len(self._records)
+        partition = (murmur2(key) & 0x7FFFFFFF) % len(self._records) if len(self._records) > 1 else 0
         offset = self._ends[partition]
         self._records[partition].append(LogRecord(partition, offset, self._clock(), key, value))
         self._ends[partition] += 1

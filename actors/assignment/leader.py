@@ -26,8 +26,8 @@ class Plan:
     """The outcome of a leader's round: bytes for each member, and who then runs what at which REST address.
 
     `left_out`: what nobody was given, and why. `room`: how many bytes more the group's record may have, of
-    `record_bytes`. `doubted`: members that have read further in the config topic than the leader, as they say; whoever
-    says so again in the next round is not waited for. `unread`: members whose metadata is none.
+    `record_bytes`. `ahead`: members that have read more of the config topic than the leader, as they say. `unread`:
+    members whose metadata is none.
     """
 
     state: AssignorState
@@ -37,7 +37,7 @@ class Plan:
     left_out: Reasons = ()
     room: int = 0
     record_bytes: int = DEFAULT_RECORD_BYTES
-    doubted: frozenset[str] = frozenset()
+    ahead: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
 
 
@@ -57,9 +57,8 @@ def plan(
 ) -> Plan:
     """A whole round over bytes. Pure but for the log; `metadata` is keyed by member id and holds the leader's own.
 
-    A member whose metadata cannot be read gets nothing and loses nothing; the others share the work. So does one that
-    still says what it said in the round before, and which made that one fail: that it has read further than the
-    leader. The leader has read the config topic to its end since; what that does not have cannot have been read.
+    A member whose metadata cannot be read gets nothing and loses nothing; the others share the work. So it is with one
+    that is `doubted`: it was ahead of the leader, and what the leader lacked was not in the config topic either.
 
     The eager protocol leaves the cooperative assignor's state as it is: the generations it misses make it void by
     themselves.

@@ -135,7 +135,7 @@ def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -
     if then.then_rejoin and not turn.state.is_leader:
         _await_leader(turn)
     elif then.then_rejoin:
-        rejoin(turn, "the round failed because the leader was behind on configs")
+        rejoin(turn, "the round failed because the leader was behind on configs", caught_up=then.generation)
     elif membership is not None and turn.state.config.offset < membership.assignment.config_offset:
         rejoin(turn, "the config topic ends before the assignment's offset")
     else:
@@ -204,11 +204,11 @@ def on_readable_again(turn: Turn, error: Exception | None) -> None:
     turn.emit(JoinGroup())
 
 
-def rejoin(turn: Turn, reason: str) -> None:
-    """Want another round; until it is over no work is started and requests wait."""
+def rejoin(turn: Turn, reason: str, *, caught_up: int | None = None) -> None:
+    """Want another round; until it is over no work is started and requests wait. `caught_up`: see RequestRejoin."""
     turn.set(phase=Phase.JOINING)
     turn.stage("ensuring membership in the cluster")
-    turn.emit(RequestRejoin(reason))
+    turn.emit(RequestRejoin(reason, caught_up))
 
 
 def _start_work(turn: Turn) -> None:

@@ -21,6 +21,8 @@ from actors.messages import OpId, PutStatus, Request, RequestId, Stage
 from storage.ids import ItemId, State
 from storage.status import Status, StatusState
 
+MAX_TRACE = 100_000  # characters, each of up to six bytes in JSON: brokers refuse records of more than 1 MB
+
 
 class Turn:
     """Collects a step's new state and effects. Lives for one step; nothing outside the step sees it."""
@@ -133,5 +135,13 @@ class Turn:
             return
         safe = state in (State.UNASSIGNED, State.FAILED)
         generation = NO_GENERATION if disowned else self.state.generation
-        status = Status(item, state, self.state.settings.worker_id, generation, trace, version)
+        status = Status(item, state, self.state.settings.worker_id, generation, trace and _bounded(trace), version)
         self.effects.append(PutStatus(status, safe))
+
+
+def _bounded(trace: str) -> str:
+    """Begin and end of a trace, which anybody's exception may have made longer than a record may be."""
+    if len(trace) <= MAX_TRACE:
+        return trace
+    half = MAX_TRACE // 2
+    return f"{trace[:half]}\n… {len(trace) - 2 * half} characters are left out here …\n{trace[-half:]}"

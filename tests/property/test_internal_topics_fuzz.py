@@ -69,7 +69,7 @@ def test_config_records_end_no_store_and_change_nothing_of_others(seed: int) -> 
 def test_status_records_end_no_store_and_change_nothing_of_others(seed: int) -> None:
     chance = random.Random(seed)
     said = Status(ConnectorTaskId(GOOD, 0), State.RUNNING, WorkerId("w:1"), 2)
-    topic = MemoryTopic("statuses", 2)
+    topic = MemoryTopic("statuses")
     topic.append([status_record(said), *(hostile.status_record(chance) for _ in range(CHUNK // 2))])
     with running() as rig:
         store, view = rig.status_store(MemoryTopicLog(topic))
@@ -85,7 +85,7 @@ def test_status_records_end_no_store_and_change_nothing_of_others(seed: int) -> 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_offset_records_end_no_store_and_change_nothing_of_others(seed: int) -> None:
     chance = random.Random(seed)
-    topic = MemoryTopic("offsets", 3)
+    topic = MemoryTopic("offsets")
     topic.append([(offset_key(GOOD, {"p": 1}), b'{"at":1}')])
     store = OffsetTopic(MemoryTopicLog(topic))
     store.start().result(30)

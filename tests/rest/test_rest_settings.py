@@ -62,6 +62,7 @@ def test_header_rules() -> None:
     {"listeners": ""}, {"listeners": "localhost:8083"}, {"listeners": "ftp://:1"}, {"listeners": "http://:1,"},
     {"listeners": "http://h:1/"}, {"listeners": "http://h:70000"},
     {"admin.listeners": "x"}, {"rest.advertised.port": "x"}, {"rest.advertised.listener": "ftp"},
+    {"rest.advertised.host.name": "h" * 256}, {"rest.advertised.host.name": "a b"},
     {"topic.tracking.enable": "maybe"}, {"access.control.allow.origin": "("},
     {"response.http.headers.config": "drop X: y"}, {"response.http.headers.config": "set X"},
     {"response.http.headers.config": "set A B: c"}, {"response.http.headers.config": "setDate X: soon"},

@@ -13,6 +13,7 @@ from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import Plan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
 from actors.assignment.room import DEFAULT_RECORD_BYTES
+from actors.group_questions import LeaderNotes
 from actors.messages import CoordinatorLost, Joined, JoinPreparing
 from storage.config_state import ClusterConfigState
 
@@ -108,7 +109,7 @@ class Member:
     void: bool = False  # the membership was lost while the join ran
     assignor: AssignorState = field(default_factory=AssignorState)
     plan: Plan | None = None
-    doubted: frozenset[str] = frozenset()
+    notes: LeaderNotes = field(default_factory=lambda: LeaderNotes("g"))
 
     # ------------------------------------------------------------ the herder's commands
     def join(self) -> None:
@@ -120,7 +121,9 @@ class Member:
             if self.wanted and not self.lost:
                 self.owned = owned
 
-    def rejoin(self) -> None:
+    def rejoin(self, caught_up: int | None = None) -> None:
+        if caught_up is not None:
+            self.notes.caught_up(caught_up)
         self.again = self.needs = True
 
     def leave(self) -> None:
@@ -214,10 +217,10 @@ class Member:
         self.plan = plan(
             self.assignor, broker.protocol, {k: v or b"" for k, v in broker.members.items()}, self.snapshot(),
             leader=self.id or "", generation=broker.generation, last_completed=self.last_completed,
-            now_ms=broker.now(), max_delay_ms=broker.max_delay_ms, doubted=self.doubted,
+            now_ms=broker.now(), max_delay_ms=broker.max_delay_ms, doubted=self.notes.doubted,
             record_bytes=broker.record_bytes,
         )
-        self.assignor, self.doubted = self.plan.state, self.plan.doubted
+        self.assignor = self.plan.state
         return self.plan.assignments
 
     def _done(self) -> None:
@@ -229,5 +232,7 @@ class Member:
             self.needs = True
             return
         self.owned, self.joined = None, True
+        if led is not None:
+            self.notes.followed(led)
         more = () if led is None else (led.owners, led.left_out, led.room, led.record_bytes)
         self.tell(Joined(Membership(broker.generation, id_, broker.protocol, assignment, *more)))

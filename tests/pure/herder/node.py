@@ -267,8 +267,8 @@ class Node:
                 self.statuses.flush(op)
             case JoinGroup():
                 member.join()
-            case RequestRejoin():
-                member.rejoin()
+            case RequestRejoin(_, caught_up):
+                member.rejoin(caught_up)
             case AllowJoin(owned):
                 extra = set(self.running) - set(owned.items)
                 assert not extra, f"{self.name} may join and still runs {extra}\n{self.world.story()}"

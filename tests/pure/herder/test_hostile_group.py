@@ -9,9 +9,10 @@ import pytest
 from actors.assignment.codec import encode_metadata
 from actors.assignment.protocol import Allocation, MemberMetadata, Protocol
 from actors.herder.state import Phase
-from actors.messages import DeleteConnector, PutConnector, RestartConnectorOnly
+from actors.messages import ConnectorStateReported, DeleteConnector, PutConnector, RestartConnectorOnly
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorName, ConnectorTaskId, State
+from storage.status_records import status_record
 from tests.pure.herder import histories
 from tests.pure.herder.world import World
 
@@ -153,3 +154,18 @@ def test_what_the_groups_record_has_no_room_for_is_refused_and_by_hand_left_out(
     put(world, refused[-1], **{"tasks.max": "0"})
     world.settle()
     assert refused[-1] in world.where()
+
+
+def test_a_trace_of_any_length_is_told() -> None:
+    world = cluster(workers=1)
+    node = world.nodes["w0"]
+    epoch = node.state.slots[A].epoch
+    trace = "first line\n" + "\x01" * 3_000_000 + "\nlast line"
+    node.tell(("instance", epoch), ConnectorStateReported(A, epoch, State.FAILED, trace))
+    world.settle()
+    said = world.statuses.connectors[A]
+    assert said.state is State.FAILED
+    assert said.trace is not None
+    assert said.trace.startswith("first line\n")
+    assert said.trace.endswith("\nlast line")
+    assert len(status_record(said)[1] or b"") < 1_000_000
