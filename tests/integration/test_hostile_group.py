@@ -59,6 +59,21 @@ def test_a_name_that_the_group_cannot_carry_is_refused(worker, works):
     works()
 
 
+def test_offsets_that_nest_deeply_are_refused(worker, topic_name):
+    worker.create(topic_name, source(worker), ["RUNNING", "RUNNING"])
+    worker.call("PUT", f"/connectors/{topic_name}/stop")
+    worker.wait_states(topic_name, ["STOPPED"])
+    nested = 1
+    for _ in range(600):
+        nested = [nested]
+    for part in ({"partition": {"filename": nested}, "offset": {"position": 1}},
+                 {"partition": {"filename": "f"}, "offset": {"position": nested}}):
+        error = worker.refused("PATCH", f"/connectors/{topic_name}/offsets", {"offsets": [part]})
+        assert (error.status, "nesting depth" in str(error)) == (400, True)
+    assert worker.call("GET", f"/connectors/{topic_name}/offsets") == {"offsets": []}
+    worker.delete(topic_name)
+
+
 def test_records_that_nobody_should_write_stop_nobody(worker, works):
     """They are there when the worker starts, too."""
     topic = worker.process.properties["config.storage.topic"]
