@@ -319,3 +319,21 @@ def test_group_type_and_protocol_are_kafka_connects(pair):
     coordinator = one.member._actor_weakref()._driver._coordinator
     assert GroupCoordinator.protocol_type(coordinator) == "connect"
     assert [name for name, _ in coordinator.group_protocols()] == ["sessioned", "compatible", "default"]
+
+
+def test_a_leader_that_gives_nonsense_ends_no_follower(worker, caplog):
+    """It says why, tries again, and works as soon as somebody else leads."""
+    one = worker("w1").join()
+    one.joined(30)
+    given = one.member._actor_weakref()._driver._coordinator
+    perform = given._perform_assignment
+
+    def nonsense(leader_id, protocol, members):
+        perform(leader_id, protocol, members)
+        return {member.member_id: b"\xff" * 50 for member in members}
+
+    given._perform_assignment = nonsense
+    two = worker("w2").join()
+    wait_until(lambda: "cannot be joined: protocol version -1 is not known" in caplog.text)
+    one.leave()
+    wait_until(lambda: settled(two))
