@@ -167,9 +167,12 @@ _BUILT_IN: Mapping[str, type[ConfigProvider]] = {
 
 
 class Resolved(dict[str, str]):
-    """A configuration with what providers gave; `given`: their values, by the key that they stand in."""
+    """A configuration with what providers gave; `given`: their values, by the key that they stand in; `placeholders`:
+    what stood there instead, by value.
+    """
 
     given: Mapping[str, Sequence[str]] = MappingProxyType({})
+    placeholders: Mapping[str, str] = MappingProxyType({})
 
 
 def _hide(connector: str | None, given: Mapping[str, Sequence[str]]) -> None:
@@ -202,18 +205,21 @@ class ConfigTransformer:
         found = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
 
         given: dict[str, list[str]] = {}
+        placeholders: dict[str, str] = {}
 
         def replacement(key: str, match: re.Match[str]) -> str:
             known = found.get((match[1], match[3] or ""))
             if known is None or match[4] not in known.data:
                 return match[0]
-            given.setdefault(key, []).append(known.data[match[4]])
-            return known.data[match[4]]
+            value = known.data[match[4]]
+            given.setdefault(key, []).append(value)
+            placeholders[value] = match[0]
+            return value
 
         data = Resolved({
             k: v if v is None else _PLACEHOLDER.sub(partial(replacement, k), v) for k, v in config.items()
         })
-        data.given = given
+        data.given, data.placeholders = given, placeholders
         self.on_values(connector, given)
         if connector is not None and self.on_ttl and config.get("config.action.reload", "restart").lower() != "none":
             for (_, path), known in found.items():

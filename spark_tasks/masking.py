@@ -179,7 +179,7 @@ def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
     """Whether there were too many; the oldest tenth goes then, so that it is seldom so."""
     if len(known) <= limit:
         return False
-    for _ in range(limit // 10):
+    for _ in range(max(1, limit // 10)):
         known.popitem(last=False)
     return True
 

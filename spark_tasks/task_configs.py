@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spark_tasks.config_def import ConfigDef
+from spark_tasks.config_providers import Resolved
 from spark_tasks.connector_config import COMMON
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.masking import ALONE, ANYWHERE
 
 if TYPE_CHECKING:
     from spark_tasks.api import Connector
@@ -59,8 +61,28 @@ def make_task_configs(
     check_tasks_max(connector, len(answered), resolved)
     secrets = {key for key, value in raw.items() if value is not None and _PLACEHOLDER.search(value)}
     extra = {key: resolved[key] for key in _COPIED if key in resolved}
-    tasks = [{**_checked(connector, config), "task.class": task_class(class_name), **extra} for config in answered]
-    return tuple({key: raw[key] if key in secrets else value for key, value in task.items()} for task in tasks)
+    back = resolved.placeholders if isinstance(resolved, Resolved) else {}
+
+    def stored(key: str, value: str) -> str:
+        if key in secrets:
+            return raw[key]
+        return value if raw.get(key) == value else _put_back(value, back)
+
+    tasks = [{key: stored(key, value) for key, value in _checked(connector, config).items()} for config in answered]
+    added = {"task.class": task_class(class_name), **{k: raw[k] if k in secrets else v for k, v in extra.items()}}
+    return tuple({**task, **added} for task in tasks)
+
+
+def _put_back(value: str, placeholders: Mapping[str, str]) -> str:
+    """A value that a plugin made of what a provider gave (a URL with a password in it), as it may be stored. It becomes
+    the same again where the task starts.
+    """
+    if len(value) >= ALONE and value in placeholders:
+        return placeholders[value]
+    for given in sorted(placeholders, key=len, reverse=True):
+        if len(given) >= ANYWHERE:
+            value = value.replace(given, placeholders[given])
+    return value
 
 
 def task_class(connector_class: str) -> str:

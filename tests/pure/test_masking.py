@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_tasks import masking
 from spark_tasks.errors import ConfigError
 from spark_tasks.masking import MASK, Secrets, passwords
 
@@ -83,11 +84,16 @@ def test_in_what_is_said_about_one_configuration_short_values_are_hidden_too():
     assert secrets.mask("Invalid value 7 for x: true, x17. x1") == f"Invalid value {MASK} for x: {MASK}, x17. {MASK}"
 
 
-def test_an_owner_s_values_stay_whatever_others_bring():
+def test_an_owner_s_values_stay_whatever_others_bring(monkeypatch):
+    monkeypatch.setattr(masking, "_EACH", 20)
     secrets = knowing("of-the-connector")
-    for n in range(3000):
-        secrets.learn(None, [f"validated-{n}"])
-    assert secrets.mask("of-the-connector validated-2999 validated-1") == f"{MASK} {MASK} validated-1"
+    for n in range(50):
+        secrets.learn(None, [f"validated-{n}-"])
+    assert secrets.mask("of-the-connector validated-49- validated-1-") == f"{MASK} {MASK} validated-1-"
+    monkeypatch.setattr(masking, "_OWNERS", 3)
+    for n in range(5):
+        secrets.learn(f"c{n}", [f"of-another-{n}-"])
+    assert secrets.mask("of-the-connector of-another-4-") == f"of-the-connector {MASK}"
 
 
 class OddError(Exception):

@@ -73,7 +73,7 @@ class LeakingSourceConnector(SourceConnector):
 
     def task_configs(self, max_tasks):
         leak(self.config, "tasks")
-        return [self.config]
+        return [{**self.config, "url": f"db://me:{self.config['password']}@host"}]
 
     @classmethod
     def data_source(cls, options):
