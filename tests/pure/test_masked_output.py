@@ -9,11 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from actors.herder.events import Event
+from actors.herder.story import Story
 from actors.masked_output import MaskedStream, MaskingFilter, mask_output
+from actors.messages import Epoch, TaskStateReported
 from actors.task import trace_of
 from spark_tasks.config_def import ConfigDef, ConfigKey, Type
 from spark_tasks.errors import ConnectError
 from spark_tasks.masking import MASK, Secrets, hide_passwords, process_secrets
+from storage.ids import ConnectorName, ConnectorTaskId, State
 
 SECRET = "s3cr3t\nof-two-lines"  # noqa: S105 - a test's
 
@@ -75,6 +79,18 @@ def test_a_trace_for_a_status() -> None:
     trace = trace_of(failed())
     assert trace.startswith(f"spark_tasks.errors.ConnectError: no login: ValueError('{MASK}')\nTraceback")
     assert "s3cr3t" not in trace
+
+
+def test_a_herder_s_story_is_masked_before_it_is_cut() -> None:
+    story, bare, task = Story(mask=process_secrets().mask), Story(), ConnectorTaskId(ConnectorName("c"), 0)
+    for length in range(100, 230):
+        report = TaskStateReported(task, Epoch(1), State.FAILED, "x" * length + SECRET)
+        for each in (story, bare):
+            each.add(Event(report, 5, {}, "cause"), ())
+    assert "s3cr..." in bare.tell(task.connector), "somewhere it is cut in the middle"
+    told = story.tell(task.connector)
+    assert "TaskStateReported" in told
+    assert "s3" not in told
 
 
 def test_what_plugins_print(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from actors.worker_config import WorkerConfig, from_environment, load_worker_con
 from actors.worker_keys import WORKER_KEYS
 from spark_tasks.config_providers import ConfigTransformer
 from spark_tasks.errors import ConfigError
+from spark_tasks.masking import process_secrets
 
 BASE = {
     "bootstrap.servers": "b1:9092, b2:9092",
@@ -179,6 +180,26 @@ def test_config_providers_in_the_worker_file(tmp_path, monkeypatch, caplog):
     assert config["plugin.path"] == ["${env:HEELER_TEST_PASSWORD}"]
     assert "plugin.path" in caplog.text
     assert ConfigTransformer(config.providers).transform({"p": "${env:HEELER_TEST_PASSWORD}"}) == {"p": "s3cret"}
+
+
+def test_what_a_provider_gave_for_the_worker_file(tmp_path):
+    """Not in what is said of a wrong value; hidden for good where it is a password, or nobody knows what it is."""
+    file = tmp_path / "s.properties"
+    file.write_text("wrong=s3cr3t-number\npassword=s3cr3t-password\nserver=broker-of-the-test:9092\n")
+    provider = {"config.providers": "f", "config.providers.f.class": "FileConfigProvider"}
+
+    def at(key):
+        return f"${{f:{file}:{key}}}"
+
+    with pytest.raises(ConfigError, match=r"Invalid value \[hidden\] for configuration session\.timeout\.ms") as error:
+        with_({**provider, "session.timeout.ms": at("wrong")})
+    assert "s3cr3t" not in str(error.value)
+    with_({
+        **provider, "bootstrap.servers": at("server"), "sasl.jaas.config": f'M required password="{at("password")}";',
+        "spark.hadoop.fs.s3a.access": at("wrong"), "ssl.keystore.password": "in-the-file-itself",
+    })
+    said = "s3cr3t-password s3cr3t-number in-the-file-itself broker-of-the-test:9092"
+    assert process_secrets().mask(said) == "[hidden] [hidden] [hidden] broker-of-the-test:9092"
 
 
 def test_unknown_keys_are_named_with_the_likely_one(caplog):
