@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,11 @@ class DataPlane:
     def runners(self) -> Runners:
         """Waits; raises what went wrong at the start."""
         return self._runners.result()
+
+    def degraded(self) -> Sequence[str]:
+        """See SparkEngine. Nothing while it is not there."""
+        ready = self._runners.done() and self._runners.exception() is None
+        return self._runners.result().engine.degraded() if ready else ()
 
     def close(self) -> None:
         """Stop Spark; the tasks must be gone. From now on it is not started any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from actors.herder.state import HerderState, Phase
@@ -32,6 +32,7 @@ class PublishedView:
         self.stage: Stage | None = None
         self.started = False
         self.kafka_cluster_id: str | None = None
+        self.degraded: Callable[[], Sequence[str]] = tuple  # the data plane says, once there is one
 
     def follow(self, state: HerderState) -> None:
         """What the herder is doing now."""

@@ -126,6 +126,7 @@ class Worker:
         self._await_stores()
         self.view.kafka_cluster_id = parts.cluster_id
         self._tell_herder(Loaded(self._configs.config))
+        self.view.degraded = data_plane.degraded
         data_plane.start()
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 

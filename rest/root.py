@@ -21,6 +21,8 @@ def blueprint(front: Front) -> Blueprint:
     @routes.get("/health")
     def health() -> Response:
         code, status, message = front.asking.health()
-        return json_response({"status": status, "message": message}, code)
+        degraded = list(view.degraded())  # heeler's own: the worker is well, some of its tasks are not
+        more = {"degraded": degraded} if degraded else {}
+        return json_response({"status": status, "message": message, **more}, code)
 
     return routes

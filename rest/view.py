@@ -89,6 +89,9 @@ class WorkerView(Protocol):
     def loggers(self) -> Loggers:
         """The worker's loggers."""
 
+    def degraded(self) -> Sequence[str]:
+        """Which tasks hang or wait for long, in words; empty where all is well."""
+
     def connector_type(self, config: Config | None) -> ConnectorType:
         """What the class in a connector's config is."""
 

@@ -39,6 +39,7 @@ PRELOADED = (
     "pyspark.worker",
     "pyspark.sql.datasource",
     "spark_tasks.running.executor",
+    "spark_tasks.running.residents.link",
     "spark_tasks.running.source_split",
     "spark_tasks.running.sink_split",
 )

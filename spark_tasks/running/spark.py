@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from spark_tasks.running.gateway import STOP_TIMEOUT_S, SparkStartError, await_m
 from spark_tasks.running.spark_security import authentication, is_local, python_sockets
 
 _logger = logging.getLogger(__name__)
+
+_PYTHON_ERROR = re.compile(r"(?!(?:org|java|scala|py4j)\.)[\w.]+(?:Error|Exception|Exit|Interrupt)\b(?!.* at )")
 
 # A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
 SLOTS_PER_CPU = 2
@@ -171,7 +174,7 @@ class SparkJobs:
                 return None
             job.get()
         except (Py4JError, OSError) as error:
-            return _first_line(error)
+            return _python_error(error) or _first_line(error)
         return "its Spark job ended early"
 
     def _rdd(self, group: str, label: str, function: Any, partitions: int) -> Any:
@@ -190,8 +193,11 @@ class SparkJobs:
     def quiet(self, loggers: Sequence[str]) -> None:
         """Have these loggers of the JVM say nothing any more."""
         log4j = self._jvm.org.apache.logging.log4j
-        for name in loggers:
-            log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+        try:
+            for name in loggers:
+                log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+        except Exception as error:  # noqa: BLE001 - a Spark with another logging library, or one that has just died
+            _logger.debug("Spark's loggers could not be set: %s", error)
 
     def cancel(self, group: str) -> None:
         """Have the job of that group fail, also where it is only about to run."""
@@ -256,6 +262,12 @@ class SparkJobs:
             self._context.stop()
         except Exception as error:  # noqa: BLE001 - the JVM may be dead in any way; it is killed next
             _logger.debug("stopping the SparkContext failed: %s", error)
+
+
+def _python_error(error: BaseException) -> str | None:
+    """The last line of the executor's Python traceback that is in Spark's error: what is missing there, for example."""
+    lines = [line for line in str(error).splitlines() if _PYTHON_ERROR.match(line)]
+    return lines[0] if lines else None
 
 
 def _first_line(error: BaseException) -> str:

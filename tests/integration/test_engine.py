@@ -230,6 +230,9 @@ def test_what_hangs_is_told_with_its_stack(
     busy = all_busy(resident_engine, tmp_path, MOST - 1)
     waits = resident_engine.submit("waits-0", [Answer(1)])
     text = wait_until(lambda: told("A batch of waits-0 has been waiting for an executor process for "))
+    troubles = resident_engine.degraded()
+    assert any(text.startswith("stuck-0: a split has been running for ") for text in troubles)
+    assert any(text.startswith("waits-0: a batch has been waiting for an executor process for ") for text in troubles)
     assert "(heeler.executors.max) are taken, for the longest time by: stuck-0 for " in text
     for batch in [stuck, *busy]:
         resident_engine.cancel(batch)

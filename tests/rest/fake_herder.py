@@ -112,8 +112,12 @@ class FakeWorker:
     asked: list[Request | StoreRequest] = field(default_factory=list)
     redirect: Exception | None = None
     silent: bool = False
+    troubles: list[str] = field(default_factory=list)
 
     # ---- WorkerView
+    def degraded(self) -> Sequence[str]:
+        return self.troubles
+
     def connector_type(self, config: Config | None) -> ConnectorType:
         found = CLASSES.get((config or {}).get("connector.class", ""))
         return found[1] if found else "unknown"  # type: ignore[return-value]

@@ -62,6 +62,17 @@ def test_health_of_a_herder_that_does_not_answer(started: bool, code: int, statu
     assert answer.json["message"].startswith(words)
 
 
+def test_health_names_the_tasks_that_are_not_well() -> None:
+    worker = FakeWorker()
+    assert client_of(worker).get("/health").json == {
+        "status": "healthy", "message": "Worker has completed startup and is ready to handle requests."}
+    worker.troubles = ["a-0: a split has been running for 75 s"]
+    answer = client_of(worker).get("/health")
+    assert answer.status_code == 200
+    assert answer.json is not None
+    assert (answer.json["status"], answer.json["degraded"]) == ("healthy", worker.troubles)
+
+
 def test_before_kafka_is_reached_everything_is_404_but_health() -> None:
     worker = FakeWorker(kafka_cluster_id=None, started=False, stage=None)
     client = client_of(worker)

@@ -18,6 +18,7 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ _logger = logging.getLogger(__name__)
 
 SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
 MOST_GREETINGS = 64  # handshakes at a time
+RETRY_S = 1.0
 _VALID = dt.timedelta(days=3650)  # longer than a worker lives; nobody trusts it for anything else
 
 
@@ -98,6 +100,7 @@ class Door:
     ) -> None:
         """Raises OSError."""
         self.host = bind
+        self._closed = False
         self._joined = joined
         self._slow_s = slow_s
         self._lock = threading.Lock()
@@ -139,6 +142,7 @@ class Door:
 
     def close(self) -> None:
         """Let nobody in any more. Lines that are open stay so."""
+        self._closed = True
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes up _accept
         self._listener.close()
@@ -150,8 +154,12 @@ class Door:
         while True:
             try:
                 sock, _ = self._listener.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                if self._closed:
+                    return
+                _logger.warning("No executor process can come in: %s", error)  # too many open files, for example
+                time.sleep(RETRY_S)
+                continue
             self._greetings.acquire()
             threading.Thread(target=self._greet, args=(sock,), name="executors-greeting", daemon=True).start()
 

@@ -157,6 +157,10 @@ class ResidentEngine:
         if self._pool is not None:
             self._pool.cancel(batch)
 
+    def degraded(self) -> Sequence[str]:
+        """Which tasks hang or wait for long, in words."""
+        return self._monitor.degraded() if self._monitor is not None else ()
+
     def close(self) -> None:
         """Fail what waits and runs, have the processes go, stop Spark. Takes at most some seconds."""
         with self._lock:

@@ -143,6 +143,21 @@ class Monitor:
             text = found.read(_MOST_STACK).decode(errors="replace")
         return f"Its process {line.pid} is here:\n{text.rstrip()}"
 
+    def degraded(self) -> list[str]:
+        """Tasks with a split that has been running, or a batch that has been waiting, for longer than is set."""
+        slow_s, now = self._settings.slow_s, time.monotonic()
+        if not slow_s:
+            return []
+        with self._lock:
+            busy = [r for r in self._pool.crew.residents.values() if r.item is not None]
+            running = {r.item.batch.task: r.since for r in sorted(busy, key=lambda r: -r.since) if r.item is not None}
+            waiting = {b.task: b.submitted_at for b in self._pool.batches.values() if not b.begun}
+        return [
+            *(f"{t}: a split has been running for {now - at:.0f} s" for t, at in running.items() if now - at > slow_s),
+            *(f"{t}: a batch has been waiting for an executor process for {now - at:.0f} s"
+              for t, at in waiting.items() if now - at > slow_s),
+        ]
+
     def _tell_waiting(self) -> None:
         """A task has something to do, and finds no process."""
         if not self._settings.slow_s:
