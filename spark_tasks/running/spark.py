@@ -174,7 +174,7 @@ class SparkJobs:
                 return None
             job.get()
         except (Py4JError, OSError) as error:
-            return _python_error(error) or _first_line(error)
+            return python_error(error) or _first_line(error)
         return "its Spark job ended early"
 
     def _rdd(self, group: str, label: str, function: Any, partitions: int) -> Any:
@@ -264,7 +264,7 @@ class SparkJobs:
             _logger.debug("stopping the SparkContext failed: %s", error)
 
 
-def _python_error(error: BaseException) -> str | None:
+def python_error(error: BaseException) -> str | None:
     """The last line of the executor's Python traceback that is in Spark's error: what is missing there, for example."""
     lines = [line for line in str(error).splitlines() if _PYTHON_ERROR.match(line)]
     return lines[0] if lines else None
