@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_TASKS = 1_000_000  # of one connector; whoever writes a larger number has memory and time of all workers in mind
+MAX_TASKS = 100_000  # of one connector; whoever writes a larger number has memory and time of all workers in mind
 
 
 def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:

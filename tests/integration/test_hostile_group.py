@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -79,6 +80,11 @@ def test_records_that_nobody_should_write_stop_nobody(worker, works):
     topic = worker.process.properties["config.storage.topic"]
     deep = '{"properties":{"a":' + "[" * 600 + "]" * 600 + "}}"
     config = json.dumps({"properties": {**source(worker), "name": LONG}})
+    odd = {"nulls": '{"connector.class":"FileStreamSource","topic":null,"name":null,"tasks.max":null}',
+           "no class": '{"connector.class":null}', "numbers": '{"connector.class":7,"tasks.max":1e999,"x":{"y":[]}}',
+           "half": '{"connector.class":"FileStreamSink","topics":"\\ud800","name":"\\udc00"}'}
+    worker.kafka.send(topic, [f'{{"properties":{text}}}' for text in odd.values()],
+                      [f"connector-{name}" for name in odd])
     worker.kafka.send(topic, [config, "{}", deep, deep, '{"task-count":1e999}', "\x00"],
                       [f"connector-{LONG}", "task-a-" + "1" * 5000, "connector-deep", "session-key",
                        "tasks-fencing-a", "connector-\n\u2028FATAL forged"])
@@ -91,13 +97,15 @@ def test_records_that_nobody_should_write_stop_nobody(worker, works):
 
     wait_until(told, 30, "the status of what cannot run")
     works()
+    assert worker.call("GET", "/connectors?expand=info&expand=status").keys() == {LONG, *odd}
     error = worker.refused("POST", f"/connectors/{LONG}/restart")
     assert (error.status, "has 40000 bytes" in str(error)) == (500, True)
     worker.process.stop()
     worker.process.start()
     worker.process.wait_ready(READY_S)
     works(1)
-    worker.call("DELETE", f"/connectors/{LONG}")
+    for name in (LONG, *odd):
+        worker.call("DELETE", f"/connectors/{quote(name)}")
     wait_until(lambda: worker.call("GET", "/connectors") == [], 20, "the end of the connector")
     log = worker.process.log.read_text()
     assert "Skipping a config record with the key 'task-a-1111" in log or "is not a task config key" in log
