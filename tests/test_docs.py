@@ -105,6 +105,7 @@ def check_seconds(rest: RestClient, kafka: Kafka, name: str, topic: str, count: 
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(400)  # on a machine that has never run heeler; see COMPILED_S
 def test_readme_first_connector(worker, broker):
     """Ten lines, and they are all there is."""
     code = marked(README)["connector"]

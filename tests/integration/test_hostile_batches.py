@@ -100,7 +100,7 @@ def test_a_record_over_the_limit_fails_the_task_and_can_be_passed(
     values = [b"0", b"1", b"x" * 30_000, b"3"]
     append(cluster, rig.topic, values, compression=compression)
     rig.worker["heeler.max.record.bytes"] = "20000"
-    loop = rig.start()
+    loop = rig.start(**{"heeler.max.record.bytes": "2000000000"})  # the worker's counts
     error = loop.await_error()
     assert isinstance(error, OversizedRecordError)
     assert f"the record of {rig.topic}-0 at offset 2 has 300" in str(error)
