@@ -17,7 +17,7 @@ from spark_tasks.config_def import (
 )
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-_JVM = " Only a Java worker has a use for it; accepted so that its file can be used unchanged."
+_JVM = " Only a Java worker has a use for it: ignored, and refused where the security of a connection hangs on it."
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.Default"
 
 
