@@ -363,6 +363,14 @@ class FlushStatuses:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadStatuses:
+    """To the status store: answer StatusesRead when the status topic is read up to its end as it is now."""
+
+    op: OpId
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class PutTopicStatus:
     """To the status store, from a task: the connector uses this topic (KIP-558). Known topics are not written again."""
 
@@ -507,6 +515,14 @@ class StatusesFlushed:
     """FlushStatuses is done."""
 
     op: OpId
+
+
+@dataclass(frozen=True, slots=True)
+class StatusesRead:
+    """ReadStatuses is done, or failed."""
+
+    op: OpId
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,10 @@ from actors.messages import (
     OpId,
     PutStatus,
     PutTopicStatus,
+    ReadStatuses,
     ResetTopics,
     StatusesFlushed,
+    StatusesRead,
 )
 from actors.ticker import Ticker
 from storage.errors import is_retriable
@@ -71,7 +73,7 @@ class _Again:
 
 
 class StatusStoreActor(pykka.ThreadingActor):
-    """Takes PutStatus, FlushStatuses, PutTopicStatus, DeleteTopicStatuses and Ask(ResetTopics)."""
+    """Takes PutStatus, FlushStatuses, ReadStatuses, PutTopicStatus, DeleteTopicStatuses and Ask(ResetTopics)."""
 
     def __init__(self, topic_log: TopicLog, tell: Callable[[Any], None], view: StatusView, ticker: Ticker) -> None:
         super().__init__()
@@ -107,15 +109,8 @@ class StatusStoreActor(pykka.ThreadingActor):
     def on_receive(self, message: Any) -> None:
         """See messages.py for what others may send; what begins with an underscore comes from the log."""
         match message:
-            case _Records(records):
-                self._fold(records)
-            case _CaughtUp(error):
-                self._caught_up(error)
-            case _Sent(number, write, error):
-                self._sent(number, write, error)
-            case _Again(write):
-                if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
-                    self._send(write)
+            case _Records() | _CaughtUp() | _Sent() | _Again() | StatusesRead():
+                self._heard(message)
             case PutStatus(status, safe):
                 self._book, ticket = admit(self._book, self._state, status, safe=safe)
                 if ticket is not None:
@@ -129,8 +124,26 @@ class StatusStoreActor(pykka.ThreadingActor):
                 self._when_flushed(lambda: reply.set(None))
             case FlushStatuses(op):
                 self._when_flushed(self._flushed(op))
+            case ReadStatuses(op, timeout_ms):
+                # Through the inbox, behind the records that were read for it.
+                self._log.read_to_end(timeout_ms / 1000).add_done_callback(
+                    lambda future: self._tell_self(StatusesRead(op, error_of(future))))
             case _:
                 raise TypeError(f"the status store does not know {message!r}")
+
+    def _heard(self, message: _Records | _CaughtUp | _Sent | _Again | StatusesRead) -> None:
+        match message:
+            case _Records(records):
+                self._fold(records)
+            case _CaughtUp(error):
+                self._caught_up(error)
+            case _Sent(number, write, error):
+                self._sent(number, write, error)
+            case _Again(write):
+                if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
+                    self._send(write)
+            case StatusesRead():
+                self._tell(message)
 
     # ------------------------------------------------------------ reading
     def _fold(self, records: Sequence[LogRecord]) -> None:

@@ -50,6 +50,7 @@ from actors.messages import (
     LeaveGroup,
     PutStatus,
     ReadConfigToEnd,
+    ReadStatuses,
     RequestId,
     RequestRejoin,
     TaskStateReported,
@@ -236,7 +237,7 @@ class HerderActor(pykka.ThreadingActor):
                 ports.config_store(effect)
             case JoinGroup() | AllowJoin() | RequestRejoin() | LeaveGroup():
                 ports.member(effect)
-            case PutStatus() | FlushStatuses():
+            case PutStatus() | FlushStatuses() | ReadStatuses():
                 ports.status_store(effect)
             case Validate():
                 ports.validate(effect)

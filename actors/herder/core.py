@@ -1,8 +1,8 @@
 """The herder's core: `step(state, event) -> (state, effects)`. No IO, no clock, no randomness.
 
 Read `advance` first: it says what a herder does next whenever something has happened. The handlers by subject are in
-requests.py, rebalance.py, leading.py, config_changes.py, restarts.py, task_configs.py, zombie_fencing.py, work.py and
-halting.py.
+requests.py, rebalance.py, suspension.py, leading.py, config_changes.py, restarts.py, task_configs.py,
+zombie_fencing.py, work.py and halting.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from actors.herder import config_changes, halting, leading, rebalance, requests, task_configs, work, zombie_fencing
+from actors.herder import (
+    config_changes,
+    halting,
+    leading,
+    rebalance,
+    requests,
+    suspension,
+    task_configs,
+    work,
+    zombie_fencing,
+)
 from actors.herder.effects import Effect
 from actors.herder.events import (
     Event,
@@ -49,6 +59,7 @@ from actors.herder.state import (
     Reconfigure,
     Released,
     ResolveAssignment,
+    StatusesCaughtUp,
     WriteNext,
 )
 from actors.herder.turn import Turn
@@ -63,6 +74,7 @@ from actors.messages import (
     JoinPreparing,
     OpId,
     StatusesFlushed,
+    StatusesRead,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
     TaskStateReported,
@@ -166,6 +178,8 @@ def _on_timer(turn: Turn, event: TimerFired) -> None:
             rebalance.on_failed_round(turn)
         case ("claim", _):
             leading.claim_privileges(turn)
+        case ("statuses", _):
+            suspension.catch_up_with_statuses(turn)
         case ("purge", _):
             leading.on_purge_due(turn)
         case ("session key", _):
@@ -182,6 +196,7 @@ HANDLERS: Mapping[type, Callable[[Turn, Any], None]] = {
     ConfigChanged: config_changes.on_config_changed,
     ConfigOpDone: lambda turn, e: _on_op_done(turn, e.op, e.error),
     StatusesFlushed: lambda turn, e: _on_op_done(turn, e.op, None),
+    StatusesRead: lambda turn, e: _on_op_done(turn, e.op, e.error),
     ProducersFenced: lambda turn, e: _on_op_done(turn, e.op, e.error),
     TaskConfigsPublished: lambda turn, e: _on_op_done(turn, e.op, e.error),
     TaskConfigsGenerated: task_configs.on_generated,
@@ -189,7 +204,7 @@ HANDLERS: Mapping[type, Callable[[Turn, Any], None]] = {
     JoinPreparing: rebalance.on_join_preparing,
     Joined: rebalance.on_joined,
     CoordinatorLost: rebalance.on_coordinator_lost,
-    Suspended: rebalance.on_suspended,
+    Suspended: suspension.on_suspended,
     ConnectorStateReported: halting.or_report,
     TaskStateReported: halting.or_report,
     TimerFired: _on_timer,
@@ -214,5 +229,6 @@ _AFTER: Mapping[type, Callable[[Turn, Any, Exception | None], None]] = {
     RestartRead: zombie_fencing.on_restart_read,
     Released: lambda turn, _, __: rebalance.on_released(turn),
     HaltFlushed: lambda turn, _, __: halting.on_flushed(turn),
+    StatusesCaughtUp: lambda turn, _, error: suspension.on_statuses_read(turn, error),
     GeneratedTasks: lambda _, __, ___: None,
 }

@@ -17,6 +17,7 @@ from actors.messages import (
     OpId,
     PutStatus,
     ReadConfigToEnd,
+    ReadStatuses,
     Request,
     RequestId,
     RequestRejoin,
@@ -172,6 +173,6 @@ class Halted:
 Effect = (
     StartInstance | StopInstance | AbandonInstance | ChangeInstance | AskTaskConfigs | SendTaskConfigs | Validate
     | FenceProducers | Delegate | Reply | MakeSessionKey | ForgetTopics | SetLoggerLevel | SetTimer | CancelTimer
-    | Log | Halted | WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | JoinGroup
-    | AllowJoin | RequestRejoin | LeaveGroup
+    | Log | Halted | WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | ReadStatuses
+    | JoinGroup | AllowJoin | RequestRejoin | LeaveGroup
 )

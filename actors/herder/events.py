@@ -16,6 +16,7 @@ from actors.messages import (
     Request,
     RequestId,
     StatusesFlushed,
+    StatusesRead,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
     TaskStateReported,
@@ -87,7 +88,7 @@ class HaltRequested:
 Payload = (
     Loaded | RequestReceived | Validated | TaskConfigsPublished | ProducersFenced
     | TimerFired | Suspended | HaltRequested | ConfigChanged
-    | ConfigOpDone | StatusesFlushed | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
+    | ConfigOpDone | StatusesFlushed | StatusesRead | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
     | TaskStateReported | TaskConfigsGenerated | TaskReconfigurationRequested
 )
 

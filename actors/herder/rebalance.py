@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Protocol
 from actors.herder import leading, work
-from actors.herder.events import Suspended
 from actors.herder.state import JoinAgain, Phase, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages import (
@@ -59,7 +58,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     new_here = turn.state.membership is None
     if new_here and turn.state.slots:
         turn.set(speak_again=True)
-        _disown(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))  # others may run that by now
+        disown(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))  # others may run that by now
     turn.set(membership=membership, allocation=allocation, mute=False,
              rejoin_after_start=bool(assignment.revoked) or outdated)
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
@@ -152,7 +151,7 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
     turn.log("WARNING", f"taking too long to read the log of the config topic ({error}); leaving the group and trying "
                         f"again in {delay} ms")
     turn.set(phase=Phase.OUT, membership=None)
-    if delay + UNSYNC_RETRIES * 2 * _retry_ms(turn) >= settings.scheduled_delay_max_ms:
+    if delay + UNSYNC_RETRIES * 2 * retry_ms(turn) >= settings.scheduled_delay_max_ms:
         _give_up(turn)  # the leader would not keep it for so long
     _count_failure(turn)
     turn.timer(("join", ""), turn.now + delay)
@@ -164,7 +163,7 @@ def _count_failure(turn: Turn) -> None:
     """After so many in a row somebody else will get our work."""
     turn.set(backoff_attempts=turn.state.backoff_attempts + 1)
     if turn.state.backoff_attempts > UNSYNC_RETRIES:
-        _disown(turn, tuple(turn.state.slots))
+        disown(turn, tuple(turn.state.slots))
         _give_up(turn)
 
 
@@ -177,7 +176,8 @@ def _leave(turn: Turn) -> None:
     turn.emit(LeaveGroup("taking too long to read the log"))
 
 
-def _retry_ms(turn: Turn) -> int:
+def retry_ms(turn: Turn) -> int:
+    """How long to wait before a topic is read once more."""
     return max(turn.state.settings.sync_timeout_ms, 1000)
 
 
@@ -195,10 +195,10 @@ def on_readable_again(turn: Turn, error: Exception | None) -> None:
         return
     if error is not None:
         _count_failure(turn)
-        turn.timer(("join", ""), turn.now + _retry_ms(turn))
+        turn.timer(("join", ""), turn.now + retry_ms(turn))
         return
     if turn.state.releasing or turn.state.flushing:  # the group is not left yet: what joined now would stay a member
-        turn.timer(("join", ""), turn.now + _retry_ms(turn))
+        turn.timer(("join", ""), turn.now + retry_ms(turn))
         return
     turn.set(config=turn.state.store, phase=Phase.JOINING)
     turn.emit(JoinGroup())
@@ -268,27 +268,11 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
     turn.log("WARNING", f"Lost the group coordinator ({event.reason}); stopping all connectors and tasks")
     turn.set(phase=Phase.JOINING, membership=None, privileged=False)
     turn.stage("polling the group coordinator")
-    _disown(turn, tuple(turn.state.slots))
+    disown(turn, tuple(turn.state.slots))
     work.release(turn, tuple(turn.state.slots))
 
 
-def _disown(turn: Turn, items: Collection[ItemId]) -> None:
+def disown(turn: Turn, items: Collection[ItemId]) -> None:
+    """The end of these is told as by one who is not in the group: others may run them by then."""
     turn.set_slots({item: replace(slot, disowned=slot.disowned or item in items)
                     for item, slot in turn.state.slots.items()})
-
-
-def on_suspended(turn: Turn, event: Suspended) -> None:
-    """The process was stopped past its session: whatever it still believes, others may run its work by now.
-
-    This is heard before anything that came meanwhile, so that nothing is written as if the worker were a member.
-    """
-    if turn.state.phase in (Phase.LOADING, Phase.HALTED):
-        return
-    turn.set(mute=True)
-    if turn.state.phase is Phase.OUT:  # the leader may have given our work to others meanwhile
-        _disown(turn, tuple(turn.state.slots))
-        work.release(turn, tuple(turn.state.slots))
-    if turn.state.phase not in DEAF:
-        on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
-        turn.set(stale_round=True)
-        turn.emit(RequestRejoin("this process was suspended"))

@@ -188,6 +188,11 @@ class HaltFlushed:
 
 
 @dataclass(frozen=True, slots=True)
+class StatusesCaughtUp:
+    """What others said of statuses while this process was suspended is read."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeyWritten:
     """A session key was written."""
 
@@ -200,7 +205,7 @@ class PrivilegesClaimed:
 Continuation = (
     AnswerWith | WriteNext | AnswerWithPlan | PublishedTasks | GeneratedTasks | ResolveAssignment | JoinAgain | Released
     | HaltFlushed | KeyWritten | PrivilegesClaimed | FencingRead | Fenced | FencingChecked | FencingRecorded
-    | StartVerified | RestartRead
+    | StartVerified | RestartRead | StatusesCaughtUp
 )
 
 
@@ -240,7 +245,7 @@ class HerderState:
     privileged: bool = False
     speak_again: bool = False  # others may have spoken of what this worker ran on with while it was out of the group
     stale_round: bool = False  # suspended since the last JoinPreparing: a round that ends now is one of long ago
-    mute: bool = False  # suspended and not a member since: what it knows of statuses is old, so it writes none
+    mute: bool = False  # suspended: what it knows of statuses is old, so it writes none until they are read
     privilege: int = 0
     fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)
     key_writing: bool = False

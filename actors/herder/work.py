@@ -106,6 +106,15 @@ def tell_stopped(turn: Turn) -> None:
             turn.status(item, State.UNASSIGNED)
 
 
+def tell_gone(turn: Turn) -> None:
+    """Say UNASSIGNED, as one who is not in the group, of all that is said to run here and does not."""
+    statuses, me = turn.statuses, turn.state.settings.worker_id
+    said = [*statuses.connectors.values(), *(s for some in statuses.tasks.values() for s in some.values())]
+    for status in said:
+        if status.worker_id == me and status.state is not State.UNASSIGNED and status.id not in turn.state.slots:
+            turn.status(status.id, State.UNASSIGNED, disowned=True)
+
+
 def propagate_target_state(turn: Turn, items: Iterable[ItemId], target: TargetState) -> None:
     """Tell local instances the new target state."""
     for item in items:

@@ -16,8 +16,10 @@ from actors.messages import (
     FlushStatuses,
     PutStatus,
     PutTopicStatus,
+    ReadStatuses,
     ResetTopics,
     StatusesFlushed,
+    StatusesRead,
 )
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
 from storage.log_protocol import Position
@@ -148,6 +150,17 @@ def test_a_flush_waits_for_what_was_sent_before_it_only(rig: Rig, topic: MemoryT
     assert rig.said == [StatusesFlushed(first)]
     log.pending[1].set_exception(TopicAuthorizationFailedError("statuses"))
     rig.done(second, StatusesFlushed)
+
+
+def test_a_read_to_the_end_is_answered_when_all_of_it_can_be_seen(rig: Rig, topic: MemoryTopic) -> None:
+    log = MemoryTopicLog(topic)
+    ref, view = rig.status_store(log)
+    view.ready.result(10)
+    topic.append([status_record(Status(A, State.RUNNING, WorkerId("other:1"), 3))])
+    op = rig.op()
+    ref.tell(ReadStatuses(op, 5000))
+    assert rig.done(op, StatusesRead).error is None
+    assert view.statuses.connectors[A].worker_id == "other:1"
 
 
 def test_what_fails_for_good_is_given_up(rig: Rig, topic: MemoryTopic, caplog: pytest.LogCaptureFixture) -> None:

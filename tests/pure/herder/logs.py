@@ -172,14 +172,18 @@ class StatusLog:
 
 
 class StatusStore:
-    """One worker's status store. `flushed` is told the op of a flush when all before it is in the topic."""
+    """One worker's status store. `flushed` is told the op of a flush when all before it is in the topic, `caught_up`
+    that of a read to the end.
+    """
 
-    def __init__(self, log: StatusLog, flushed: Callable[[OpId], None]) -> None:
+    def __init__(self, log: StatusLog, flushed: Callable[[OpId], None], caught_up: Callable[[OpId], None]) -> None:
         self.log = log
         self.read = len(log)
         self._flushed = flushed
+        self._caught_up = caught_up
         self._book = status_fold.WriteBook()
         self._out: deque[Status | OpId] = deque()
+        self._ends: list[tuple[int, OpId]] = []
 
     @property
     def snapshot(self) -> StatusState:
@@ -191,6 +195,11 @@ class StatusStore:
         self._book, ticket = status_fold.admit(self._book, self.snapshot, status, safe=safe)
         if ticket is not None:
             self._out.append(replace(ticket.status))
+
+    def read_to_end(self, op: OpId) -> None:
+        """See ReadStatuses."""
+        self._ends.append((len(self.log), op))
+        self.advance(0)
 
     def flush(self, op: OpId) -> None:
         """See FlushStatuses."""
@@ -219,3 +228,6 @@ class StatusStore:
         end = min(self.read + records, len(self.log))
         self._book = status_fold.forget(self._book, self.log.removed(self.read, end))
         self.read = end
+        for wanted in [wanted for wanted in self._ends if wanted[0] <= end]:
+            self._ends.remove(wanted)
+            self._caught_up(wanted[1])

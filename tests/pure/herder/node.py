@@ -28,10 +28,12 @@ from actors.messages import (
     PutStatus,
     PutTaskConfigs,
     ReadConfigToEnd,
+    ReadStatuses,
     RequestRejoin,
     StartConnector,
     StartTask,
     StatusesFlushed,
+    StatusesRead,
     TaskConfigsGenerated,
     TaskStateReported,
     WriteConfig,
@@ -75,7 +77,8 @@ class Node:
         self.halting = False
         transactional = self.state.settings.transactional_leader
         self.configs = ConfigStore(world.log, self.to("config"), name, transactional=transactional)
-        self.statuses = StatusStore(world.status_log, lambda op: self.tell("status", StatusesFlushed(op)))
+        self.statuses = StatusStore(world.status_log, lambda op: self.tell("status", StatusesFlushed(op)),
+                                    lambda op: self.tell("status", StatusesRead(op)))
         self.member = Member(name, world.broker, self.to("member"), lambda: self.configs.snapshot)
         self.tell("config", events.Loaded(self.configs.snapshot))
 
@@ -265,6 +268,8 @@ class Node:
                 self.statuses.put(status, safe=safe)
             case FlushStatuses(op):
                 self.statuses.flush(op)
+            case ReadStatuses(op):
+                self.statuses.read_to_end(op)
             case JoinGroup():
                 member.join()
             case RequestRejoin(_, caught_up):

@@ -184,6 +184,26 @@ def test_a_loss_without_a_sleep_is_said_at_once() -> None:
     assert [status.state for status in world._said().values()] == [State.UNASSIGNED] * 3
 
 
+def test_a_worker_that_is_back_says_what_it_stopped_before_it_is_a_member() -> None:
+    """A round may take as long as `rebalance.timeout.ms`; what others have taken meanwhile stays theirs."""
+    world = cluster(2)
+    sleeper, other = sorted(world.nodes, key=lambda name: name == world.leader)
+    had = set(world.nodes[sleeper].running)
+    fall_asleep(world, sleeper)
+    world.wait(1000)
+    world.nodes[sleeper].member.wanted = False  # the coordinator is not to be found
+    world.resume(sleeper)
+    world.settle(within_ms=1000)
+    assert {world._said()[item].state for item in had} == {State.UNASSIGNED}
+    world.settle(within_ms=2 * DELAY_MS)
+    assert {world._said()[item].worker_id for item in had} == {other}
+    world.suspend(sleeper)
+    before = len(world.status_log)
+    world.resume(sleeper)
+    world.settle(within_ms=1000)
+    assert len(world.status_log) == before, "it hides what the other one runs"
+
+
 @pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
 def test_random_sleeps_leave_nothing_idle(first: int) -> None:
     for seed in range(first, min(first + CHUNK, HISTORIES)):
