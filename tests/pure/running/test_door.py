@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+import signal
 import socket
 import ssl
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
@@ -16,6 +21,8 @@ from spark_tasks.running.residents import wire
 from spark_tasks.running.residents.door import Door, Line
 from spark_tasks.running.residents.link import dial
 from spark_tasks.running.residents.wire import Ticket
+from tests.running_splits import Answer, HoldInterpreter
+from tests.support import wait_until
 
 Came = SimpleQueue[tuple[int, Line]]
 
@@ -89,6 +96,37 @@ def test_noise_keeps_nobody_out(door: tuple[Door, Came]) -> None:
         sock.close()
     came.get(timeout=10)[1].close()
     noisy.close()
+
+
+def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
+    """A process that serves."""
+    program = "import pickle, sys\nfrom spark_tasks.running.residents.link import serve\nserve(pickle.load(sys.stdin.buffer))"
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps(ticket))
+    process.stdin.close()
+    return process
+
+
+def test_a_process_serves_until_it_is_told_to_go_and_is_killed_by_its_leash(
+    door: tuple[Door, Came], tmp_path: Path
+) -> None:
+    """By a byte on it, and by its end with the worker; whatever the process does."""
+    opened, came = door
+    processes = [executor(opened.expect(n)) for n in range(3)]
+    lines = dict(came.get(timeout=60) for _ in processes)
+    for line in lines.values():
+        wire.send(line.work, pickle.dumps(Answer(5)))
+        assert pickle.loads(wire.receive(line.work))[0].value == 5
+    for n in (1, 2):
+        wire.send(lines[n].work, pickle.dumps(HoldInterpreter(str(tmp_path / f"{n}"))))
+        wait_until((tmp_path / f"{n}").exists)
+    lines[0].go()
+    lines[1].kill()
+    lines[2].leash.close()
+    assert [process.wait(30) for process in processes] == [0, -signal.SIGKILL, -signal.SIGKILL]
+    for line in lines.values():
+        line.close_after(5)
 
 
 def test_a_resident_talks_to_its_own_worker_only() -> None:
