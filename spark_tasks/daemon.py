@@ -115,6 +115,14 @@ def quietly(worker: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
+def refuse_threads() -> None:
+    """Raises RuntimeError where a fork would not be safe."""
+    if threading.active_count() > 1:
+        names = ", ".join(thread.name for thread in threading.enumerate())
+        msg = f"a preloaded module started a thread, a fork would not be safe: {names}"
+        raise RuntimeError(msg)
+
+
 def main() -> None:
     """Preload, then serve forks until Spark closes standard input."""
     from pyspark import daemon  # noqa: PLC0415 - it belongs after the environment is set
@@ -123,10 +131,7 @@ def main() -> None:
         logging.lastResort.setFormatter(LineFormatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"))
     daemon.worker = quietly(daemon.worker)
     preload()
-    if threading.active_count() > 1:
-        names = ", ".join(thread.name for thread in threading.enumerate())
-        msg = f"a preloaded module started a thread, a fork would not be safe: {names}"
-        raise RuntimeError(msg)
+    refuse_threads()
     daemon.manager()
 
 

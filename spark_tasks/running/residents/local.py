@@ -15,7 +15,7 @@ import threading
 import traceback
 from contextlib import suppress
 
-from spark_tasks.daemon import ENVIRONMENT, preload
+from spark_tasks.daemon import ENVIRONMENT, preload, refuse_threads
 from spark_tasks.running.residents.wire import HEAD, Ticket
 
 
@@ -69,6 +69,7 @@ class LocalLauncher:
 def main() -> None:
     """Preload, then fork."""
     preload()
+    refuse_threads()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets those that have ended
     tickets = sys.stdin.buffer
     while len(head := tickets.read(HEAD.size)) == HEAD.size:

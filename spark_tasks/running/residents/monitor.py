@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_tasks.running.residents.door import Line
 from spark_tasks.running.residents.link import STACK_SIGNAL
 from spark_tasks.running.residents.pool import Pool
 from spark_tasks.running.residents.process import Resident
@@ -125,7 +127,7 @@ class Monitor:
         file = self._stacks / str(resident.number)
         try:
             before = file.stat().st_size
-            os.kill(line.pid, STACK_SIGNAL)
+            _signal(line)
         except OSError:
             return "Its process has just ended"
         deadline = time.monotonic() + STACK_S
@@ -177,6 +179,19 @@ class Monitor:
             why = "All executor processes (heeler.executors.max) are taken" if full else "None is free"
             _logger.warning("A batch of %s has been waiting for an executor process for %.0f s. %s, for the longest "
                             "time by: %s", batch.task, self._looked - batch.submitted_at, why, holders or "nobody")
+
+
+def _signal(line: Line) -> None:
+    """To that process and no later one of its number: it lives while its connection does. Raises OSError."""
+    if not hasattr(os, "pidfd_open"):
+        os.kill(line.pid, STACK_SIGNAL)
+        return
+    process = os.pidfd_open(line.pid)
+    try:
+        if not line.ended:
+            signal.pidfd_send_signal(process, STACK_SIGNAL)
+    finally:
+        os.close(process)
 
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

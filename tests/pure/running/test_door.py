@@ -100,7 +100,7 @@ def test_noise_keeps_nobody_out(door: tuple[Door, Came]) -> None:
 
 def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
     """A process that serves."""
-    program = "import pickle, sys\nfrom spark_tasks.running.residents import link\nlink.serve(pickle.load(sys.stdin.buffer))"
+    program = "import pickle, sys, spark_tasks.running.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(pickle.dumps(ticket))
