@@ -36,7 +36,7 @@ def checked_plugins(config: WorkerConfig) -> Plugins:
         name = str(config[key])
         if not plugins.exists(kind, name):
             raise ConfigError(f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
-                              f"There are: {', '.join(plugins.names(kind))}")
+                              f"There are: {', '.join(plugins.names(kind))}\n{plugins.advice(kind, name)}")
     return plugins
 
 

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, Protocol, get_args
 from pyspark.sql.datasource import DataSource
 
 from spark_tasks.config_def import ConfigDef
-from spark_tasks.errors import ConfigError
 from spark_tasks.task import SourceOffset, SourcePartition
 
 __all__ = [
@@ -48,6 +47,7 @@ class Connector(ABC):
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef]
     aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this plugin
+    mistake: ClassVar[str | None] = None  # what its author got wrong: it is no plugin, others of its module are
 
     def __init__(self, config: Options, context: ConnectorContext) -> None:
         self.config = config
@@ -74,9 +74,10 @@ class Connector(ABC):
         """The PySpark data source of one task; `options` is the task's configuration."""
 
 
-def _check_shape(connector: type[Connector], name: str, shape: str) -> None:
-    if shape not in get_args(Shape):
-        raise ConfigError(f'{connector.__qualname__}.{name} is {shape!r}; it has to be "records" or "rows"')
+def _shape_mistake(connector: type[Connector], name: str, shape: str) -> str | None:
+    if shape in get_args(Shape):
+        return None
+    return f'{connector.__qualname__}.{name} is {shape!r}; it has to be "records" or "rows"'
 
 
 class SourceConnector(Connector):
@@ -87,7 +88,7 @@ class SourceConnector(Connector):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        _check_shape(cls, "yields", cls.yields)
+        cls.mistake = vars(cls).get("mistake") or _shape_mistake(cls, "yields", cls.yields)
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
@@ -115,7 +116,7 @@ class SinkConnector(Connector):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        _check_shape(cls, "accepts", cls.accepts)
+        cls.mistake = vars(cls).get("mistake") or _shape_mistake(cls, "accepts", cls.accepts)
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:

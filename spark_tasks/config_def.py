@@ -75,7 +75,9 @@ class Recommender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. A default may be given as text; it is parsed and checked like a user's value, at definition time."""
+    """One key. A default may be given as text; it is parsed and checked like a user's value. One that is wrong raises
+    nothing here, where it would take all else that the module defines with it: a ConfigDef with it is of no use.
+    """
 
     name: str
     type: Type
@@ -89,10 +91,20 @@ class ConfigKey:
     display_name: str = field(default="", kw_only=True)
     dependents: tuple[str, ...] = field(default=(), kw_only=True)
     recommender: Recommender | None = field(default=None, kw_only=True)
+    mistake: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "display_name", self.display_name or self.name)
         object.__setattr__(self, "dependents", tuple(self.dependents))
+        try:
+            self._take_default()
+        except Exception as error:  # noqa: BLE001 - a validator may be the plugin author's
+            what = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            object.__setattr__(self, "mistake", f"the definition of configuration {self.name} is wrong: {what}")
+
+    def _take_default(self) -> None:
+        if not isinstance(self.type, Type):
+            raise ConfigError(f"its type is {self.type!r}; it has to be one of Type, such as Type.STRING")
         if self.default is not REQUIRED:
             object.__setattr__(self, "default", parse_type(self.name, self.default, self.type))
             if self.validator is not None:
@@ -132,14 +144,23 @@ class ConfigValue:
 
 
 class ConfigDef:
-    """A set of keys in the order of their definition. Never changes; `plus` and `embed` make new ones."""
+    """A set of keys in the order of their definition. Never changes; `plus` and `embed` make new ones.
+
+    One that is defined wrongly has a `mistake`; whatever uses it raises a ConfigError with that.
+    """
 
     def __init__(self, *keys: ConfigKey) -> None:
         self.keys: dict[str, ConfigKey] = {}
+        self.mistake = next((key.mistake for key in keys if key.mistake), None)
         for key in keys:
             if key.name in self.keys:
-                raise ConfigError(f"Configuration {key.name} is defined twice.")
+                self.mistake = self.mistake or f"Configuration {key.name} is defined twice."
             self.keys[key.name] = key
+
+    def check(self) -> None:
+        """Raises ConfigError where it is defined wrongly."""
+        if self.mistake is not None:
+            raise ConfigError(self.mistake)
 
     def __contains__(self, name: object) -> bool:
         return name in self.keys
@@ -153,7 +174,7 @@ class ConfigDef:
         return list(dict.fromkeys(k.group for k in self.keys.values() if k.group is not None))
 
     def plus(self, *others: ConfigDef | ConfigKey) -> ConfigDef:
-        """These keys and more. Raises ConfigError where a key is in both."""
+        """These keys and more; a key must not be in both."""
         more = [key for o in others for key in (o.keys.values() if isinstance(o, ConfigDef) else (o,))]
         return ConfigDef(*self.keys.values(), *more)
 
@@ -165,6 +186,7 @@ class ConfigDef:
 
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Every key's value, defaults filled in; unknown keys are left out. Raises ConfigError at the first error."""
+        self.check()
         undefined = self._undefined_dependents()
         if undefined:
             raise ConfigError(f"Keys named as dependents are not defined: {','.join(undefined)}")
@@ -176,6 +198,7 @@ class ConfigDef:
 
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
         """As validate, by name."""
+        self.check()
         values = {name: _examine(key, props) for name, key in self.keys.items()}
         for name in self._undefined_dependents():
             message = f"{name} is referred in the dependents, but not defined."
@@ -188,6 +211,7 @@ class ConfigDef:
 
     def key_infos(self) -> list[dict[str, Any]]:
         """The keys as REST describes them."""
+        self.check()
         return [key.info() for key in self.keys.values()]
 
     def _undefined_dependents(self) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
+from spark_tasks import ddl
 from spark_tasks.api import Options, SourceConnector
 from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.errors import ConfigError, DataError
@@ -62,17 +63,28 @@ def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
     answers is one batch: where there is much, it should stop after some 100,000 rows.
     """
     if not isinstance(schema, str):
-        raise ConfigError('@source needs the columns of its rows, for example @source("id bigint, name string")')
+        return _connector(schema, "", "@source needs the columns of its rows, for example "
+                          '@source("id bigint, name string")')
+    return lambda read_new: _connector(read_new, schema, _mistake(schema))
 
-    def decorate(read_new: ReadNew) -> type[SourceConnector]:
-        def data_source(connector: type[SourceConnector], options: Options) -> DataSource:
-            return _FunctionSource(options, connector, schema)
 
-        members = {
-            "__module__": read_new.__module__, "__doc__": read_new.__doc__, "yields": "rows",
-            "config_def": ConfigDef(_TOPIC), "data_source": classmethod(data_source),
-            "read_new": staticmethod(read_new),
-        }  # fmt: skip
-        return type(read_new.__name__, (SourceConnector,), members)
+def _mistake(schema: str) -> str | None:
+    try:
+        names = ddl.parse(schema).names
+    except ConfigError as error:
+        return f"@source: {error}"
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        return f"@source: the schema {schema!r} has the column {twice[0]} more than once"
+    return None if names else "@source needs at least one column"
 
-    return decorate
+
+def _connector(read_new: ReadNew, schema: str, mistake: str | None) -> type[SourceConnector]:
+    def data_source(connector: type[SourceConnector], options: Options) -> DataSource:
+        return _FunctionSource(options, connector, schema)
+
+    members = {
+        "__module__": read_new.__module__, "__doc__": read_new.__doc__, "yields": "rows", "mistake": mistake,
+        "config_def": ConfigDef(_TOPIC), "data_source": classmethod(data_source), "read_new": staticmethod(read_new),
+    }  # fmt: skip
+    return type(read_new.__name__, (SourceConnector,), members)

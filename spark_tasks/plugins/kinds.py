@@ -41,14 +41,6 @@ class PluginInfo:
     version: str | None  # None where the plugin does not say
     location: str
 
-    def describe(self) -> str:
-        """As Java prints it in its error messages, which clients show to their users."""
-        version = self.version or UNDEFINED
-        return (
-            f"PluginDesc{{klass=class {self.class_name}, name='{self.class_name}', version='{version}', "
-            f"encodedVersion={version}, type={self.kind}, typeName='{self.kind}', location='{self.location}'}}"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Plugin:

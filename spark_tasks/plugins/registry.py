@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_tasks import spaces
-from spark_tasks.errors import ConnectError
+from spark_tasks.config_def import ConfigDef
+from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import data_sources, discovery
+from spark_tasks.plugins.advice import advice
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import Kind, Plugin, PluginInfo, PluginNotFoundError
 
@@ -87,11 +89,15 @@ class Plugins:
         if plugin is None:
             raise PluginNotFoundError(
                 f"Failed to find any class that implements {kind.interface} and which name matches {name}, available "
-                f"{kind.interface[0].lower()}{kind.interface[1:]}s are: "
-                + ", ".join(p.describe() for p in self.of_kind(kind))
-                + "".join(f". {complaint}" for complaint in self._complaints)  # what is asked for may well be there
+                f"{kind.interface[0].lower()}{kind.interface[1:]}s are: {', '.join(self.names(kind))}\n"
+                + self.advice(kind, name)
             )
         return plugin
+
+    def advice(self, kind: Kind, name: str) -> str:
+        """Lines for somebody who named what is not here."""
+        complaints = "".join(f"\n{complaint}" for complaint in self._complaints)  # what is asked for may well be there
+        return advice(kind, name.strip(), self._found) + complaints
 
     def get(self, kind: Kind, name: str) -> Plugin | None:
         """As find, but None where nothing has that name. Raises PluginNotFoundError where several things have it, or
@@ -190,10 +196,20 @@ def _simple_names(found: Found) -> tuple[str, ...]:
 def _import(found: Found) -> Plugin | Exception:
     try:
         cls = resolve(found)
+        _check(cls)
     except Exception as e:  # noqa: BLE001  (a plugin's module may do anything at import; one must not break the others)
         _log.warning("Plugin %s (%s) from %s cannot be imported: %r", found.name, found.target, found.location, e)
         return e
     return Plugin(found.name, found.kind, cls, found.location)
+
+
+def _check(cls: type[Any]) -> None:
+    """Raises ConfigError for a class that its author defined wrongly."""
+    definition = getattr(cls, "config_def", None)
+    if isinstance(definition, ConfigDef):
+        definition.check()
+    if mistake := getattr(cls, "mistake", None):
+        raise ConfigError(mistake)
 
 
 def why(error: Exception) -> str:

@@ -70,7 +70,7 @@ def _explain(value: ConfigValue, kind: Kind, plugins: Plugins) -> None:
 
 
 def _not_found(key: str, name: str, kind: Kind, plugins: Plugins) -> str:
-    reason = f"Class {name} could not be found."
+    reason = f"Class {name} could not be found.\n{plugins.advice(kind, name)}"
     try:
         plugins.get(kind, name)
     except PluginNotFoundError as e:  # there are several, or it cannot be imported

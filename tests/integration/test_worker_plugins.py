@@ -28,6 +28,19 @@ def test_each_plugin_folder_has_modules_of_its_own(rig, topic_name):
     assert {"pieces_one.PiecesOneSourceConnector", "pieces_other.PiecesOther"} <= shown
 
 
+@pytest.mark.parametrize(("name", "message"), [
+    ("BadDefaultSource", "the definition of configuration n is wrong: Invalid value soon for configuration n: "),
+    ("BadSchema", "unknown type strin"),
+])
+def test_what_an_author_got_wrong_is_told_at_once_and_hides_nothing_else(rig, topic_name, name, message):
+    config = {"connector.class": name, "topic": "t"}
+    refused = rig.refused("POST", "/connectors", {"name": topic_name, "config": config})
+    assert refused.status == 400
+    assert message in str(refused)
+    shown = {p["class"] for p in rig.call("GET", "/connector-plugins")}
+    assert "mistakes.Neighbour" in shown
+
+
 THIS = "Beautiful is better than ugly"  # what Python's module `this` prints when it is imported
 
 

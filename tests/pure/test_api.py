@@ -16,8 +16,9 @@ from tests.running_rig import plugins_with
 
 @pytest.mark.parametrize(("base", "name"), [(SourceConnector, "yields"), (SinkConnector, "accepts")])
 def test_a_misspelt_shape_of_records_is_refused(base: type[Any], name: str) -> None:
-    with pytest.raises(ConfigError, match=f"""Ticks.{name} is 'row'; it has to be "records" or "rows"$"""):
-        type("Ticks", (base,), {name: "row"})
+    mistake = type("Ticks", (base,), {name: "row"}).mistake
+    assert mistake == f"""Ticks.{name} is 'row'; it has to be "records" or "rows\""""
+    assert type("Ticks", (base,), {name: "rows"}).mistake is None
     assert getattr(type("Ticks", (base,), {name: "rows"}), name) == "rows"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.errors import DataError
 from spark_tasks.simple import source
 
 
@@ -32,6 +32,17 @@ def test_something_else_is_told_in_the_function_s_name(answer: Any, shown: str) 
         reader(answer).read({})
 
 
+@pytest.mark.parametrize(("schema", "mistake"), [
+    ("name strin", "@source: the schema 'name strin' cannot be read near 'name strin': unknown type strin"),
+    ("name", "@source: the schema 'name' cannot be read near 'name': a name, type or text is missing"),
+    ("", "@source needs at least one column"),
+    ("a int, b int, a string", "@source: the schema 'a int, b int, a string' has the column a more than once"),
+    ("id bigint, name string", None),
+])
+def test_columns_that_cannot_be(schema: str, mistake: str | None) -> None:
+    assert source(schema)(lambda _options, _start: ([], {})).mistake == mistake
+
+
 def test_columns_that_are_forgotten() -> None:
-    with pytest.raises(ConfigError, match="@source needs the columns"):
-        source(lambda _options, _start: ([], {}))  # type: ignore[arg-type]
+    forgotten: Any = source(lambda _options, _start: ([], {}))  # type: ignore[arg-type]
+    assert forgotten.mistake.startswith("@source needs the columns of its rows, for example")

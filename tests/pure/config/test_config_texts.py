@@ -139,15 +139,27 @@ def test_secrets_are_not_shown():
     assert to_text(Password("x"), Type.PASSWORD) == "[hidden]"
 
 
-def test_a_default_is_checked_when_the_key_is_defined():
-    with pytest.raises(ConfigError, match=r"^Invalid value 0 for configuration k: Value must be at least 1$"):
-        ConfigKey("k", Type.INT, default="0", validator=at_least(1))
+USES = [lambda keys: keys.parse({}), lambda keys: keys.validate({}), lambda keys: keys.key_infos(),
+        lambda keys: ConfigDef(ConfigKey("other", Type.STRING)).embed("p.", "g", keys).validate({})]
 
 
-def test_a_key_is_defined_once():
-    key = ConfigKey("a", Type.STRING)
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(("key", "message"), [
+    ({"type": Type.INT, "default": "0", "validator": at_least(1)},
+     "Invalid value 0 for configuration k: Value must be at least 1"),
+    ({"type": Type.INT, "default": 1, "validator": lambda _name, _value: 1 // 0}, "ZeroDivisionError: .*"),
+    ({"type": "int"}, "its type is 'int'; it has to be one of Type, such as Type.STRING"),
+])
+def test_a_wrong_definition_is_told_when_it_is_used(key, message, use):
+    with pytest.raises(ConfigError, match=f"^the definition of configuration (p\\.)?k is wrong: {message}$"):
+        use(ConfigDef(ConfigKey("k", **key)))
+
+
+@pytest.mark.parametrize("use", USES[:3])
+def test_a_key_is_defined_once(use):
+    key = ConfigKey("a", Type.STRING, default="")
     with pytest.raises(ConfigError, match=r"^Configuration a is defined twice.$"):
-        ConfigDef(key).plus(key)
+        use(ConfigDef(key).plus(key))
 
 
 def test_undefined_dependents():

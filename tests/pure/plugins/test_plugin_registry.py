@@ -143,14 +143,53 @@ def test_nothing_is_imported_because_somebody_names_it(folder, monkeypatch, name
     assert not (folder / "ran").exists()
 
 
+AT_START = "Plugins are read when the worker starts, from installed packages and the folders of plugin.path: restart "
+
+
 def test_an_unknown_class_lists_the_known_ones(folder):
-    (folder / "acme_known.py").write_text(source("KnownConnector"))
+    (folder / "acme_known.py").write_text(source("KnownConnector") + source("OtherSinkConnector"))
     with pytest.raises(PluginNotFoundError) as caught:
         registry(folder).connector("Nope")
     assert str(caught.value) == (
         "Failed to find any class that implements Connector and which name matches Nope, available connectors are: "
-        "PluginDesc{klass=class acme_known.KnownConnector, name='acme_known.KnownConnector', version='1.2', "
-        f"encodedVersion=1.2, type=source, typeName='source', location='{folder}'}}")
+        f"acme_known.KnownConnector, acme_known.OtherSinkConnector\n{AT_START}the worker if this one came later.")
+
+
+FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect is not here"
+
+
+@pytest.mark.parametrize(("kind", "name", "help_"), [
+    (Kind.CONNECTOR, "FileStreamSorce", "Did you mean FileStreamSource or FilesSource or FileStreamSink?"),
+    (Kind.CONNECTOR, f"{FILE}SorceConnector", "Did you mean FileStreamSourceConnector or Files"),
+    (Kind.CONNECTOR, "datagn", "Did you mean datagen?"),
+    (Kind.CONVERTER, "JsonConvertor", "Did you mean JsonConverter or LongConverter?"),
+    (Kind.CONNECTOR, "Nothing like it", ""),
+    (Kind.CONNECTOR, "", ""),
+    (Kind.CONNECTOR, "x" * 10_000, ""),
+    (Kind.CONNECTOR, "StringConverter",
+     "org.apache.kafka.connect.storage.StringConverter is a Converter, not a Connector."),
+    (Kind.CONNECTOR, "io.debezium.connector.mysql.MySqlConnector",
+     f"io.debezium.connector.mysql.MySqlConnector {JAVA} yet."),
+    (Kind.CONNECTOR, "io.confluent.connect.jdbc.JdbcSourceConnector",
+     f"io.confluent.connect.jdbc.JdbcSourceConnector {JAVA} yet: a PySpark data source that reads it"),
+    (Kind.CONNECTOR, "JdbcSink", f"JdbcSink {JAVA} yet: a PySpark data source that writes it"),
+    (Kind.CONNECTOR, "io.confluent.kafka.connect.datagen.DatagenConnector",
+     f"io.confluent.kafka.connect.datagen.DatagenConnector {JAVA}: use `datagen`"),
+    (Kind.CONNECTOR, "S3SinkConnector", f"S3SinkConnector {JAVA} yet: `parquet` writes files into a folder"),
+    (Kind.CONVERTER, "io.confluent.connect.avro.AvroConverter",
+     f"io.confluent.connect.avro.AvroConverter {JAVA} yet: `JsonConverter` keeps schemas too"),
+    (Kind.TRANSFORMATION, "org.apache.kafka.connect.transforms.RegexRouter",
+     f"org.apache.kafka.connect.transforms.RegexRouter {JAVA} yet."),
+])
+def test_who_names_what_is_not_here_is_helped(kind, name, help_):
+    with pytest.raises(PluginNotFoundError) as caught:
+        Plugins().find(kind, name)
+    first, *more = str(caught.value).splitlines()
+    assert first.startswith(f"Failed to find any class that implements {kind.interface} and which name matches {name}")
+    assert "PluginDesc" not in first
+    assert len(more) == (2 if help_ else 1)
+    assert more[0].startswith(help_)
+    assert more[-1].startswith(AT_START)
 
 
 def test_the_type_of_a_config(folder):
@@ -206,3 +245,62 @@ def test_a_source_whose_columns_are_forgotten_is_found_and_says_so(folder):
         "from heeler import source\n\n@source\ndef Bare(options, start):\n    return [], {}\n")
     with pytest.raises(PluginNotFoundError, match=r"acme_bare\.Bare .* cannot be imported: @source needs the columns"):
         registry(folder).connector("Bare")
+
+
+MISTAKES = """
+    from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type, source
+    from spark_tasks.transforms.base import Transform
+
+    class DefaultConnector(SourceConnector):
+        config_def = ConfigDef(ConfigKey("n", Type.INT, default="soon"))
+
+    class TypeTransform(Transform):
+        config_def = ConfigDef(ConfigKey("n", "int"))
+
+    class TwiceConnector(SourceConnector):
+        config_def = ConfigDef(ConfigKey("n", Type.INT), ConfigKey("n", Type.INT))
+
+    class ShapeConnector(SinkConnector):
+        accepts = "row"
+        config_def = ConfigDef()
+
+    @source("name strin")
+    def Schema(options, start):
+        return [], {}
+
+    class GoodConnector(SourceConnector):
+        config_def = ConfigDef()
+
+        @classmethod
+        def data_source(cls, options):
+            raise NotImplementedError
+"""
+
+
+WRONG_N = "the definition of configuration n is wrong:"
+
+
+@pytest.mark.parametrize(("kind", "name", "message"), [
+    (Kind.CONNECTOR, "DefaultConnector", f"{WRONG_N} Invalid value soon for configuration n: Not a number of type INT"),
+    (Kind.TRANSFORMATION, "TypeTransform",
+     f"{WRONG_N} its type is 'int'; it has to be one of Type, such as Type.STRING"),
+    (Kind.CONNECTOR, "TwiceConnector", "Configuration n is defined twice."),
+    (Kind.CONNECTOR, "ShapeConnector", """ShapeConnector.accepts is 'row'; it has to be "records" or "rows\""""),
+    (Kind.CONNECTOR, "Schema", "@source: the schema 'name strin' cannot be read near 'name strin': unknown type strin"),
+])
+def test_one_class_with_a_mistake_hides_no_other_of_its_module(folder, kind, name, message):
+    (folder / "acme_many.py").write_text(textwrap.dedent(MISTAKES))
+    plugins = registry(folder)
+    assert [i.class_name for i in plugins.all()] == ["acme_many.GoodConnector"]
+    with pytest.raises(PluginNotFoundError) as caught:
+        plugins.find(kind, name)
+    assert str(caught.value) == f"Plugin acme_many.{name} (acme_many:{name}) cannot be imported: {message}"
+
+
+def test_what_a_module_raises_is_told_with_its_line(folder):
+    (folder / "acme_inner.py").write_text("\n\ndef check():\n    raise ValueError('soon')\n")
+    (folder / "acme_raises.py").write_text("import acme_inner\nacme_inner.check()\n" + source("RaisesConnector"))
+    with pytest.raises(PluginNotFoundError) as caught:
+        registry(folder).connector("Raises")
+    assert str(caught.value) == ("Plugin acme_raises.RaisesConnector (acme_raises:RaisesConnector) cannot be imported: "
+                                 "ValueError: soon (acme_inner.py, line 4)")

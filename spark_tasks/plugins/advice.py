@@ -1,0 +1,46 @@
+"""What helps somebody who named a plugin that is not here. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from spark_tasks.plugins.discovery import Found
+from spark_tasks.plugins.java_classes import instead
+from spark_tasks.plugins.kinds import Kind
+
+_MOST = 3
+_READ_AT_START = (
+    "Plugins are read when the worker starts, from installed packages and the folders of plugin.path: restart the "
+    "worker if this one came later."
+)
+
+
+def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
+    """Lines: what is of another kind, what is instead of a Java class, the nearest names, when plugins are read."""
+    others = [f for f in found if f.kind is not kind and name and name in _names(f)]
+    lines = [f"{others[0].name} is a {others[0].kind.interface}, not a {kind.interface}."] if others else []
+    java = None if others else instead(kind, name)
+    if java is not None:
+        _, answer = java
+        lines.append(f"{name} of Java Kafka Connect is not here{'' if answer.startswith('use ') else ' yet'}"
+                     + (f": {answer}." if answer else "."))
+    elif near := nearest(kind, name, found):
+        lines.append(f"Did you mean {' or '.join(near)}?")
+    return "\n".join([*lines, _READ_AT_START])
+
+
+def nearest(kind: Kind, name: str, found: Sequence[Found]) -> list[str]:
+    """Short names of plugins of the kind that are like the asked one's, at most three, one for a plugin."""
+    known = {text.lower(): (f.name, text) for f in found if f.kind is kind for text in _names(f)[1:] if text}
+    asked = name.replace(":", ".").rpartition(".")[2].lower()
+    like = [known[text] for text in difflib.get_close_matches(asked, list(known), 2 * _MOST, 0.75)]
+    plugins: dict[str, str] = {}
+    for plugin, text in like:
+        plugins.setdefault(plugin, text)
+    return list(plugins.values())[:_MOST]
+
+
+def _names(found: Found) -> tuple[str, ...]:
+    simple = found.name.rpartition(".")[2]
+    return found.name, simple, simple.removesuffix(found.kind.interface), found.alias or ""

@@ -1,0 +1,116 @@
+"""Well-known plugins of Java Kafka Connect that heeler does not have under their names, and what is there instead.
+
+A name that ends with a dot stands for all classes of the package. The answer begins with "use" where something here
+does the job under another name; otherwise nothing does yet, and it is empty or says what helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_tasks.plugins.kinds import Kind
+
+_K = "org.apache.kafka.connect."
+_READ = "a PySpark data source that reads it can be run by `pyspark-source`"
+_WRITE = "a PySpark data source that writes it can be run by `pyspark-sink`"
+_FILES = "use `files`, which reads folders of CSV, JSON lines and Parquet"
+_BUCKET = "`files` reads a folder, also one where a bucket is mounted"
+_PARQUET = "`parquet` writes files into a folder, also one where a bucket is mounted"
+_JSON = "`JsonConverter` keeps schemas too, in the records; nothing here speaks to a schema registry"
+
+JAVA: Mapping[Kind, Mapping[str, str]] = {
+    Kind.CONNECTOR: {
+        "org.apache.kafka.connect.mirror.": "",
+        "org.apache.kafka.connect.tools.VerifiableSinkConnector": "use `verify`, which checks what `datagen` made",
+        "org.apache.kafka.connect.tools.VerifiableSourceConnector": "use `datagen`",
+        "org.apache.kafka.connect.tools.MockSinkConnector": "",
+        "org.apache.kafka.connect.tools.MockSourceConnector": "",
+        "org.apache.kafka.connect.tools.SchemaSourceConnector": "use `datagen`",
+        "io.confluent.kafka.connect.datagen.DatagenConnector": "use `datagen`, whose records are its own",
+        "io.confluent.connect.jdbc.JdbcSourceConnector": _READ,
+        "io.confluent.connect.jdbc.JdbcSinkConnector": _WRITE,
+        "io.aiven.connect.jdbc.JdbcSourceConnector": _READ,
+        "io.aiven.connect.jdbc.JdbcSinkConnector": _WRITE,
+        "io.debezium.connector.jdbc.JdbcSinkConnector": _WRITE,
+        "io.debezium.": "",
+        "io.confluent.connect.s3.S3SinkConnector": _PARQUET,
+        "io.confluent.connect.s3.source.S3SourceConnector": _BUCKET,
+        "io.aiven.kafka.connect.s3.": _PARQUET,
+        "io.confluent.connect.gcs.GcsSinkConnector": _PARQUET,
+        "io.confluent.connect.gcs.GcsSourceConnector": _BUCKET,
+        "io.aiven.kafka.connect.gcs.GcsSinkConnector": _PARQUET,
+        "io.confluent.connect.azure.blob.AzureBlobStorageSinkConnector": _PARQUET,
+        "io.confluent.connect.azure.blob.storage.AzureBlobStorageSourceConnector": _BUCKET,
+        "io.confluent.connect.hdfs.HdfsSinkConnector": _PARQUET,
+        "io.confluent.connect.hdfs3.Hdfs3SinkConnector": _PARQUET,
+        "com.github.jcustenborder.kafka.connect.spooldir.": _FILES,
+        "io.streamthoughts.kafka.connect.filepulse.source.FilePulseSourceConnector": _FILES,
+        "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector": _WRITE,
+        "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector": _WRITE,
+        "com.mongodb.kafka.connect.MongoSourceConnector": _READ,
+        "com.mongodb.kafka.connect.MongoSinkConnector": _WRITE,
+        "com.snowflake.kafka.connector.SnowflakeSinkConnector": _WRITE,
+        "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector": _WRITE,
+        "org.apache.iceberg.connect.IcebergSinkConnector": _WRITE,
+        "com.clickhouse.kafka.connect.ClickHouseSinkConnector": _WRITE,
+        "com.datastax.oss.kafka.sink.CassandraSinkConnector": _WRITE,
+        "com.redis.kafka.connect.RedisSinkConnector": _WRITE,
+        "io.confluent.connect.http.HttpSinkConnector": _WRITE,
+        "io.aiven.kafka.connect.http.HttpSinkConnector": _WRITE,
+        "com.splunk.kafka.connect.SplunkSinkConnector": _WRITE,
+        "io.confluent.connect.replicator.ReplicatorSourceConnector": "",
+        "org.apache.camel.kafkaconnector.": "",
+    },
+    Kind.TRANSFORMATION: {
+        f"{_K}transforms.Cast$Key": "", f"{_K}transforms.Cast$Value": "",
+        f"{_K}transforms.DropHeaders": "",
+        f"{_K}transforms.ExtractField$Key": "", f"{_K}transforms.ExtractField$Value": "",
+        f"{_K}transforms.Filter": "",
+        f"{_K}transforms.Flatten$Key": "", f"{_K}transforms.Flatten$Value": "",
+        f"{_K}transforms.HeaderFrom$Key": "", f"{_K}transforms.HeaderFrom$Value": "",
+        f"{_K}transforms.InsertHeader": "",
+        f"{_K}transforms.RegexRouter": "",
+        f"{_K}transforms.SetSchemaMetadata$Key": "", f"{_K}transforms.SetSchemaMetadata$Value": "",
+        f"{_K}transforms.TimestampConverter$Key": "", f"{_K}transforms.TimestampConverter$Value": "",
+        f"{_K}transforms.TimestampRouter": "",
+        f"{_K}transforms.ValueToKey": "",
+        "io.confluent.connect.transforms.": "",
+        "io.debezium.transforms.": "",
+        "io.aiven.kafka.connect.transforms.": "",
+    },
+    Kind.PREDICATE: {
+        f"{_K}transforms.predicates.HasHeaderKey": "",
+        f"{_K}transforms.predicates.RecordIsTombstone": "",
+        f"{_K}transforms.predicates.TopicNameMatches": "",
+    },
+    Kind.CONVERTER: {
+        "io.confluent.connect.avro.AvroConverter": _JSON,
+        "io.confluent.connect.protobuf.ProtobufConverter": _JSON,
+        "io.confluent.connect.json.JsonSchemaConverter": _JSON,
+        "io.apicurio.registry.utils.converter.": _JSON,
+        "io.debezium.converters.": "",
+    },
+    Kind.HEADER_CONVERTER: {},
+    Kind.CONFIG_PROVIDER: {
+        "io.strimzi.kafka.EnvVarConfigProvider": "use `org.apache.kafka.common.config.provider.EnvVarConfigProvider`",
+        "io.strimzi.kafka.KubernetesSecretConfigProvider":
+            "use `org.apache.kafka.common.config.provider.DirectoryConfigProvider` with the secret mounted as a folder",
+        "io.strimzi.kafka.KubernetesConfigMapConfigProvider":
+            "use `org.apache.kafka.common.config.provider.DirectoryConfigProvider` with the map mounted as a folder",
+        "com.amazonaws.kafka.config.providers.": "",
+        "io.confluent.csid.config.provider.": "",
+        "io.lenses.connect.secrets.providers.": "",
+    },
+}
+
+
+def instead(kind: Kind, name: str) -> tuple[str, str] | None:
+    """The table's line for a Java class, by its full or short name: what it is for, and what is there; or None."""
+    table = JAVA.get(kind, {}) if name else {}
+    packages = sorted((entry for entry in table if entry.endswith(".") and name.startswith(entry)), key=len)
+    short = {name, f"{name}{kind.interface}"}
+    simple = [entry for entry in table if entry.rpartition(".")[2] in short and "." not in name]
+    for entry in (name, *reversed(packages), *simple[:1]):
+        if entry in table:
+            return entry, table[entry]
+    return None

@@ -1,0 +1,17 @@
+"""What is wrong with a class is that class's trouble alone."""
+
+from heeler import ConfigDef, ConfigKey, SourceConnector, Type, source
+
+
+class BadDefaultSourceConnector(SourceConnector):
+    config_def = ConfigDef(ConfigKey("n", Type.INT, default="soon"))
+
+
+@source("name strin")
+def BadSchema(options, start):
+    return [], {}
+
+
+@source("name string")
+def Neighbour(options, start):
+    return [], {}
