@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 # Where a container image sets it, every process that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-pure lint types histories fuzz chaos bench wheel clean
+.PHONY: help demo test test-pure lint types histories fuzz transforms-differential chaos bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint       ruff and mypy"
 	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (some ten minutes)"
 	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
+	@echo "make transforms-differential  100,000 random chains of transforms beside Java's (needs javac; some twenty minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make bench      microbenchmarks of the data plane and the control plane"
 	@echo "make wheel      build dist/heeler-….whl, which pip installs anywhere"
@@ -63,11 +64,15 @@ fuzz: $(READY)
 	@echo "== 1,000,000 hostile records through the folds, stores and herders of internal topics"
 	@HEELER_FUZZ=1000000 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/property/test_internal_topics_fuzz.py
 
+transforms-differential: $(READY)
+	@echo "== Transforms: random chains and records, Java's outcomes beside heeler's"
+	@$(BIN)/python -m tests.golden.transforms.record --cases 100000 $(ARGS)
+
 chaos: $(READY)
 	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"
 	@$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
-BENCHES := records converters rest assignment
+BENCHES := records converters transforms rest assignment
 
 bench: $(READY)
 	@for name in $(BENCHES); do echo "== Microbenchmarks: $$name"; $(BIN)/python -m tests.benchmarks.bench_$$name || exit; done

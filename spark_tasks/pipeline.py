@@ -23,7 +23,8 @@ from spark_tasks.converters.base import BadRowError, Column, Converter, HeaderCo
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.plugins import Plugins
 from spark_tasks.rows import as_value, plain, value_field
-from spark_tasks.transforms.base import Transform
+from spark_tasks.transforms.chain import Chain, make_chain
+from spark_tasks.transforms.rows import put
 
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _KEPT = 64  # stages of so many task configurations a process
@@ -38,7 +39,7 @@ class Stages:
     key: Converter
     value: Converter
     header: HeaderConverter
-    transforms: tuple[Transform, ...]
+    chain: Chain
 
 
 class _Pipeline:
@@ -53,11 +54,6 @@ class _Pipeline:
     def stages(self) -> Stages:
         """Converters and transforms, made once a process and configuration. ConfigError, PluginNotFoundError."""
         return _cached_stages(tuple(sorted(self._worker.items())), tuple(sorted(self._connector.items())))
-
-    def _transformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for transform in self.stages.transforms:
-            batch = transform.apply(batch)
-        return batch
 
 
 class SinkPipeline(_Pipeline):
@@ -85,7 +81,7 @@ class SinkPipeline(_Pipeline):
                 yield from self.to_connect_batches(topic, partition, raw.slice(begin, end - begin))
                 begin = end
             return
-        yield self._transformed(_connect_batch(topic, partition, raw, key, value))
+        yield from self.stages.chain.apply(_connect_batch(topic, partition, raw, key, value))
 
 
 def _read(converter: Converter, part: str, topic: str, partition: int, raw: pa.RecordBatch) -> Column:
@@ -138,9 +134,17 @@ class SourcePipeline(_Pipeline):
         if not self._rows and "value" not in batch.schema.names:
             raise DataError(f"the source's records have no column value, only {', '.join(batch.schema.names)}; "
                             'a connector whose rows are values says yields = "rows"')
-        batch = self._transformed(_as_value(batch) if self._rows else batch)
-        for topic, part in self._by_topic(batch):
-            yield self._raw(topic, part)
+        for out in self.stages.chain.apply(self._prepared(batch)):
+            for topic, part in self._by_topic(out):
+                yield self._raw(topic, part)
+
+    def _prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """As transforms expect it: rows are values, and records have a topic."""
+        batch = _as_value(batch) if self._rows else batch
+        topic = self._connector.get("topic")
+        if "topic" in batch.schema.names or not topic or not self.stages.chain.stages:
+            return batch
+        return put(batch, "topic", one_topic(topic, len(batch)))
 
     def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         if "topic" not in batch.schema.names:
@@ -273,17 +277,4 @@ def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str]) -> Sta
     name, properties = _setting("header", worker, connector, _SIMPLE)
     header: HeaderConverter = plugins.header_converter(name)()
     header.configure(properties)
-    return Stages(converters[0], converters[1], header, tuple(_transforms(plugins, connector)))
-
-
-def _transforms(plugins: Plugins, connector: Mapping[str, str]) -> Iterator[Transform]:
-    for alias in (part.strip() for part in connector.get("transforms", "").split(",")):
-        if not alias:
-            continue
-        prefix = f"transforms.{alias}."
-        properties = {k.removeprefix(prefix): v for k, v in connector.items() if k.startswith(prefix)}
-        if properties.get("predicate"):
-            raise ConfigError(f"{prefix}predicate: predicates are not supported yet")
-        transform: Transform = plugins.transform(properties.get("type", ""))()
-        transform.configure({k: v for k, v in properties.items() if k not in ("type", "predicate", "negate")})
-        yield transform
+    return Stages(converters[0], converters[1], header, make_chain(plugins, connector, header))

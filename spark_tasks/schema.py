@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from spark_tasks.errors import DataError
+from spark_tasks.java_double import java_double
 from spark_tasks.json_depth import MAX_DEPTH, nests_deeper
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "org.apache.kafka.connect.data.Date"
 TIME = "org.apache.kafka.connect.data.Time"
 TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
+_BEYOND = re.compile("[\U00010000-\U0010ffff]")
 LOGICAL_NAMES = frozenset({DECIMAL, DATE, TIME, TIMESTAMP})
 
 
@@ -103,7 +108,9 @@ def to_json(schema: Schema) -> dict[str, Any]:
     if schema.parameters:
         out["parameters"] = dict(schema.parameters)
     if schema.default is not None:
-        out["default"] = json.loads(schema.default)
+        default = json.loads(schema.default)
+        single = schema.type is Type.FLOAT32 and isinstance(default, float)
+        out["default"] = float(str(np.float32(default))) if single else default
     return out
 
 
@@ -116,7 +123,24 @@ def _part(schema: Schema | None, what: str) -> Schema:
 @lru_cache(maxsize=1000)
 def to_text(schema: Schema) -> str:
     """`to_json` as compact text, ready for an envelope or for field metadata."""
-    return json.dumps(to_json(schema), separators=(",", ":"), ensure_ascii=False)
+    return _dumped(to_json(schema))
+
+
+def _dumped(value: Any) -> str:
+    """JSON as Jackson writes it: doubles as Java prints them, letters beyond 16 bits escaped."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_dumped(key)}:{_dumped(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_dumped, value)) + "]"
+    if isinstance(value, float):
+        return java_double(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return _BEYOND.sub(lambda found: "".join(f"\\u{unit:04X}" for unit in _units(found[0])), text)
+
+
+def _units(letter: str) -> tuple[int, int]:
+    high, low = divmod(ord(letter) - 0x10000, 0x400)
+    return 0xD800 + high, 0xDC00 + low
 
 
 @lru_cache(maxsize=1000)

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
-from spark_tasks.columns import SCHEMA_KEY
 from spark_tasks.config_def import ConfigDef, ConfigKey, Type
 from spark_tasks.converters.base import schema_of
-from spark_tasks.schema import Field, Schema, to_text
+from spark_tasks.schema import Field, Schema
 from spark_tasks.schema import Type as ConnectType
-from spark_tasks.transforms.field_transform import Changed, FieldTransform, for_key
+from spark_tasks.transforms.field_transform import Changed, FieldTransform, Part, described, for_key
+from spark_tasks.transforms.java_values import Struct
+from spark_tasks.transforms.rows import NotInColumnsError, Record
 
 
 class HoistField(FieldTransform):
     """Makes the whole key or value the only field of a new map or struct."""
 
     purpose = "hoist field"
-    takes_nulls = True
+    skips_nulls = False
     config_def = ConfigDef(ConfigKey("field", Type.STRING, doc="The name of the field."))
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """See Transform."""
         self._name = self.config_def.parse(configs)["field"]
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:  # noqa: ARG002 - base's
+        """See FieldTransform."""
+        if schema is None:
+            return None, {self._name: value}
+        outer = Schema(ConnectType.STRUCT, fields=(Field(self._name, schema),))
+        hoisted = Struct(outer)
+        hoisted.put(self._name, value)
+        return outer, hoisted
 
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
         """See FieldTransform."""
@@ -31,9 +42,11 @@ class HoistField(FieldTransform):
         if schema is None:
             inner = field.with_name(self._name)
             return pa.StructArray.from_arrays([array], fields=[inner]), None
-        inner = pa.field(self._name, array.type, nullable=schema.optional or array.null_count > 0)
+        if array.null_count and not schema.optional:
+            raise NotInColumnsError  # records without a value, or values that must not be null
+        inner = pa.field(self._name, array.type, nullable=schema.optional)
         outer = Schema(ConnectType.STRUCT, fields=(Field(self._name, schema),))
-        return pa.StructArray.from_arrays([array], fields=[inner]), {SCHEMA_KEY: to_text(outer).encode()}
+        return pa.StructArray.from_arrays([array], fields=[inner]), described(outer)
 
 
 HoistFieldKey = for_key(HoistField)

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
-from spark_tasks.config_def import Check, ConfigDef, ConfigKey, Type
+from spark_tasks.config_def import Check, ConfigDef, ConfigKey, Type, ValidList, invalid
 from spark_tasks.converters.java_hash import capacity_for, hash_order
-from spark_tasks.errors import ConfigError
-from spark_tasks.schema import Field
-from spark_tasks.transforms.field_transform import REPLACE_NULLS, Changed, FieldTransform, for_key
+from spark_tasks.schema import Field, Schema
+from spark_tasks.schema import Type as ConnectType
+from spark_tasks.transforms.field_path import SYNTAX, parse_path
+from spark_tasks.transforms.field_transform import (
+    REPLACE_NULLS,
+    Changed,
+    FieldTransform,
+    Nested,
+    Part,
+    basics,
+    fields_of,
+    for_key,
+)
+from spark_tasks.transforms.java_values import Struct, require_map, require_struct
+from spark_tasks.transforms.rows import NotInColumnsError, Record
 
 
 def _renames(pairs: Sequence[str]) -> dict[str, str]:
@@ -20,7 +32,7 @@ def _renames(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         parts = pair.split(":")
         if len(parts) != 2:
-            raise ConfigError(f"Invalid value {list(pairs)} for configuration renames: Invalid rename mapping: {pair}")
+            raise invalid("renames", list(pairs), f"Invalid rename mapping: {pair}")
         found[parts[0]] = parts[1]
     return found
 
@@ -34,39 +46,97 @@ class ReplaceField(FieldTransform):
 
     purpose = "field replacement"
     config_def = ConfigDef(
-        ConfigKey("exclude", Type.LIST, default=(), doc="Fields to leave out; stronger than include."),
-        ConfigKey("include", Type.LIST, default=(), doc="The only fields to keep; empty for all."),
+        ConfigKey("exclude", Type.LIST, default=(), validator=ValidList(), doc="Fields to leave out."),
+        ConfigKey("include", Type.LIST, default=(), validator=ValidList(), doc="The only ones to keep."),
         ConfigKey(
             "renames", Type.LIST, default=(), doc="Pairs old:new.",
-            validator=Check(_check_renames, "list of colon-delimited pairs"),
+            validator=Check(_check_renames, "list of colon-delimited pairs, e.g. <code>foo:bar,abc:xyz</code>"),
         ),
         REPLACE_NULLS,
+        SYNTAX,
     )  # fmt: skip
+    _nested: Nested | None = None
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """See Transform."""
         values = self.config_def.parse(configs)
-        self._exclude, self._include = set(values["exclude"]), set(values["include"])
-        self._renames, self.fills_defaults = _renames(values["renames"]), values["replace.null.with.default"]
+        exclude, include, renames = set(values["exclude"]), set(values["include"]), _renames(values["renames"])
+        self._setup(exclude, include, renames, defaults=values["replace.null.with.default"])
+        if values["field.syntax.version"].upper() == "V2":
+            self._nested = self._levels(exclude, include, renames)
+
+    def _setup(self, exclude: set[str], include: set[str], renames: dict[str, str], *, defaults: bool) -> None:
+        self._exclude, self._include, self._renames, self.fills_defaults = exclude, include, renames, defaults
+        self._sources = {renames[old]: old for old in hash_order(renames)}
+        self.changed_schema = lru_cache(maxsize=100)(self._changed_schema)  # type: ignore[method-assign]
+
+    def _levels(self, exclude: set[str], include: set[str], renames: dict[str, str]) -> Nested:
+        """One for each level, the deepest first: its own excludes, includes and renames."""
+        levels: dict[tuple[str, ...], tuple[set[str], set[str], dict[str, str]]] = {}
+
+        def level(path: Sequence[str]) -> tuple[set[str], set[str], dict[str, str]]:
+            return levels.setdefault(tuple(path), (set(), set(), {}))
+
+        for name in exclude:
+            *path, last = parse_path(name, "V2")
+            level(path)[0].add(last)
+        for name in include:
+            path = list(parse_path(name, "V2"))
+            for depth, step in enumerate(path):
+                level(path[:depth])[1].add(step)
+        for old, new in renames.items():
+            *path, last = parse_path(old, "V2")
+            level(path)[2][last] = new
+        found = []
+        for where in sorted(levels, key=len, reverse=True):
+            one = type(self)()
+            one._setup(*levels[where], defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+            found.append((where, one))
+        return Nested(found)
+
+    def _keeps(self, name: str) -> bool:
+        return name not in self._exclude and (not self._include or name in self._include)
+
+    def _changed_schema(self, schema: Schema) -> Schema:
+        kept = [Field(self._renames.get(f.name, f.name), f.schema) for f in fields_of(schema) if self._keeps(f.name)]
+        return basics(schema, ConnectType.STRUCT, kept)
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        """See FieldTransform."""
+        if self._nested:
+            return self._nested.row(schema, value, record)
+        if schema is None:
+            found = require_map(value, self.purpose)
+            kept = {self._renames.get(name, name): one for name, one in found.items() if self._keeps(name)}
+            return None, {name: kept[name] for name in hash_order(kept, capacity_for(len(found)))}
+        old = require_struct(value, self.purpose)
+        new = self.changed_schema(schema)
+        struct = Struct(new)
+        for field in new.fields:
+            struct.put(field.name, old.get(self._sources.get(field.name, field.name), defaults=self.fills_defaults))
+        return new, struct
 
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
         """See FieldTransform."""
         columns = self._columns(array, field)
+        if self._nested:
+            raise NotInColumnsError
         kept = [name for name in columns.children if self._keeps(name)]
-        children = {self._renames.get(name, name): columns.children[name] for name in kept}
-        fields = {self._renames.get(name, name): columns.fields[name] for name in kept}
-        capacity = capacity_for(len(columns.children))
-        columns.children, columns.fields = children, fields
+        names = [self._renames.get(name, name) for name in kept]
         if columns.schema is None:
-            return columns.build(hash_order(children, capacity), None)
-        of_schema = (f for f in columns.schema.fields if self._keeps(f.name))
-        schema = replace(
-            columns.schema, fields=tuple(Field(self._renames.get(f.name, f.name), f.schema) for f in of_schema)
-        )
-        return columns.build([f.name for f in schema.fields], schema)
-
-    def _keeps(self, name: str) -> bool:
-        return name not in self._exclude and (not self._include or name in self._include)
+            if len(set(names)) < len(names) and any(columns.fields[name].metadata for name in kept):
+                raise NotInColumnsError  # one takes the other's place where it is there
+            capacity = capacity_for(len(columns.children))
+        else:
+            columns.check_nulls()
+            changed = self.changed_schema(columns.schema)
+            if [self._sources.get(name, name) for name in names] != kept:
+                raise NotInColumnsError  # a field has the name that another one gets
+        columns.children = {new: columns.children[old] for new, old in zip(names, kept, strict=True)}
+        columns.fields = {new: columns.fields[old] for new, old in zip(names, kept, strict=True)}
+        if columns.schema is None:
+            return columns.build(hash_order(columns.children, capacity), None)
+        return columns.build([f.name for f in changed.fields], changed)
 
 
 ReplaceFieldKey = for_key(ReplaceField)

@@ -84,7 +84,7 @@ def test_what_is_installed_has_its_commands_and_plugins(python, tmp_path):
     assert "Kafka Connect for Python and Spark" in run(heeler, "--help", cwd=tmp_path)
     points = run(python, "-P", "-c", LOAD, python.parents[1], cwd=tmp_path).splitlines()
     assert {point.split()[0] for point in points} == {"console_scripts", *(f"heeler.{kind}" for kind in (
-        "connectors", "converters", "header_converters", "transforms", "config_providers"))}
+        "connectors", "converters", "header_converters", "transforms", "predicates", "config_providers"))}
 
 
 def test_what_is_installed_runs_a_worker(broker, python, worker_properties, tmp_path):

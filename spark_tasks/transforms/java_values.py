@@ -1,0 +1,151 @@
+"""Connect values one by one, each of the class that it has in Java: what transforms work on where columns do not do.
+
+Long is int, Integer, Short and Byte are numpy's int32, int16 and int8, Double is float, Float is numpy's float32,
+BigDecimal is Decimal, java.util.Date is Moment, a Struct is Struct; text, bytes, bool, list and dict are themselves
+(a dict's order is the order of iteration of the Java map).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from spark_tasks.errors import DataError
+from spark_tasks.schema import Schema, Type
+
+
+class JavaError(DataError):
+    """An error that in Java is of another class than DataException; `java_class` is its name."""
+
+    def __init__(self, java_class: str, message: str) -> None:
+        super().__init__(message)
+        self.java_class = java_class
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A java.util.Date: milliseconds since the epoch."""
+
+    millis: int
+
+
+class Struct:
+    """A value of a struct schema."""
+
+    __slots__ = ("schema", "values")
+
+    def __init__(self, schema: Schema, values: dict[str, Any] | None = None) -> None:
+        self.schema = schema
+        self.values = {} if values is None else values
+
+    def get(self, name: str, *, defaults: bool = True) -> Any:
+        """The field's value; where it is null its default, if `defaults`. DataError for a field that there is not."""
+        schema = field_schema(self.schema, name)
+        if schema is None:
+            raise DataError(f"{name} is not a valid field name")
+        value = self.values.get(name)
+        return default_of(schema) if value is None and defaults else value
+
+    def put(self, name: str, value: Any) -> None:
+        """Set a field. DataError where it must not be null."""
+        schema = field_schema(self.schema, name)
+        if schema is None:
+            raise DataError(f"{name} is not a valid field name")
+        if value is None and not schema.optional:
+            raise DataError(f'Invalid value: null used for required field: "{name}", schema type: {schema.type.name}')
+        if value is not None and not _fits(schema, value):
+            named = f'"{schema.name}" ' if schema.name is not None else ""
+            raise DataError(f"Invalid Java object for schema {named}with type {schema.type.name}: class "
+                            f'{class_name(value)} for field: "{name}"')
+        self.values[name] = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Struct) and (self.schema, self.values) == (other.schema, other.values)
+
+    __hash__ = None  # type: ignore[assignment]  # its values can change
+
+
+@lru_cache(maxsize=1000)
+def _by_name(schema: Schema) -> dict[str, Schema]:
+    return {field.name: field.schema for field in schema.fields}
+
+
+def field_schema(schema: Schema, name: str) -> Schema | None:
+    """The schema of a struct's field, or None. DataError for another schema."""
+    if schema.type is not Type.STRUCT:
+        raise DataError("Cannot look up fields on non-struct type")
+    return _by_name(schema).get(name)
+
+
+def default_of(schema: Schema) -> Any:
+    """The default as a value, or None."""
+    return None if schema.default is None else _default(schema)
+
+
+@lru_cache(maxsize=1000)
+def _default(schema: Schema) -> Any:
+    from spark_tasks.converters.json_typed import default_value  # noqa: PLC0415 - imports numba's kernels
+    from spark_tasks.transforms.reading import typed_values  # noqa: PLC0415 - reading needs this module
+
+    return typed_values(default_value(schema), schema)[0]
+
+
+_CLASSES: dict[type, tuple[str, Type | None]] = {
+    bool: ("java.lang.Boolean", Type.BOOLEAN),
+    np.int8: ("java.lang.Byte", Type.INT8),
+    np.int16: ("java.lang.Short", Type.INT16),
+    np.int32: ("java.lang.Integer", Type.INT32),
+    int: ("java.lang.Long", Type.INT64),
+    np.float32: ("java.lang.Float", Type.FLOAT32),
+    float: ("java.lang.Double", Type.FLOAT64),
+    str: ("java.lang.String", Type.STRING),
+    bytes: ("[B", Type.BYTES),
+    list: ("java.util.ArrayList", Type.ARRAY),
+    dict: ("java.util.HashMap", Type.MAP),
+    Decimal: ("java.math.BigDecimal", None),
+    Moment: ("java.util.Date", None),
+    Struct: ("org.apache.kafka.connect.data.Struct", Type.STRUCT),
+}
+
+
+def _fits(schema: Schema, value: Any) -> bool:
+    kind = schema_type(value)
+    return kind is schema.type if kind is not None else schema.logical is not None
+
+
+def class_name(value: Any) -> str:
+    """The name of the value's class in Java, as messages show it."""
+    return "null" if value is None else _CLASSES[type(value)][0]
+
+
+def schema_type(value: Any) -> Type | None:
+    """The Connect type that a value's class stands for; None for classes that only logical types have."""
+    return _CLASSES[type(value)][1]
+
+
+def is_number(value: Any) -> bool:
+    """Whether the value is a java.lang.Number."""
+    return isinstance(value, int | float | np.integer | np.floating | Decimal) and not isinstance(value, bool)
+
+
+def require_map(value: Any, purpose: str) -> dict[str, Any]:
+    """The value if it is a map. DataError."""
+    if not isinstance(value, dict):
+        raise DataError(f"Only Map objects supported in absence of schema for [{purpose}], found: {class_name(value)}")
+    return value
+
+
+def require_struct(value: Any, purpose: str) -> Struct:
+    """The value if it is a Struct. DataError."""
+    if not isinstance(value, Struct):
+        raise DataError(f"Only Struct objects supported for [{purpose}], found: {class_name(value)}")
+    return value
+
+
+def type_name(kind: Type) -> str:
+    """Java's name of a type."""
+    return kind.name

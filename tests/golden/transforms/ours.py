@@ -1,0 +1,153 @@
+"""What heeler makes of a case, in the form in which Driver.java answers, and how the two are compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from spark_tasks.columns import HEADERS_TYPE, one_topic
+from spark_tasks.converters.json import JsonConverter
+from spark_tasks.converters.simple_header import SimpleHeaderConverter
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.plugins import Plugins
+from spark_tasks.transforms.chain import Chain, TransformError, make_chain
+
+_PLUGINS = Plugins()
+_KINDS = ("config_error", "read_error", "error", "write_error", "dropped")
+_MADE_BY_THE_JVM = (  # their messages are Java's virtual machine's
+    "java.lang.NullPointerException", "java.lang.ClassCastException", "java.lang.NumberFormatException",
+    "java.lang.IndexOutOfBoundsException", "java.lang.StringIndexOutOfBoundsException",
+)  # fmt: skip
+
+
+def connector_config(steps: list[dict[str, Any]]) -> dict[str, str]:
+    """The chain of a case as a connector's configuration."""
+    config: dict[str, str] = {"transforms": ",".join(f"t{i}" for i in range(len(steps)))}
+    predicates = []
+    for i, step in enumerate(steps):
+        config[f"transforms.t{i}.type"] = step["class"]
+        config.update({f"transforms.t{i}.{key}": value for key, value in step["config"].items()})
+        if "predicate" in step:
+            predicates.append(f"p{i}")
+            config[f"transforms.t{i}.predicate"] = f"p{i}"
+            config[f"transforms.t{i}.negate"] = str(step["negate"]).lower()
+            config[f"predicates.p{i}.type"] = step["predicate"]["class"]
+            config.update({f"predicates.p{i}.{key}": value for key, value in step["predicate"]["config"].items()})
+    return {**config, "predicates": ",".join(predicates)}
+
+
+def json_converter(*, schemas: bool, replace_nulls: bool) -> JsonConverter:
+    """A JsonConverter."""
+    converter = JsonConverter()
+    converter.configure(
+        {"schemas.enable": str(schemas).lower(), "replace.null.with.default": str(replace_nulls).lower()}
+    )
+    return converter
+
+
+def run(case: dict[str, Any]) -> dict[str, Any]:
+    """The outcomes of a case, each record alone."""
+    try:
+        chain = make_chain(_PLUGINS, connector_config(case["chain"]), SimpleHeaderConverter())
+    except ConfigError as error:
+        return {"config_error": True, "message": str(error)}
+    return {"records": [one(case, chain, record) for record in case["records"]]}
+
+
+def one(case: dict[str, Any], chain: Chain, record: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of one record."""
+    try:
+        batch = read(case, [record])
+    except DataError as error:
+        return {"read_error": True, "message": str(error)}
+    try:
+        found = list(chain.apply(batch))
+    except TransformError as error:
+        return {"error": True, "message": str(error.__cause__), "step": int(error.alias[1:])}
+    if not found:
+        return {"dropped": True}
+    try:
+        return write(case, found[0])[0]
+    except DataError as error:
+        return {"write_error": True, "message": str(error)}
+
+
+def read(case: dict[str, Any], records: list[dict[str, Any]]) -> pa.RecordBatch:
+    """The records as a batch, as a sink's or source's pipeline makes it."""
+    converter = json_converter(schemas=case["schemas"], replace_nulls=case["replace_nulls"])
+    columns: dict[str, tuple[pa.Array, dict[bytes, bytes] | None]] = {
+        "topic": (one_topic(records[0]["topic"], len(records)), None)
+    }
+    for name, kind in (("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.int64())):
+        columns[name] = (pa.array([record[name] for record in records], kind), None)
+    if not case["sink"]:
+        del columns["offset"]
+    for part in ("key", "value"):
+        array = pa.array([None if record[part] is None else record[part].encode() for record in records], pa.binary())
+        columns[part] = (
+            (pa.nulls(len(array)), None) if array.null_count == len(array) else converter.to_connect("t", array)
+        )
+    headers = [[(k, None if v is None else v.encode()) for k, v in record["headers"]] for record in records]
+    columns["headers"] = (pa.array(headers, HEADERS_TYPE), None)
+    fields = [pa.field(name, array.type, metadata=metadata or None) for name, (array, metadata) in columns.items()]
+    return pa.RecordBatch.from_arrays([array for array, _ in columns.values()], schema=pa.schema(fields))
+
+
+def write(case: dict[str, Any], batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The records of a batch, keys and values with their schemas."""
+    converter = json_converter(schemas=True, replace_nulls=case["replace_nulls"])
+    texts = {}
+    for part in ("key", "value"):
+        written = converter.from_connect("t", batch.column(part), batch.schema.field(part).metadata)
+        texts[part] = [None if text is None else text.decode() for text in written.to_pylist()]
+    rows = batch.select(["topic", "partition", "timestamp", "headers"]).to_pylist()
+    return [
+        {**row, "key": key, "value": value,
+         "headers": [[h["key"], None if h["value"] is None else h["value"].decode()] for h in row["headers"] or ()]}
+        for row, key, value in zip(rows, texts["key"], texts["value"], strict=True)
+    ]  # fmt: skip
+
+
+_LENIENT = (  # heeler writes what Java's JsonConverter refuses
+    "does not have corresponding schema type", "mismatching scale", "Invalid type for ", "null value for field that is",
+)  # fmt: skip
+_FLOAT = re.compile(r"-?\d+\.\d+(E-?\d+)?")
+
+
+def _rounded(text: Any) -> Any:
+    """Java before version 19 prints one digit too many of some numbers."""
+    return _FLOAT.sub(lambda found: f"{float(found[0]):.6e}", text) if isinstance(text, str) else text
+
+
+_SAID_OTHERWISE = (  # messages that may differ, by what Java's have
+    "Invalid regex",  # Python's reason
+    "fromIndex",  # the JVM's
+    "InsertionSpec",  # an object's address
+)
+
+
+def _same_message(java: str, ours: str) -> bool:
+    if any(words in java for words in _SAID_OTHERWISE) or (java.endswith(": null") and ours.endswith(": null")):
+        return True  # the latter: a column does not tell which nulls had a schema
+    return re.sub(r"java\.util\.\w*Map|java\.util\.Collections.SingletonMap", "java.util.HashMap", java) == ours
+
+
+def difference(java: dict[str, Any], ours: dict[str, Any]) -> str | None:
+    """Where the outcome of a record (or of a configuration) differs, or None."""
+    said = f"Java {json.dumps(java, ensure_ascii=False)}; heeler {json.dumps(ours, ensure_ascii=False)}"
+    if "write_error" in java and any(words in java["message"] for words in _LENIENT):
+        return None
+    kinds = [kind for kind in _KINDS if kind in java]
+    if kinds != [kind for kind in _KINDS if kind in ours]:
+        return said
+    if not kinds:
+        same = all(value == ours[key] or _rounded(value) == _rounded(ours[key]) for key, value in java.items())
+    elif kinds[0] in ("read_error", "write_error", "dropped"):
+        same = True
+    else:
+        by_jvm = java[kinds[0]] in _MADE_BY_THE_JVM
+        same = java.get("step") == ours.get("step") and (by_jvm or _same_message(java["message"], ours["message"]))
+    return None if same else said

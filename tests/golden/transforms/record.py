@@ -1,0 +1,80 @@
+"""Asks Java. `python -m tests.golden.transforms.record`: writes golden.jsonl.gz and configs.json anew.
+
+`python -m tests.golden.transforms.record --cases 100000 --seed 7`: compares so many new cases, writes nothing; the exit
+status is 1 where heeler differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.golden.transforms.cases import KEY_AND_VALUE, TRANSFORMS, T, case
+from tests.golden.transforms.java import run_driver
+from tests.golden.transforms.ours import difference, run
+
+HERE = Path(__file__).parent
+RECORDED = 1000
+CHUNK = 5000
+CLASSES = [
+    *(f"{T}{name}${part}" for name in sorted(KEY_AND_VALUE) for part in ("Key", "Value")),
+    *(f"{T}{name}" for name in sorted(set(TRANSFORMS) - KEY_AND_VALUE)),
+    *(f"{T}predicates.{name}" for name in ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")),
+]
+
+
+def differences(one: dict[str, Any], java: dict[str, Any]) -> list[str]:
+    """What heeler makes of a case, against what Java made of it."""
+    ours = run(one)
+    if "records" not in java or "records" not in ours:
+        found = [difference(java, ours)]
+    else:
+        found = [difference(*pair) for pair in zip(java["records"], ours["records"], strict=True)]
+    return [difference for difference in found if difference is not None]
+
+
+def record() -> None:
+    """Write the files."""
+    numbers = range(RECORDED)
+    answers = run_driver([json.dumps(case(0, number)) for number in numbers])
+    (HERE / "golden.jsonl.gz").write_bytes(gzip.compress(("\n".join(answers) + "\n").encode(), 9, mtime=0))
+    configs = [json.loads(line) for line in run_driver(CLASSES, "configs")]
+    (HERE / "configs.json").write_text(json.dumps({one["class"]: one["keys"] for one in configs}, indent=0) + "\n")
+
+
+def compare(seed: int, count: int) -> int:
+    """How many of the cases differ; each is printed."""
+    wrong, begin = 0, time.monotonic()
+    for first in range(0, count, CHUNK):
+        numbers = range(first, min(first + CHUNK, count))
+        cases = [case(seed, number) for number in numbers]
+        for number, one, answer in zip(numbers, cases, run_driver([json.dumps(c) for c in cases]), strict=True):
+            found = differences(one, json.loads(answer))
+            wrong += bool(found)
+            for line in found:
+                sys.stdout.write(f"case {seed}:{number}: {line[:600]}\n")
+        sys.stdout.write(f"{numbers.stop} cases, {wrong} differ, {time.monotonic() - begin:.0f} s\n")
+        sys.stdout.flush()
+    return wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args(arguments)
+    if not asked.cases:
+        record()
+        return 0
+    return 1 if compare(asked.seed, asked.cases) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

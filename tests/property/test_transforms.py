@@ -1,0 +1,78 @@
+"""Transforms in columns and transforms record by record give the same, whatever the records are."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_tasks.converters.base import BadRowError
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.plugins import Plugins
+from spark_tasks.transforms.chain import make_chain
+from spark_tasks.transforms.rows import ColumnsOrRows, NotInColumnsError
+from tests.golden.transforms.cases import case
+from tests.golden.transforms.ours import connector_config, read, write
+
+PLUGINS = Plugins()
+
+
+def shown(one, batches):
+    """The records as JSON; the order of the keys of schemaless maps is one for all rows of a column."""
+    found = [record for batch in batches for record in write(one, batch)]
+    for record in found:
+        for part in ("key", "value"):
+            record[part] = record[part] and json.loads(record[part])
+    return found
+
+
+def outcome(work):
+    try:
+        return work()
+    except (DataError, pa.ArrowException, OverflowError):
+        return "error"
+
+
+@given(st.integers(0, 10**9), st.integers(1, 12))
+def test_columns_give_what_records_give(number, size):
+    one = case(1, number, records=size)
+    try:
+        stages = make_chain(PLUGINS, connector_config(one["chain"])).stages
+        batch = read(one, one["records"])
+    except (ConfigError, DataError):
+        return
+    for stage in stages:
+        transform = stage.transform
+        if not isinstance(transform, ColumnsOrRows):
+            continue
+        try:
+            columns = outcome(lambda t=transform: shown(one, [t.columns(batch)]))
+        except NotInColumnsError:
+            continue
+        rows = outcome(lambda t=transform: shown(one, t.by_rows(batch)))
+        if columns != "error":  # else records decide
+            assert columns == rows
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10**9))
+def test_one_bad_record_among_many_is_found(number):
+    """Whether the columns or the records found it: the first that cannot be changed is named."""
+    one = case(2, number, records=100)
+    try:
+        (stage, *_) = make_chain(PLUGINS, connector_config(one["chain"])).stages
+        batch = read(one, one["records"])
+    except (ConfigError, DataError):
+        return
+    if not isinstance(stage.transform, ColumnsOrRows):
+        return
+    alone = [outcome(lambda row=row: len(stage.transform.apply(batch.slice(row, 1)))) for row in range(len(batch))]
+    if "error" not in alone:
+        stage.transform.apply(batch)
+        return
+    with pytest.raises(BadRowError) as caught:
+        stage.transform.apply(batch)
+    assert caught.value.row == alone.index("error")
