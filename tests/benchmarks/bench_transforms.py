@@ -1,0 +1,116 @@
+"""Each transform alone, on flat records without a schema: millions of records a second of one core.
+
+`python -m tests.benchmarks.bench_transforms`
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.columns import HEADERS_TYPE, one_topic
+from spark_tasks.converters.json import JsonConverter
+from spark_tasks.plugins import Plugins
+from spark_tasks.transforms.chain import Chain, make_chain
+from spark_tasks.transforms.rows import put
+from tests.benchmarks.bench_converters import rate
+
+ROWS = 65_536
+T = "org.apache.kafka.connect.transforms."
+SCHEMA = (
+    b'{"schema":{"type":"struct","optional":false,"fields":[{"type":"int64","optional":false,"field":"id"},'
+    b'{"type":"string","optional":false,"field":"name"},{"type":"double","optional":false,"field":"amount"},'
+    b'{"type":"int64","optional":false,"field":"ts"},{"type":"string","optional":false,"field":"day"}]},"payload":%s}'
+)
+CHAINS: dict[str, dict[str, str]] = {
+    "Cast$Value": {"spec": "id:int32,amount:float32"},
+    "Cast$Value ": {"spec": "id:string,name:string"},
+    "DropHeaders": {"headers": "h"},
+    "ExtractField$Value": {"field": "name"},
+    "Filter": {},
+    "Flatten$Value": {},
+    "HeaderFrom$Value": {"fields": "id", "headers": "id", "operation": "copy"},
+    "HoistField$Value": {"field": "record"},
+    "InsertField$Value": {"static.field": "src", "static.value": "bench", "offset.field": "offset"},
+    "InsertHeader": {"header": "h2", "value.literal": "x"},
+    "MaskField$Value": {"fields": "name,amount"},
+    "RegexRouter": {"regex": "(.*)", "replacement": "x-$1"},
+    "ReplaceField$Value": {"exclude": "amount", "renames": "name:title"},
+    "SetSchemaMetadata$Value": {"schema.name": "Order"},
+    "TimestampConverter$Value": {"field": "ts", "target.type": "Timestamp"},
+    "TimestampConverter$Value ": {"field": "ts", "target.type": "string", "format": "yyyy-MM-dd'T'HH:mm:ss.SSS"},
+    "TimestampConverter$Value  ": {"field": "day", "target.type": "unix", "format": "yyyy-MM-dd"},
+    "TimestampRouter": {},
+    "ValueToKey": {"fields": "id"},
+}
+PREDICATES: dict[str, dict[str, str]] = {
+    "HasHeaderKey": {"name": "h"},
+    "RecordIsTombstone": {},
+    "TopicNameMatches": {"pattern": "t.*"},
+}
+
+
+def batch(*, schema: bool) -> pa.RecordBatch:
+    """Flat records of five fields."""
+    payloads = [
+        b'{"id":%d,"name":"name-%d","amount":%.2f,"ts":%d,"day":"2023-%02d-%02d"}'
+        % (i, i % 1000, i / 7, 1_700_000_000_000 + i * 997, i % 12 + 1, i % 28 + 1)
+        for i in range(ROWS)
+    ]
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": str(schema).lower()})
+    texts = pa.array([SCHEMA % one if schema else one for one in payloads], pa.binary())
+    value, metadata = converter.to_connect("t", texts)
+    found = pa.RecordBatch.from_arrays(
+        [
+            one_topic("t", ROWS), pa.array(np.zeros(ROWS, np.int32)), pa.array(np.arange(ROWS)),
+            pa.array(np.arange(ROWS) * 997 + 1_700_000_000_000), pa.nulls(ROWS),
+        ],
+        names=["topic", "partition", "offset", "timestamp", "key"],
+    )  # fmt: skip
+    found = put(found, "value", value, metadata)
+    return put(found, "headers", pa.array([[("h", b"1")]] * ROWS, HEADERS_TYPE))
+
+
+def show(name: str, work: Callable[[], int]) -> None:
+    sys.stdout.write(f"{name:100} {rate(work):8.2f} M/s\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Print the table."""
+    plugins = Plugins()
+    for schema in (False, True):
+        records = batch(schema=schema)
+        said = "with a schema" if schema else "schemaless"
+        for name, config in CHAINS.items():
+            if name == "SetSchemaMetadata$Value" and not schema:
+                continue
+            chain = make_chain(plugins, {
+                "transforms": "t", "transforms.t.type": T + name.strip(),
+                **{f"transforms.t.{key}": value for key, value in config.items()},
+            })  # fmt: skip
+
+            def work(chain: Chain = chain, records: pa.RecordBatch = records) -> int:
+                sum(len(out) for out in chain.apply(records))
+                return ROWS
+
+            show(f"{said}: {name.strip()} {config}", work)
+    for name, config in PREDICATES.items():
+        predicate = plugins.predicate(f"{T}predicates.{name}")()
+        predicate.configure(config)
+        show(f"{name} {config}", lambda predicate=predicate: len(predicate.test(records)))
+    chain = make_chain(plugins, {
+        "transforms": "a,b", "transforms.a.type": T + "InsertField$Value", "transforms.a.static.field": "src",
+        "transforms.a.static.value": "x", "transforms.a.predicate": "p", "predicates": "p",
+        "predicates.p.type": T + "predicates.HasHeaderKey", "predicates.p.name": "h",
+        "transforms.b.type": T + "ReplaceField$Value", "transforms.b.exclude": "amount",
+    })  # fmt: skip
+    show("chain with a predicate", lambda: sum(len(out) for out in chain.apply(records)))
+
+
+if __name__ == "__main__":
+    main()
