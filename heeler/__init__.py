@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from spark_tasks.errors import DataError as DataError
     from spark_tasks.errors import RetriableError as RetriableError
     from spark_tasks.simple import source as source
+    from spark_tasks.transforms.base import Predicate as Predicate
+    from spark_tasks.transforms.base import Transform as Transform
+    from spark_tasks.transforms.simple import Record as Record
+    from spark_tasks.transforms.simple import transform as transform
 
 _HOMES = {
     "spark_tasks.api": ("Connector", "ConnectorContext", "SinkConnector", "SourceConnector"),
@@ -32,6 +36,8 @@ _HOMES = {
     "spark_tasks.config_providers": ("ConfigData", "ConfigProvider"),
     "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "RetriableError"),
     "spark_tasks.simple": ("source",),
+    "spark_tasks.transforms.base": ("Predicate", "Transform"),
+    "spark_tasks.transforms.simple": ("Record", "transform"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names of the table above

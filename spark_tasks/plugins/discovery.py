@@ -31,6 +31,7 @@ _BASES = {  # the end of a base class's name says the kind; the longer names fir
     "ConfigProvider": Kind.CONFIG_PROVIDER,
     "DataSource": Kind.DATA_SOURCE,
 }
+_DECORATORS = {"source": Kind.CONNECTOR, "transform": Kind.TRANSFORMATION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,8 @@ def _kind_of(node: ast.ClassDef | ast.FunctionDef, known: Mapping[str, Kind]) ->
     """By the names of its bases; `known` are the classes before it in its file."""
     if isinstance(node, ast.FunctionDef):
         decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-        is_source = any(getattr(d, "attr", getattr(d, "id", "")) == "source" for d in decorators)
-        return Kind.CONNECTOR if is_source else None
+        names = (getattr(d, "attr", getattr(d, "id", "")) for d in decorators)
+        return next((_DECORATORS[name] for name in names if name in _DECORATORS), None)
     for base in node.bases:
         name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
         if name in known:
