@@ -19,9 +19,11 @@ from spark_tasks.config_def import (
     ValidList,
     Width,
     at_least,
+    between,
     invalid,
 )
 from spark_tasks.config_regex import ValidRegex
+from spark_tasks.limits import MAX_TASKS
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
@@ -69,7 +71,7 @@ COMMON = ConfigDef(
          doc="The version, or range of versions, that the connector plugin has to have (KIP-891).",
          **_common(3, Width.MEDIUM, MEDIUM)),
     _key("tasks.max", Type.INT, "Tasks max", "How many tasks the connector may split its work into.",
-         default=1, validator=at_least(1), **_common(4, Width.SHORT, HIGH)),
+         default=1, validator=between(1, MAX_TASKS), **_common(4, Width.SHORT, HIGH)),
     _key("tasks.max.enforce", Type.BOOLEAN, "Enforce tasks max", default=True, **_common(5, Width.SHORT),
          doc="Deprecated. Whether a connector that makes more tasks than tasks.max fails (KIP-1004)."),
     *_converter(6, "Key"), *_converter(8, "Value"), *_converter(10, "Header"),

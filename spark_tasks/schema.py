@@ -14,7 +14,7 @@ import numpy as np
 
 from spark_tasks.errors import DataError
 from spark_tasks.java_double import java_double
-from spark_tasks.json_depth import MAX_DEPTH, nests_deeper
+from spark_tasks.limits import MAX_DEPTH, nests_deeper
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "org.apache.kafka.connect.data.Date"

@@ -6,6 +6,7 @@ import base64
 import logging
 from typing import Any, TypeVar
 
+from spark_tasks.limits import MAX_TASKS
 from storage.config_state import RestartRequest, SessionKey
 from storage.ids import Config, ConnectorName, TargetState
 from storage.java_json import dumps
@@ -14,8 +15,6 @@ from storage.log_protocol import shown
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-MAX_TASKS = 100_000  # of one connector; whoever writes a larger number has memory and time of all workers in mind
 
 
 def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:

@@ -14,7 +14,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from spark_tasks.java_double import java_double
-from spark_tasks.json_depth import JAVA_DEPTH, MAX_DEPTH, may_nest_deeper, nests_deeper
+from spark_tasks.limits import JAVA_DEPTH, MAX_DEPTH, may_nest_deeper, nests_deeper
 
 MAX_NUMBER_LENGTH = 1000  # Jackson's
 

@@ -21,12 +21,12 @@ FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / pack
 ARROWS = {
     "spark_tasks": (),
     "storage": (
-        "spark_tasks.errors", "spark_tasks.java_double", "spark_tasks.json_depth", "spark_tasks.kafka",
+        "spark_tasks.errors", "spark_tasks.java_double", "spark_tasks.limits", "spark_tasks.kafka",
         "spark_tasks.pulse", "spark_tasks.records",
     ),
     "rest": (
         "actors.messages", "actors.errors", "actors.assignment.protocol", "storage.ids", "storage.config_state",
-        "storage.status", "spark_tasks.errors", "spark_tasks.config_def", "spark_tasks.json_depth",
+        "storage.status", "spark_tasks.errors", "spark_tasks.config_def", "spark_tasks.limits",
         "spark_tasks.key_stores", "spark_tasks.masking", "spark_tasks.unsupported",
     ),
     "actors": ("storage", "spark_tasks"),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from actors.assignment.room import needed_bytes, no_room
 from actors.errors import BadRequestError
 from actors.herder.state import HerderState
-from storage.config_values import MAX_TASKS
+from spark_tasks.limits import MAX_TASKS
 from storage.ids import ConnectorName
 from storage.log_protocol import shown
 

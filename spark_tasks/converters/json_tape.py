@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spark_tasks.converters.buffers import Bools, Bytes, Ints
-from spark_tasks.json_depth import MAX_DEPTH
+from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.records.jit import kernel as jit
 
 NULL, FALSE, TRUE, INT, FLOAT, STRING, ESCAPED, OBJECT, ARRAY, KEY = range(10)

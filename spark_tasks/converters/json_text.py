@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from spark_tasks.errors import DataError
-from spark_tasks.json_depth import MAX_DEPTH
+from spark_tasks.limits import MAX_DEPTH
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)

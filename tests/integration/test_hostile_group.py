@@ -57,6 +57,10 @@ def test_a_name_that_the_group_cannot_carry_is_refused(worker, works):
     error = worker.refused("POST", "/connectors", {"name": LONG, "config": source(worker)})
     assert error.status == 400
     assert "takes 40000 bytes in a URL" in str(error)
+    config = {"connector.class": "verify", "topics": "none", "path": "x", "tasks.max": "2000000000"}
+    error = worker.refused("POST", "/connectors", {"name": "many", "config": config})
+    assert error.status == 400
+    assert "tasks.max: Value must be no more than 10000" in str(error)
     works()
 
 

@@ -17,7 +17,7 @@ from spark_tasks.converters.json_columns import parse_columns
 from spark_tasks.converters.json_write import java_json
 from spark_tasks.converters.python_values import to_python
 from spark_tasks.errors import DataError
-from spark_tasks.json_depth import MAX_DEPTH
+from spark_tasks.limits import MAX_DEPTH
 from spark_tasks.schema import Field, Schema, Type, from_text, to_text
 
 # Single letters that fall into buckets of their own: in which order a HashMap returns keys of one bucket depends on

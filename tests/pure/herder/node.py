@@ -6,6 +6,7 @@ order.
 from __future__ import annotations
 
 import random
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -187,10 +188,15 @@ class Node:
         if self.world.fail_generate[name] > 0:
             self.world.fail_generate[name] -= 1
         elif instance.state is State.RUNNING:
-            count = int(config.get("tasks.max", self.world.tasks))
+            count = self.tasks_of(config)
             made = tuple({"n": str(n), "v": config.get("v", "")} for n in range(count))
             answer = TaskConfigsGenerated(name, instance.epoch, op, made)
         self.tell(("instance", instance.epoch), answer)
+
+    def tasks_of(self, config: Mapping[str, str]) -> int:
+        """As many tasks as the configuration says; one where it says nonsense."""
+        said = str(config.get("tasks.max", self.world.tasks))
+        return int(said) if re.fullmatch("[0-9]{1,2}", said) else 1
 
     def report(self, item: ItemId, epoch: int, state: State, *, gone: bool = False) -> None:
         kind: Any = TaskStateReported if isinstance(item, ConnectorTaskId) else ConnectorStateReported

@@ -1,7 +1,7 @@
-"""How deep a JSON value may nest: what is deeper ends in a clear error where it comes in, and nowhere later.
+"""What may be large and not absurd: it ends in a clear error where it comes in, and nowhere later.
 
-Kafka Connect's limit is 1,000 levels (Jackson's). Here every reader has the same, lower one, so that no code behind it,
-which takes several calls a level, can run out of Python's stack.
+JSON: Kafka Connect's limit is 1,000 levels (Jackson's). Here every reader has the same, lower one, so that no code
+behind it, which takes several calls a level, can run out of Python's stack.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 MAX_DEPTH = 100
 JAVA_DEPTH = 1000
+MAX_TASKS = 10_000  # of one connector; whoever asks for more has memory and time of all workers in mind
 
 
 def nests_deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
