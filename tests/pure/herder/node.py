@@ -251,7 +251,7 @@ class Node:
                     error = ConnectError("the connector does not run")
                     self.tell(("instance", epoch), TaskConfigsGenerated(ConnectorName(connector), epoch, op, (), error))
             case effects.SendTaskConfigs(op, url, connector, configs, key):
-                signature = key and sign(key, key.algorithm, b"body")
+                signature = key and sign(key, self.state.settings.key_algorithm, b"body")
                 error = ConnectError("lost") if self.world.trouble("publish", 1.0) is not None else None
                 self.world.post(url, PutTaskConfigs(connector, configs, signature), error,
                                 lambda error: self.tell("leader", events.TaskConfigsPublished(op, error)))
