@@ -87,10 +87,10 @@ class Plugins:
         """
         plugin = self.get(kind, name)
         if plugin is None:
+            usable = ", ".join(info.class_name for info in self.of_kind(kind))
             raise PluginNotFoundError(
                 f"Failed to find any class that implements {kind.interface} and which name matches {name}, available "
-                f"{kind.interface[0].lower()}{kind.interface[1:]}s are: {', '.join(self.names(kind))}\n"
-                + self.advice(kind, name)
+                f"{kind.interface[0].lower()}{kind.interface[1:]}s are: {usable}\n{self.advice(kind, name)}"
             )
         return plugin
 
