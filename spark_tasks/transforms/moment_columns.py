@@ -129,21 +129,19 @@ def _parsed(array: pa.Array, found: tuple[Piece, ...]) -> pa.Array:
 
 def _moments(rows: Any, found: tuple[Piece, ...]) -> Any:
     fields: dict[str, Any] = {}
+    letters = np.ascontiguousarray(rows.T)  # by place
     at = 0
     for piece, count in found:
-        if not count:
-            if (rows[:, at : at + len(piece)] != np.frombuffer(piece.encode(), np.uint8)).any():
+        number = np.zeros(len(rows), np.int32)
+        for place in range(count or len(piece)):
+            digit = letters[at] - np.uint8(48 if count else ord(piece[place]))
+            if digit.max() > (9 if count else 0):
                 raise pa.ArrowInvalid("a text is not of the pattern")
-            at += len(piece)
-            continue
-        number = np.zeros(len(rows), np.int64)
-        for place in range(count):
-            digit = rows[:, at + place] - np.uint8(48)
-            if (digit > 9).any():
-                raise pa.ArrowInvalid("a text has something else where the pattern has a number")
-            number = number * 10 + digit
-        fields[piece] = number
-        at += count
+            if count:
+                number = number * np.int32(10) + digit
+            at += 1
+        if count:
+            fields[piece] = number.astype(np.int64)
     year, month = fields.get("y", 1970), fields.get("M", 1)
     if np.any(np.less(year, 1583)) or np.any(np.less(month, 1)) or np.any(np.greater(month, 12)):
         raise pa.ArrowInvalid("a date that is not in the calendar, or before it")
