@@ -5,6 +5,7 @@ members that JsonConverter writes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from spark_tasks.records.jit import kernel as jit
 
 
+@lru_cache(maxsize=10_000)
 def string_hash(text: str) -> int:
     """Java's String.hashCode, as an unsigned 32-bit number."""
     value = 0
@@ -42,9 +44,14 @@ def hash_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
     """The keys, put in this order into a new table, in the order of iteration. (Tree bins, which need eight keys in
     one bucket of a table of 64, are not modelled.)
     """
-    distinct = list(dict.fromkeys(keys))
+    return list(_ordered(tuple(keys), capacity))
+
+
+@lru_cache(maxsize=10_000)
+def _ordered(keys: tuple[str, ...], capacity: int) -> tuple[str, ...]:
+    distinct = dict.fromkeys(keys)
     mask = table_size(len(distinct), capacity) - 1
-    return sorted(distinct, key=lambda key: (string_hash(key) ^ (string_hash(key) >> 16)) & mask)
+    return tuple(sorted(distinct, key=lambda key: (string_hash(key) ^ (string_hash(key) >> 16)) & mask))
 
 
 def copied(keys: Sequence[str], *added: str) -> list[str]:

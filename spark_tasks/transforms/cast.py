@@ -182,10 +182,12 @@ class Cast(FieldTransform):
                                  ensure_ascii=False)
         return replace(new, optional=old.optional, default=written)
 
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         """See FieldTransform."""
         schema = schema_of(field.metadata)
-        if self._nested or is_json(field.metadata):
+        if self._nested:
+            return self._nested.change(batch, array, field)
+        if is_json(field.metadata):
             raise NotInColumnsError
         if self._whole:
             if pa.types.is_nested(array.type):

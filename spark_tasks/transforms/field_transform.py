@@ -147,6 +147,13 @@ class Nested:
             schema, value = _at(schema, value, path, transform, record)
         return schema, value
 
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+        """All of them on a column."""
+        metadata: dict[bytes, bytes] | None = dict(field.metadata or {})
+        for path, transform in self._levels:
+            array, metadata = _column_at(batch, array, pa.field("", array.type, metadata=metadata), path, transform)
+        return array, metadata
+
     def changed_schema(self, schema: Schema) -> Schema:
         """All of them on a schema."""
         for path, transform in self._levels:
@@ -171,6 +178,24 @@ def _at(schema: Schema | None, value: Any, path: Sequence[str], transform: Field
     found = dict(value.values)
     found[name] = _at(inner, found.get(name), path[1:], transform, record)[1]
     return changed, Struct(changed, found)
+
+
+def _column_at(
+    batch: pa.RecordBatch, array: pa.Array, field: pa.Field, path: Sequence[str], transform: FieldTransform
+) -> Changed:
+    if not path:
+        return transform.change(batch, array, field)
+    columns, name = Columns(array, field), path[0]
+    child, its = columns.children.get(name), columns.fields.get(name)
+    if its is None or child is None or columns.nulls is not None or child.null_count or its.metadata:
+        raise NotInColumnsError
+    if columns.schema is None:
+        columns.put(name, *_column_at(batch, child, its, path[1:], transform))
+        return columns.build(list(columns.children), None)
+    inner = field_schema(columns.schema, name)
+    found, _ = _column_at(batch, child, pa.field(name, child.type, metadata=described(inner)), path[1:], transform)
+    columns.put(name, found)
+    return columns.build(list(columns.children), _schema_at(columns.schema, path, transform))
 
 
 def _schema_at(schema: Schema, path: Sequence[str], transform: FieldTransform) -> Schema:

@@ -127,7 +127,7 @@ class Flatten(FieldTransform):
                 if schema is None and (child.null_count or ABSENT_KEY in metadata_of(its)):
                     raise NotInColumnsError  # a null map is one null, not many
                 self._collect(nested, of_child, name, children, fields)
-            elif schema is None and is_json(metadata_of(its)):
+            elif schema is None and (is_json(metadata_of(its)) or pa.types.is_temporal(child.type)):
                 raise NotInColumnsError
             else:
                 children[name], fields[name] = child, its

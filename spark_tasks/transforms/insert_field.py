@@ -143,9 +143,9 @@ class InsertField(FieldTransform):
 
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         """See FieldTransform."""
-        columns = self._columns(array, field)
         if self._nested:
-            raise NotInColumnsError
+            return self._nested.change(batch, array, field)
+        columns = self._columns(array, field)
         if columns.schema is not None:
             columns.check_nulls()
         names, added = list(columns.children), []

@@ -124,11 +124,11 @@ class MaskField(FieldTransform):
             raise DataError(f"Unable to convert {self._replacement} (class java.lang.String) to {said}")
         return Decimal(self._replacement or "")
 
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         """See FieldTransform."""
-        columns = self._columns(array, field)
         if self._nested:
-            raise NotInColumnsError
+            return self._nested.change(batch, array, field)
+        columns = self._columns(array, field)
         columns.check_nulls()
         missing = [name for name in hash_order(self._fields) if name not in columns.children]
         before = list(columns.children)

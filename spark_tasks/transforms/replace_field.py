@@ -116,11 +116,11 @@ class ReplaceField(FieldTransform):
             struct.put(field.name, old.get(self._sources.get(field.name, field.name), defaults=self.fills_defaults))
         return new, struct
 
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         """See FieldTransform."""
-        columns = self._columns(array, field)
         if self._nested:
-            raise NotInColumnsError
+            return self._nested.change(batch, array, field)
+        columns = self._columns(array, field)
         kept = [name for name in columns.children if self._keeps(name)]
         names = [self._renames.get(name, name) for name in kept]
         if columns.schema is None:

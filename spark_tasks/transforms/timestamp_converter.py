@@ -179,10 +179,12 @@ class TimestampConverter(FieldTransform):
             case _:
                 return Moment(millis)
 
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         """See FieldTransform."""
         schema = schema_of(field.metadata)
-        if self._nested or (not self._field and (schema is None or is_json(field.metadata))):
+        if self._nested:
+            return self._nested.change(batch, array, field)
+        if not self._field and (schema is None or is_json(field.metadata)):
             raise NotInColumnsError
         if not self._field and schema is not None:
             return self._column(array, _type_of(schema)), described(self.changed_schema(schema))

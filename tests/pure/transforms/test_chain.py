@@ -136,8 +136,14 @@ def test_nested_fields(name, options, expected, schema):
     if schema:
         text = json.dumps({"schema": described(json.loads(NESTED)), "payload": json.loads(NESTED)}).encode()
         config["value.converter.schemas.enable"] = "true"
-    (batch,) = sink(config, [text])
-    assert batch.column("value").to_pylist() == [expected]
+    (batch,) = sink(config, [text] * 3)
+    assert batch.column("value").to_pylist() == [expected] * 3
+    pipeline = SinkPipeline(worker(), {key: value for key, value in config.items() if key != "transforms"})
+    (before,) = pipeline.to_connect_batches("t", 3, raw_batch([text] * 3))
+    transform = SinkPipeline(worker(), config).stages.chain.stages[0].transform
+    (rows_way,), columns_way = transform.by_rows(before), transform.apply(before)[0]
+    assert rows_way.column("value").to_pylist() == columns_way.column("value").to_pylist() == [expected] * 3
+    assert rows_way.schema.field("value").metadata == columns_way.schema.field("value").metadata
 
 
 def described(value):
