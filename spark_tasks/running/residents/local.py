@@ -76,6 +76,7 @@ def main() -> None:
         ticket: Ticket = pickle.loads(tickets.read(HEAD.unpack(head)[0]))
         if os.fork() == 0:
             _serve(ticket)
+    os._exit(0)  # at once: what was imported needs no goodbye
 
 
 def _serve(ticket: Ticket) -> None:
