@@ -108,9 +108,7 @@ def to_json(schema: Schema) -> dict[str, Any]:
     if schema.parameters:
         out["parameters"] = dict(schema.parameters)
     if schema.default is not None:
-        default = json.loads(schema.default)
-        single = schema.type is Type.FLOAT32 and isinstance(default, float)
-        out["default"] = float(str(np.float32(default))) if single else default
+        out["default"] = json.loads(schema.default)
     return out
 
 
@@ -136,6 +134,11 @@ def _dumped(value: Any) -> str:
         return java_double(value)
     text = json.dumps(value, ensure_ascii=False)
     return _BEYOND.sub(lambda found: "".join(f"\\u{unit:04X}" for unit in _units(found[0])), text)
+
+
+def _single(number: Any) -> Any:
+    """The double that prints as the float does."""
+    return float(str(np.float32(number))) if isinstance(number, float) else number
 
 
 def _units(letter: str) -> tuple[int, int]:
@@ -177,7 +180,7 @@ def from_json(described: Any) -> Schema | None:
         version=version if is_integer else None,
         doc=_text(described.get("doc")),
         parameters=_parameters(described.get("parameters")),
-        default=None if default is None else json.dumps(default, separators=(",", ":"), ensure_ascii=False),
+        default=None if default is None else _dumped(_single(default) if kind is Type.FLOAT32 else default),
         fields=_fields(described.get("fields")) if kind is Type.STRUCT else (),
         key=_inner(described, "keys", "Map schema did not specify the key type") if kind is Type.MAP else None,
         value=_value(kind, described),

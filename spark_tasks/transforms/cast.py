@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +35,7 @@ from spark_tasks.transforms.java_casts import cast, cast_column, logical_number
 from spark_tasks.transforms.java_values import (
     JavaError,
     Struct,
+    by_identity,
     class_name,
     default_of,
     require_map,
@@ -112,7 +112,7 @@ class Cast(FieldTransform):
     def _setup(self, spec: Spec, *, defaults: bool) -> None:
         self._spec, self.fills_defaults, self._whole = spec, defaults, None
         self._named = {name: spec[name] for name in hash_order(name for name in spec if name is not None)}
-        self.changed_schema = lru_cache(maxsize=100)(self._changed_schema)  # type: ignore[method-assign]
+        self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def _levels(self) -> Nested:
         levels: dict[tuple[str, ...], Spec] = {}

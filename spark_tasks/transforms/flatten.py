@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from spark_tasks.transforms.field_transform import (
 )
 from spark_tasks.transforms.java_values import (
     Struct,
+    by_identity,
     class_name,
     require_map,
     require_struct,
@@ -44,7 +44,7 @@ class Flatten(FieldTransform):
     def configure(self, configs: Mapping[str, str]) -> None:
         """See Transform."""
         self._delimiter = self.config_def.parse(configs)["delimiter"]
-        self.changed_schema = lru_cache(maxsize=100)(self._changed_schema)  # type: ignore[method-assign]
+        self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:  # noqa: ARG002 - base's
         """See FieldTransform."""

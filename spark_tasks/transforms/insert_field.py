@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from spark_tasks.transforms.field_transform import (
     basics,
     for_key,
 )
-from spark_tasks.transforms.java_values import Moment, Struct, require_map, require_struct
+from spark_tasks.transforms.java_values import Moment, Struct, by_identity, require_map, require_struct
 from spark_tasks.transforms.rows import NotInColumnsError, Record
 
 _INSERTED: dict[str, tuple[pa.DataType, Schema]] = {
@@ -84,7 +83,7 @@ class InsertField(FieldTransform):
 
     def _setup(self, asked: Asked, text: str | None, *, defaults: bool) -> None:
         self._asked, self._text, self.fills_defaults = asked, text, defaults
-        self.changed_schema = lru_cache(maxsize=100)(self._changed_schema)  # type: ignore[method-assign]
+        self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def _levels(self) -> Nested:
         levels: dict[tuple[str, ...], Asked] = {}

@@ -7,15 +7,17 @@ BigDecimal is Decimal, java.util.Date is Moment, a Struct is Struct; text, bytes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from spark_tasks.errors import DataError
 from spark_tasks.schema import Schema, Type
+
+Found = TypeVar("Found")
 
 
 class JavaError(DataError):
@@ -69,7 +71,22 @@ class Struct:
     __hash__ = None  # type: ignore[assignment]  # its values can change
 
 
-@lru_cache(maxsize=1000)
+def by_identity(function: Callable[[Schema], Found]) -> Callable[[Schema], Found]:
+    """What the function makes of a schema, remembered for the very object: to hash a schema takes long."""
+    known: dict[int, tuple[Schema, Found]] = {}
+
+    def remembered(schema: Schema) -> Found:
+        found = known.get(id(schema))
+        if found is None or found[0] is not schema:
+            if len(known) >= 1000:
+                known.clear()
+            found = known[id(schema)] = schema, function(schema)
+        return found[1]
+
+    return remembered
+
+
+@by_identity
 def _by_name(schema: Schema) -> dict[str, Schema]:
     return {field.name: field.schema for field in schema.fields}
 
@@ -86,7 +103,7 @@ def default_of(schema: Schema) -> Any:
     return None if schema.default is None else _default(schema)
 
 
-@lru_cache(maxsize=1000)
+@by_identity
 def _default(schema: Schema) -> Any:
     from spark_tasks.converters.json_typed import default_value  # noqa: PLC0415 - imports numba's kernels
     from spark_tasks.transforms.reading import typed_values  # noqa: PLC0415 - reading needs this module

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from spark_tasks.transforms.field_transform import (
     fields_of,
     for_key,
 )
-from spark_tasks.transforms.java_values import Struct, require_map, require_struct
+from spark_tasks.transforms.java_values import Struct, by_identity, require_map, require_struct
 from spark_tasks.transforms.rows import NotInColumnsError, Record
 
 
@@ -68,7 +67,7 @@ class ReplaceField(FieldTransform):
     def _setup(self, exclude: set[str], include: set[str], renames: dict[str, str], *, defaults: bool) -> None:
         self._exclude, self._include, self._renames, self.fills_defaults = exclude, include, renames, defaults
         self._sources = {renames[old]: old for old in hash_order(renames)}
-        self.changed_schema = lru_cache(maxsize=100)(self._changed_schema)  # type: ignore[method-assign]
+        self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def _levels(self, exclude: set[str], include: set[str], renames: dict[str, str]) -> Nested:
         """One for each level, the deepest first: its own excludes, includes and renames."""

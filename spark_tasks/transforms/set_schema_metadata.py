@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from spark_tasks.transforms.field_transform import (
     fields_of,
     for_key,
 )
-from spark_tasks.transforms.java_values import Struct
+from spark_tasks.transforms.java_values import Struct, by_identity
 from spark_tasks.transforms.rows import NotInColumnsError, Record
 
 
@@ -44,7 +43,7 @@ class SetSchemaMetadata(FieldTransform):
         self.fills_defaults = values["replace.null.with.default"]
         if self._name is None and self._version is None:
             raise ConfigError("Neither schema name nor version configured")
-        self.changed_schema = lru_cache(maxsize=100)(self._changed_schema)  # type: ignore[method-assign]
+        self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def _changed_schema(self, schema: Schema) -> Schema:
         fields_of(schema)

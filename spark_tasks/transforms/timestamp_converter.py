@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from spark_tasks.transforms.java_values import (
     JavaError,
     Moment,
     Struct,
+    by_identity,
     class_name,
     require_map,
     require_struct,
@@ -83,7 +83,7 @@ class TimestampConverter(FieldTransform):
         self._field, self._target, self._format = values["field"], values["target.type"], values["format"]
         self._up, self._down = PRECISIONS[values["unix.precision"]]
         self.fills_defaults = values["replace.null.with.default"]
-        self.changed_schema = lru_cache(maxsize=100)(self._changed_schema)  # type: ignore[method-assign]
+        self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
         if self._target == "string" and not self._format.strip():
             raise ConfigError("TimestampConverter requires format option to be specified when using string timestamps")
         try:
