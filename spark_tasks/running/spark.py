@@ -174,7 +174,7 @@ class SparkJobs:
                 return None
             job.get()
         except (Py4JError, OSError) as error:
-            return python_error(error) or _first_line(error)
+            return python_error(error) or _cause(error)
         return "its Spark job ended early"
 
     def _rdd(self, group: str, label: str, function: Any, partitions: int) -> Any:
@@ -268,6 +268,15 @@ def python_error(error: BaseException) -> str | None:
     """The last line of the executor's Python traceback that is in Spark's error: what is missing there, for example."""
     lines = [line for line in str(error).splitlines() if _PYTHON_ERROR.match(line)]
     return lines[0] if lines else None
+
+
+def _cause(error: BaseException) -> str:
+    """The first line of what has made a job fail that nobody waited for."""
+    try:
+        text = str(error.java_exception.getCause().getMessage())  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001 - asking a dead JVM
+        return _first_line(error)
+    return text.partition("\n")[0]
 
 
 def _first_line(error: BaseException) -> str:
