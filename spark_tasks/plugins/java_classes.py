@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from spark_tasks.plugins.kinds import Kind
 
-_K = "org.apache.kafka.connect."
 _READ = "a PySpark data source that reads it can be run by `pyspark-source`"
 _WRITE = "a PySpark data source that writes it can be run by `pyspark-sink`"
 _FILES = "use `files`, which reads folders of CSV, JSON lines and Parquet"
@@ -62,27 +61,11 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
         "org.apache.camel.kafkaconnector.": "",
     },
     Kind.TRANSFORMATION: {
-        f"{_K}transforms.Cast$Key": "", f"{_K}transforms.Cast$Value": "",
-        f"{_K}transforms.DropHeaders": "",
-        f"{_K}transforms.ExtractField$Key": "", f"{_K}transforms.ExtractField$Value": "",
-        f"{_K}transforms.Filter": "",
-        f"{_K}transforms.Flatten$Key": "", f"{_K}transforms.Flatten$Value": "",
-        f"{_K}transforms.HeaderFrom$Key": "", f"{_K}transforms.HeaderFrom$Value": "",
-        f"{_K}transforms.InsertHeader": "",
-        f"{_K}transforms.RegexRouter": "",
-        f"{_K}transforms.SetSchemaMetadata$Key": "", f"{_K}transforms.SetSchemaMetadata$Value": "",
-        f"{_K}transforms.TimestampConverter$Key": "", f"{_K}transforms.TimestampConverter$Value": "",
-        f"{_K}transforms.TimestampRouter": "",
-        f"{_K}transforms.ValueToKey": "",
         "io.confluent.connect.transforms.": "",
         "io.debezium.transforms.": "",
         "io.aiven.kafka.connect.transforms.": "",
     },
-    Kind.PREDICATE: {
-        f"{_K}transforms.predicates.HasHeaderKey": "",
-        f"{_K}transforms.predicates.RecordIsTombstone": "",
-        f"{_K}transforms.predicates.TopicNameMatches": "",
-    },
+    Kind.PREDICATE: {},
     Kind.CONVERTER: {
         "io.confluent.connect.avro.AvroConverter": _JSON,
         "io.confluent.connect.protobuf.ProtobufConverter": _JSON,

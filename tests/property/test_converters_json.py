@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_tasks.arrow_types import to_arrow
@@ -175,6 +175,7 @@ def nested(levels):
     return text.encode()
 
 
+@settings(max_examples=8)  # one takes a third of a second
 @given(st.lists(DEEPEST, min_size=1, max_size=3))
 def test_values_as_deep_as_may_be_go_through_all_there_is(rows):
     texts = [nested(levels) for levels in rows]

@@ -97,7 +97,7 @@ GENUINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|ERROR) .+ 
 
 @pytest.mark.parametrize("obeyed", [
     "\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x1b[2K\x1b[1A", "\x9b2K", "\x07", "\b",
-    "\x7f", "\u202e", "\u2066", "\u200f", "\u061c", "\ud800", "\0"])
+    "\x7f", "\u202e", "\u2066", "\u200f", "\u061c", "\0"])
 def test_strangers_words_forge_no_line_and_turn_no_terminal(lines, obeyed):
     written = lines()
     text = f"name{obeyed}{FORGED}"
@@ -122,7 +122,7 @@ def test_strangers_words_forge_no_line_and_turn_no_terminal(lines, obeyed):
     assert not any(set(line) & {*obeyed} - {*"[2K1A"} for line in (about, failed, *trace))
 
 
-@given(st.text())
+@given(st.text(st.characters(exclude_categories=())))  # with halves of characters
 def test_any_text_is_one_line_of_what_can_be_written(text):
     shown = escaped(text)
     assert len(shown.splitlines()) <= 1

@@ -178,8 +178,8 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.CONNECTOR, "S3SinkConnector", f"S3SinkConnector {JAVA} yet: `parquet` writes files into a folder"),
     (Kind.CONVERTER, "io.confluent.connect.avro.AvroConverter",
      f"io.confluent.connect.avro.AvroConverter {JAVA} yet: `JsonConverter` keeps schemas too"),
-    (Kind.TRANSFORMATION, "org.apache.kafka.connect.transforms.RegexRouter",
-     f"org.apache.kafka.connect.transforms.RegexRouter {JAVA} yet."),
+    (Kind.TRANSFORMATION, "io.debezium.transforms.ExtractNewRecordState",
+     f"io.debezium.transforms.ExtractNewRecordState {JAVA} yet."),
 ])
 def test_who_names_what_is_not_here_is_helped(kind, name, help_):
     with pytest.raises(PluginNotFoundError) as caught:

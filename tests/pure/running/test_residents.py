@@ -52,14 +52,14 @@ def test_a_local_spark_has_slots_for_all_and_jobs_of_plugins_are_cut_as_ever():
 
 
 def test_the_engine_is_a_setting():
-    assert isinstance(engine_of({}, ()), ResidentEngine)
-    assert isinstance(engine_of({MODE: "resident"}, ()), ResidentEngine)
-    assert isinstance(engine_of({MODE: "batch"}, ()), SparkEngine)
+    assert isinstance(engine_of({}), ResidentEngine)
+    assert isinstance(engine_of({MODE: "resident"}), ResidentEngine)
+    assert isinstance(engine_of({MODE: "batch"}), SparkEngine)
 
 
 def test_what_uses_the_cpu_is_told_from_what_waits():
     for program, busy in (("while True: pass", True), ("import time; time.sleep(60)", False)):
-        process = subprocess.Popen([sys.executable, "-c", f"print(flush=True); {program}"], stdout=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
 
