@@ -27,9 +27,10 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "heeler needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 (remove $(VENV) first)"; exit 2; }
+	@rm -rf *.egg-info  # its entry points would hide the new ones
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
 	@echo "== Compiling the data plane, recording Spark's classes (once; half a minute)"
-	@$(BIN)/python -m spark_tasks.running.warm 2>$(VENV)/warm.log || { cat $(VENV)/warm.log; exit 1; }
+	@$(BIN)/heeler warm 2>$(VENV)/warm.log || { cat $(VENV)/warm.log; exit 1; }
 	@touch $@
 
 demo: $(READY)
@@ -45,7 +46,7 @@ types: $(READY)
 	@echo "== Types (mypy, strict)"
 	@$(BIN)/mypy
 
-PURE := tests/pure tests/property tests/actors tests/rest tests/contract tests/examples tests/test_*.py
+PURE := tests/pure tests/property tests/contract tests/examples tests/test_*.py
 
 test-pure: lint
 	@echo "== Tests without Kafka and Spark"
@@ -58,7 +59,7 @@ test: test-pure
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"
 	@HEELER_HISTORIES=10000 $(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough \
-		tests/pure/herder tests/pure/kafka/test_sender.py tests/property
+		tests/pure/actors/herder tests/pure/spark_tasks/kafka/test_sender.py tests/property
 
 fuzz: $(READY)
 	@echo "== 1,000,000 hostile records through the folds, stores and herders of internal topics"

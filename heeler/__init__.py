@@ -9,35 +9,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spark_tasks.api import Connector as Connector
-    from spark_tasks.api import ConnectorContext as ConnectorContext
-    from spark_tasks.api import SinkConnector as SinkConnector
-    from spark_tasks.api import SourceConnector as SourceConnector
-    from spark_tasks.config_def import REQUIRED as REQUIRED
-    from spark_tasks.config_def import ConfigDef as ConfigDef
-    from spark_tasks.config_def import ConfigKey as ConfigKey
-    from spark_tasks.config_def import Importance as Importance
-    from spark_tasks.config_def import Type as Type
-    from spark_tasks.config_providers import ConfigData as ConfigData
-    from spark_tasks.config_providers import ConfigProvider as ConfigProvider
+    from spark_tasks.config.definition import REQUIRED as REQUIRED
+    from spark_tasks.config.definition import ConfigDef as ConfigDef
+    from spark_tasks.config.definition import ConfigKey as ConfigKey
+    from spark_tasks.config.definition import Importance as Importance
+    from spark_tasks.config.definition import Type as Type
     from spark_tasks.errors import ConfigError as ConfigError
     from spark_tasks.errors import ConnectError as ConnectError
     from spark_tasks.errors import DataError as DataError
     from spark_tasks.errors import RetriableError as RetriableError
-    from spark_tasks.simple import source as source
-    from spark_tasks.transforms.base import Predicate as Predicate
-    from spark_tasks.transforms.base import Transform as Transform
-    from spark_tasks.transforms.simple import Record as Record
-    from spark_tasks.transforms.simple import transform as transform
+    from spark_tasks.pipeline.transforms.base import Predicate as Predicate
+    from spark_tasks.pipeline.transforms.base import Transform as Transform
+    from spark_tasks.pipeline.transforms.simple import Record as Record
+    from spark_tasks.pipeline.transforms.simple import transform as transform
+    from spark_tasks.plugins.api import Connector as Connector
+    from spark_tasks.plugins.api import ConnectorContext as ConnectorContext
+    from spark_tasks.plugins.api import SinkConnector as SinkConnector
+    from spark_tasks.plugins.api import SourceConnector as SourceConnector
+    from spark_tasks.plugins.config_providers import ConfigData as ConfigData
+    from spark_tasks.plugins.config_providers import ConfigProvider as ConfigProvider
+    from spark_tasks.plugins.simple import source as source
 
 _HOMES = {
-    "spark_tasks.api": ("Connector", "ConnectorContext", "SinkConnector", "SourceConnector"),
-    "spark_tasks.config_def": ("REQUIRED", "ConfigDef", "ConfigKey", "Importance", "Type"),
-    "spark_tasks.config_providers": ("ConfigData", "ConfigProvider"),
+    "spark_tasks.plugins.api": ("Connector", "ConnectorContext", "SinkConnector", "SourceConnector"),
+    "spark_tasks.config.definition": ("REQUIRED", "ConfigDef", "ConfigKey", "Importance", "Type"),
+    "spark_tasks.plugins.config_providers": ("ConfigData", "ConfigProvider"),
     "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "RetriableError"),
-    "spark_tasks.simple": ("source",),
-    "spark_tasks.transforms.base": ("Predicate", "Transform"),
-    "spark_tasks.transforms.simple": ("Record", "transform"),
+    "spark_tasks.plugins.simple": ("source",),
+    "spark_tasks.pipeline.transforms.base": ("Predicate", "Transform"),
+    "spark_tasks.pipeline.transforms.simple": ("Record", "transform"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names of the table above

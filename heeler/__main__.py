@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heeler.cli import main
+from heeler.cli.main import main
 
 main()

@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 from flask import Blueprint, Flask
 
-from rest import connectors, errors, http_rules, internal, lifecycle, loggers, offsets, plugins, root, topics
+from rest import errors
 from rest.asking import Ask, Asking
 from rest.forwarding import RestClient
-from rest.front import Front
-from rest.paths import NameConverter, RawPaths, TaskConverter
-from rest.settings import RestSettings
-from rest.tls import client_context
-from rest.view import WorkerView
+from rest.resources import connectors, internal, lifecycle, loggers, offsets, plugins, root, topics
+from rest.resources.front import Front
+from rest.server import rules as http_rules
+from rest.server.paths import NameConverter, RawPaths, TaskConverter
+from rest.server.settings import RestSettings
+from rest.server.tls import client_context
+from rest.wire.view import WorkerView
 
 PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, internal)
 GRACE_S = 5.0  # the other worker reports its own time-out before we give up on it

@@ -12,12 +12,12 @@ import pykka
 from flask import request
 
 from actors.errors import RebalanceNeededError, RequestTargetError, TimedOutError
-from actors.messages import HealthCheck, Request, Stage, StoreRequest, ValidateConfig
+from actors.messages.requests import HealthCheck, Request, Stage, StoreRequest, ValidateConfig
 from rest.errors import RestError, as_java
 from rest.forwarding import Remote, RestClient
-from rest.paths import RAW_PATH
-from rest.settings import RestSettings
-from rest.view import WorkerView
+from rest.server.paths import RAW_PATH
+from rest.server.settings import RestSettings
+from rest.wire.view import WorkerView
 from storage.ids import Config
 
 Ask = Callable[[Request | StoreRequest], "pykka.Future[Any]"]

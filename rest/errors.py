@@ -17,8 +17,8 @@ from actors.errors import (
     RequestRefusedError,
 )
 from rest.json_text import dumps
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError, ConnectError
-from spark_tasks.masking import process_secrets
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import re
 
 from werkzeug.datastructures import Headers
 
-from actors.messages import SIGNATURE_DIGESTS, Signature
+from actors.messages.requests import SIGNATURE_DIGESTS, Signature
 from rest.errors import RestError
 
 SIGNATURE_HEADER = "X-Connect-Authorization"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import kafka.errors
-
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError
 
 
 class PrivilegedWriteError(ConnectError):
@@ -12,8 +10,3 @@ class PrivilegedWriteError(ConnectError):
 
     Whoever is still the leader claims the privilege again and repeats the write (KIP-618).
     """
-
-
-def is_retriable(error: BaseException) -> bool:
-    """Whether the same write may succeed later: no leader, a time-out, a lost connection."""
-    return isinstance(error, RetriableError | kafka.errors.RetriableError | kafka.errors.KafkaTimeoutError)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from heeler.broker import EmbeddedBroker
+    from heeler.embedded_kafka.broker import EmbeddedBroker
 
 # A shell that runs this in the background has it ignore Ctrl-C, and all that it starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,7 +53,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
     Never stop it: a test that needs a broker to fail starts its own EmbeddedBroker.
     """
-    from heeler.broker import EmbeddedBroker
+    from heeler.embedded_kafka.broker import EmbeddedBroker
 
     settings = {
         # Sessions of a fraction of a second let tests see members time out.
@@ -72,7 +72,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 def nothing_hidden() -> Iterator[None]:
     """No test's texts are masked for what another one has told this process."""
     yield
-    masking = sys.modules.get("spark_tasks.masking")
+    masking = sys.modules.get("spark_tasks.config.masking")
     if masking is not None:
         masking.process_secrets.cache_clear()
 

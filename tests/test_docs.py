@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from heeler.cli import main
-from heeler.guard import GuardedProcess
-from heeler.ports import free_port
-from heeler.rest_client import RestClient
-from tests.integration.workers import Kafka
-from tests.support import wait_until
+from heeler.cli.main import main
+from heeler.cli.rest_client import RestClient
+from heeler.embedded_kafka.guard import GuardedProcess
+from heeler.embedded_kafka.ports import free_port
+from tests.rigs.support import wait_until
+from tests.rigs.workers import Kafka
 
 ROOT = Path(__file__).parents[1]
 README, GUIDE = ROOT / "README.md", ROOT / "docs" / "writing-a-connector.md"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from actors.assignment.eager import config_mismatch
 from actors.assignment.protocol import Allocation, Assignment, MemberMetadata
-from storage.config_state import ClusterConfigState
+from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId, ItemId
 
 _BACKOFF_BASE = 40  # successive rounds that take work away wait 1 ms x 40^n (KAFKA-12495)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from itertools import cycle
 
 from actors.assignment.protocol import Allocation, Assignment, AssignmentError, MemberMetadata
-from storage.config_state import ClusterConfigState
+from storage.config.state import ClusterConfigState
 from storage.ids import ItemId
 
 

@@ -11,9 +11,9 @@ from actors.assignment.codec import CodecError, decode_metadata, encode_assignme
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.protocol import Assignment, MemberMetadata, Protocol
 from actors.assignment.room import DEFAULT_RECORD_BYTES, heaviest, no_room, too_long, used_bytes
-from storage.config_state import ClusterConfigState
+from storage.config.state import ClusterConfigState
 from storage.ids import ItemId
-from storage.log_protocol import shown
+from storage.log.record import shown
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from storage.config_state import ClusterConfigState
+from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId
 
 DEFAULT_RECORD_BYTES = 1_048_588  # max.message.bytes where nobody has set it

@@ -38,12 +38,9 @@ from actors.herder.effects import (
 from actors.herder.events import Event, RequestReceived, Suspended, TimerFired
 from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import Story
-from actors.messages import (
+from actors.messages.commands import (
     AllowJoin,
-    Ask,
     ClaimWritePrivileges,
-    ConnectorStateReported,
-    Epoch,
     FlushStatuses,
     HerderAlive,
     JoinGroup,
@@ -51,16 +48,17 @@ from actors.messages import (
     PutStatus,
     ReadConfigToEnd,
     ReadStatuses,
-    RequestId,
     RequestRejoin,
-    TaskStateReported,
     WriteConfig,
 )
+from actors.messages.events import ConnectorStateReported, TaskStateReported
+from actors.messages.ids import Epoch, RequestId
+from actors.messages.requests import Ask
 from actors.ticker import Ticker
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
-from spark_tasks.masking import process_secrets
 from storage.ids import ConnectorName
-from storage.status import StatusState
+from storage.status.state import StatusState
 
 log = logging.getLogger(__name__)
 

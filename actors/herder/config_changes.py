@@ -8,8 +8,8 @@ from actors.herder import leading, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel
 from actors.herder.state import connector_of
 from actors.herder.turn import Turn
-from actors.messages import ConfigChanged
-from storage.config_state import (
+from actors.messages.events import ConfigChanged
+from storage.config.state import (
     ConfigChange,
     ConnectorRemoved,
     ConnectorUpdated,

@@ -63,22 +63,21 @@ from actors.herder.state import (
     WriteNext,
 )
 from actors.herder.turn import Turn
-from actors.messages import (
+from actors.messages.commands import JoinGroup
+from actors.messages.events import (
     ConfigChanged,
     ConfigOpDone,
     ConnectorStateReported,
     CoordinatorLost,
-    Epoch,
     Joined,
-    JoinGroup,
     JoinPreparing,
-    OpId,
     StatusesFlushed,
     StatusesRead,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
     TaskStateReported,
 )
+from actors.messages.ids import Epoch, OpId
 from storage.errors import PrivilegedWriteError
 
 

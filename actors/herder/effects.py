@@ -7,25 +7,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from actors.messages import (
+from actors.messages.commands import (
     AllowJoin,
     ClaimWritePrivileges,
-    Epoch,
     FlushStatuses,
     JoinGroup,
     LeaveGroup,
-    OpId,
     PutStatus,
     ReadConfigToEnd,
     ReadStatuses,
-    Request,
-    RequestId,
     RequestRejoin,
     StartConnector,
     StartTask,
     WriteConfig,
 )
-from storage.config_state import SessionKey
+from actors.messages.ids import Epoch, OpId, RequestId
+from actors.messages.requests import Request
+from storage.config.state import SessionKey
 from storage.ids import Config, ConnectorName, ItemId, TargetState
 
 TimerKey = tuple[str, str]  # what for, and of whom: ("stop", "17"), ("queue", "")

@@ -5,24 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actors.herder.effects import TimerKey
-from actors.messages import (
+from actors.messages.events import (
     ConfigChanged,
     ConfigOpDone,
     ConnectorStateReported,
     CoordinatorLost,
     Joined,
     JoinPreparing,
-    OpId,
-    Request,
-    RequestId,
     StatusesFlushed,
     StatusesRead,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
     TaskStateReported,
 )
-from storage.config_state import ClusterConfigState
-from storage.status import StatusState
+from actors.messages.ids import OpId, RequestId
+from actors.messages.requests import Request
+from storage.config.state import ClusterConfigState
+from storage.status.state import StatusState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from actors.herder.effects import Halted
 from actors.herder.events import HaltRequested
 from actors.herder.state import HaltFlushed, Phase
 from actors.herder.turn import Turn
-from actors.messages import ConnectorStateReported, FlushStatuses, LeaveGroup, TaskStateReported
+from actors.messages.commands import FlushStatuses, LeaveGroup
+from actors.messages.events import ConnectorStateReported, TaskStateReported
 from spark_tasks.errors import ConnectError
 
 

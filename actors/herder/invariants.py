@@ -1,4 +1,4 @@
-"""What is true of a herder's state after every step. The simulation in tests/pure/herder checks it each time."""
+"""What is true of a herder's state after every step. The simulation in tests/pure/actors/herder checks it each time."""
 
 from __future__ import annotations
 

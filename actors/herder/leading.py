@@ -8,10 +8,10 @@ from actors.assignment.protocol import Protocol
 from actors.herder.effects import ForgetTopics, MakeSessionKey
 from actors.herder.state import KeyWritten, Phase, PrivilegesClaimed, Publish, Reconfigure, connector_of
 from actors.herder.turn import Turn
-from actors.messages import ClaimWritePrivileges, PutStatus
+from actors.messages.commands import ClaimWritePrivileges, PutStatus
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
-from storage.log_protocol import shown
-from storage.status import Status
+from storage.log.record import shown
+from storage.status.state import Status
 
 CLAIM_RETRY_MS = 250
 PURGE_AGAIN_MS = 2000

@@ -12,7 +12,7 @@ from actors.errors import BadRequestError
 from actors.herder.state import HerderState
 from spark_tasks.limits import MAX_TASKS
 from storage.ids import ConnectorName
-from storage.log_protocol import shown
+from storage.log.record import shown
 
 MAX_NAME_IN_URL = 8000  # many servers, proxies and clients, Kafka Connect's own included, end at 8 KB of a URL
 

@@ -13,15 +13,8 @@ from actors.assignment.protocol import Allocation, Protocol
 from actors.herder import leading, work
 from actors.herder.state import JoinAgain, Phase, ResolveAssignment
 from actors.herder.turn import Turn
-from actors.messages import (
-    CoordinatorLost,
-    Joined,
-    JoinGroup,
-    JoinPreparing,
-    LeaveGroup,
-    ReadConfigToEnd,
-    RequestRejoin,
-)
+from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
+from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 from storage.ids import ItemId
 
 DEAF = (Phase.OUT, Phase.HALTING, Phase.HALTED)  # the group was left; what the member says was said before it knew

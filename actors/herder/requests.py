@@ -20,9 +20,18 @@ from actors.herder.effects import Delegate, Validate
 from actors.herder.fencing_state import RecordFencing
 from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, WriteNext
 from actors.herder.turn import Turn
-from actors.messages import (
-    AlterOffsets,
+from actors.messages.commands import (
     ConfigWrite,
+    PutConnectorConfig,
+    PutRestartRequest,
+    PutTargetState,
+    PutTaskConfigSet,
+    RemoveConnectorConfig,
+    WriteConfig,
+)
+from actors.messages.ids import RequestId
+from actors.messages.requests import (
+    AlterOffsets,
     ConnectorInfo,
     Created,
     DeleteConnector,
@@ -33,14 +42,8 @@ from actors.messages import (
     HealthCheck,
     PatchConnector,
     PutConnector,
-    PutConnectorConfig,
-    PutRestartRequest,
-    PutTargetState,
     PutTaskConfigs,
-    PutTaskConfigSet,
-    RemoveConnectorConfig,
     Request,
-    RequestId,
     RestartConnectorAndTasks,
     RestartConnectorOnly,
     RestartTask,
@@ -49,7 +52,6 @@ from actors.messages import (
     TaskInfo,
     ValidateConfig,
     VerifyTaskStart,
-    WriteConfig,
 )
 from storage.ids import Config, ConnectorName, TargetState
 

@@ -10,11 +10,12 @@ from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
 from actors.herder import work
 from actors.herder.state import HerderState
 from actors.herder.turn import Turn
-from actors.messages import ConnectorStateInfo, RequestId
+from actors.messages.ids import RequestId
+from actors.messages.requests import ConnectorStateInfo
 from spark_tasks.errors import ConnectError
-from storage.config_state import RestartRequest
+from storage.config.state import RestartRequest
 from storage.ids import ConnectorTaskId, ItemId, State
-from storage.status import Status, StatusState
+from storage.status.state import Status, StatusState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import hmac
 from actors.assignment.protocol import Protocol
 from actors.errors import ConflictError, RequestRefusedError
 from actors.herder.state import HerderState
-from actors.messages import SIGNATURE_DIGESTS, Signature
-from storage.config_state import SessionKey
+from actors.messages.requests import SIGNATURE_DIGESTS, Signature
+from storage.config.state import SessionKey
 
 
 def sign(key: SessionKey, algorithm: str, body: bytes) -> Signature:

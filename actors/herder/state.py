@@ -21,8 +21,10 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
-from actors.messages import ConfigWrite, Epoch, OpId, Request, RequestId, Stage
-from storage.config_state import ClusterConfigState, RestartRequest
+from actors.messages.commands import ConfigWrite
+from actors.messages.ids import Epoch, OpId, RequestId
+from actors.messages.requests import Request, Stage
+from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State, WorkerId
 
 

@@ -6,7 +6,8 @@ from actors.herder import rebalance, work
 from actors.herder.events import Suspended
 from actors.herder.state import Phase, StatusesCaughtUp
 from actors.herder.turn import Turn
-from actors.messages import CoordinatorLost, ReadStatuses, RequestRejoin
+from actors.messages.commands import ReadStatuses, RequestRejoin
+from actors.messages.events import CoordinatorLost
 
 
 def on_suspended(turn: Turn, event: Suspended) -> None:

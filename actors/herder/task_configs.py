@@ -10,7 +10,8 @@ from actors.herder.effects import AskTaskConfigs, SendTaskConfigs
 from actors.herder.limits import room_refusal
 from actors.herder.state import GeneratedTasks, Publish, PublishedTasks, Reconfigure
 from actors.herder.turn import Turn
-from actors.messages import PutTaskConfigSet, TaskConfigsGenerated, TaskReconfigurationRequested, WriteConfig
+from actors.messages.commands import PutTaskConfigSet, WriteConfig
+from actors.messages.events import TaskConfigsGenerated, TaskReconfigurationRequested
 from storage.ids import Config, ConnectorName, State, TargetState
 
 CHECK_AFTER_MS = 2000

@@ -17,9 +17,11 @@ from actors.herder.state import (
     Queued,
     Slot,
 )
-from actors.messages import OpId, PutStatus, Request, RequestId, Stage
+from actors.messages.commands import PutStatus
+from actors.messages.ids import OpId, RequestId
+from actors.messages.requests import Request, Stage
 from storage.ids import ItemId, State
-from storage.status import Status, StatusState
+from storage.status.state import Status, StatusState
 
 MAX_TRACE = 100_000  # characters, each of up to six bytes in JSON: brokers refuse records of more than 1 MB
 

@@ -19,16 +19,9 @@ from actors.herder.state import (
     is_task,
 )
 from actors.herder.turn import Turn
-from actors.messages import (
-    AllowJoin,
-    ConnectorStateReported,
-    Epoch,
-    FlushStatuses,
-    RequestId,
-    StartConnector,
-    StartTask,
-    TaskStateReported,
-)
+from actors.messages.commands import AllowJoin, FlushStatuses, StartConnector, StartTask
+from actors.messages.events import ConnectorStateReported, TaskStateReported
+from actors.messages.ids import Epoch, RequestId
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 

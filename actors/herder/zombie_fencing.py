@@ -23,15 +23,9 @@ from actors.herder.fencing_state import (
 )
 from actors.herder.state import HerderState, Phase
 from actors.herder.turn import Turn
-from actors.messages import (
-    FenceZombies,
-    PutTaskCountRecord,
-    ReadConfigToEnd,
-    RequestId,
-    RestartTask,
-    VerifyTaskStart,
-    WriteConfig,
-)
+from actors.messages.commands import PutTaskCountRecord, ReadConfigToEnd, WriteConfig
+from actors.messages.ids import RequestId
+from actors.messages.requests import FenceZombies, RestartTask, VerifyTaskStart
 from spark_tasks.errors import ConnectError
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId

@@ -13,14 +13,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from spark_tasks.api import Options, SourceConnector, SourceOffset, SourcePartition
-from spark_tasks.columns import SCHEMA_KEY, one_topic
-from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type, at_least
+from spark_tasks.arrays.buffers import string_array
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type, at_least
 from spark_tasks.connectors.limits import max_rows
-from spark_tasks.converters.buffers import string_array
+from spark_tasks.data.columns import SCHEMA_KEY, one_topic
+from spark_tasks.data.rows import as_value, value_field
+from spark_tasks.data.schema import STRING, to_text
 from spark_tasks.errors import ConnectError
-from spark_tasks.rows import as_value, value_field
-from spark_tasks.schema import STRING, to_text
+from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
 
 _INDEX, _COUNT = "datagen.task.index", "datagen.task.count"
 _BATCH = 65_536

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.columns import Metadata
-from spark_tasks.converters.buffers import Bytes, string_array
-from spark_tasks.converters.java_text import to_texts
-from spark_tasks.records.jit import kernel as jit
+from spark_tasks.arrays.buffers import Bytes, string_array
+from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.data.columns import Metadata
+from spark_tasks.pipeline.converters.java_text import to_texts
 
 _LF, _CR = 10, 13
 

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_tasks.api import Options, SinkConnector
-from spark_tasks.columns import is_json
-from spark_tasks.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, Type
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.connectors.intervals import Interval, Summary
-from spark_tasks.converters.json_columns import parse_columns
+from spark_tasks.data.columns import is_json
 from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.json_columns import parse_columns
+from spark_tasks.plugins.api import Options, SinkConnector
 
 _TASK = "verify.task"
 

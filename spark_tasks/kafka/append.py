@@ -15,11 +15,11 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import KafkaRefusedError, KafkaUnavailableError
 from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.records.decode import decode
+from spark_tasks.kafka.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequence
+from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.kafka.records.partitioner import Partitioner, rows_by_partition
 from spark_tasks.kafka.sender import Batch, Sender
-from spark_tasks.records.decode import decode
-from spark_tasks.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequence
-from spark_tasks.records.errors import RecordTooLargeError
-from spark_tasks.records.partitioner import Partitioner, rows_by_partition
 
 Array = np.ndarray[Any, Any]
 

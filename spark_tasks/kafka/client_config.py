@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from spark_tasks.config.unsupported import refuse
 from spark_tasks.errors import ConfigError
-from spark_tasks.key_stores import certificates, identity, is_pem, read_store
-from spark_tasks.private_files import private_folder
-from spark_tasks.unsupported import refuse
+from spark_tasks.kafka.security.key_stores import certificates, identity, is_pem, read_store
+from spark_tasks.process.private_files import private_folder
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORES: Final = ("PEM", "PKCS12", "JKS")

@@ -15,10 +15,10 @@ from kafka.protocol.consumer import FetchRequest
 from spark_tasks.kafka.cluster import LEVELS, Isolation, KafkaCluster
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeError, is_retriable, translated
-from spark_tasks.record_limit import DEFAULT_MAX_RECORD_BYTES
-from spark_tasks.records.decode import decode_pieces
-from spark_tasks.records.errors import CorruptRecordsError, OversizedRecordError, UnsupportedFormatError
-from spark_tasks.records.scan import first_batch_bytes, next_offset
+from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
+from spark_tasks.kafka.records.decode import decode_pieces
+from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError, UnsupportedFormatError
+from spark_tasks.kafka.records.scan import first_batch_bytes, next_offset
 
 DEFAULT_FETCH_BYTES: Final = 16 * 1024 * 1024
 _LEAST_FETCH_BYTES: Final = 64 * 1024

@@ -16,7 +16,7 @@ from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import KafkaUnavailableError, is_retriable, translated
 from spark_tasks.kafka.identity import ProducerIdentity
-from spark_tasks.records.errors import RecordTooLargeError
+from spark_tasks.kafka.records.errors import RecordTooLargeError
 
 _TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
 _FIRST_WAIT_MS: Final = 10.0

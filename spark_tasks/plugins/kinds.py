@@ -66,6 +66,6 @@ class Plugin:
         """REST's word for the kind; tells sources from sinks."""
         if self.kind is not Kind.CONNECTOR:
             return self.kind.name.lower()
-        from spark_tasks.api import SinkConnector  # noqa: PLC0415  (imports PySpark: only when connectors are looked at)
+        from spark_tasks.plugins.api import SinkConnector  # noqa: PLC0415  (imports PySpark: only when connectors are looked at)
 
         return "sink" if issubclass(self.cls, SinkConnector) else "source"

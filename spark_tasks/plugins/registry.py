@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_tasks import spaces
-from spark_tasks.config_def import ConfigDef
+from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import data_sources, discovery
 from spark_tasks.plugins.advice import advice
@@ -22,7 +22,7 @@ from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import Kind, Plugin, PluginInfo, PluginNotFoundError
 
 if TYPE_CHECKING:
-    from spark_tasks.api import Connector
+    from spark_tasks.plugins.api import Connector
 
 _log = logging.getLogger(__name__)
 _SHOWN = [kind for kind in Kind if kind is not Kind.DATA_SOURCE]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_tasks.config_def import ConfigDef, ConfigKey, ConfigValue
+from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue
 from spark_tasks.plugins import Kind, Plugin, Plugins
 from spark_tasks.validation.classes import Values, check_class, lookup, version_error
 

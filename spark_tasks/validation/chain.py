@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_tasks.config_def import ConfigDef, ConfigError, ConfigKey, ConfigValue, Importance, Type, Width, parse_type
+from spark_tasks.config.definition import (
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    ConfigValue,
+    Importance,
+    Type,
+    Width,
+    parse_type,
+)
 from spark_tasks.plugins import Kind, Plugin, Plugins
 from spark_tasks.validation.classes import Values, check_class, config_def_of, lookup, version_error
 

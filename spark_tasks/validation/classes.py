@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_tasks.config_def import ConfigDef, ConfigError, ConfigValue, invalid
+from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue, invalid
 from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins
 from spark_tasks.plugins.versions import parse_range
 

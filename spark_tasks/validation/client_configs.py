@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from spark_tasks.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 
 _TABLE = """
 acks P STRING LOW =all

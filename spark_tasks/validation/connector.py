@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from spark_tasks.config_def import ConfigDef, ConfigError, ConfigValue
-from spark_tasks.config_types import shown
-from spark_tasks.connector_config import COMMON, SINK, SOURCE
+from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
+from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
+from spark_tasks.config.types import shown
 from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins
 from spark_tasks.validation.base import CONVERTERS, Subject, base_def, check_base, note_nulls
 from spark_tasks.validation.chain import chain_def, check_link, links

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_tasks.config_providers import Resolved
-from spark_tasks.masking import MASK, Secrets
+from spark_tasks.config.masking import MASK, Secrets
+from spark_tasks.plugins.config_providers import Resolved
 from spark_tasks.validation.infos import ConfigInfo, ConfigInfos
 
 # Keys with names that become parts of other keys.

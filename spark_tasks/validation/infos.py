@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_tasks.config_def import ConfigKey, ConfigValue, Type, to_text
-from spark_tasks.config_types import shown
+from spark_tasks.config.definition import ConfigKey, ConfigValue, Type, to_text
+from spark_tasks.config.types import shown
 
 _SEE_ALSO = (
     "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"

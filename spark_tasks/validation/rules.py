@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from spark_tasks.config_def import ConfigValue, Type, parse_type
-from spark_tasks.config_regex import compile_java
-from spark_tasks.config_types import shown
+from spark_tasks.config.definition import ConfigValue, Type, parse_type
+from spark_tasks.config.types import shown
+from spark_tasks.java.regex import compile_java
 from spark_tasks.validation.base import Subject
 
 if TYPE_CHECKING:
-    from spark_tasks.api import SourceConnector
+    from spark_tasks.plugins.api import SourceConnector
 
 Values = dict[str, ConfigValue]
 

@@ -10,7 +10,7 @@ from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import Plan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Protocol
-from storage.config_state import ClusterConfigState
+from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName
 
 WORKERS = 100

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY
 from spark_tasks.connectors.datagen import DatagenSourceConnector
-from spark_tasks.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
-from spark_tasks.connectors.files import FilesSourceConnector
+from spark_tasks.connectors.file_stream.connectors import FileStreamSinkConnector, FileStreamSourceConnector
+from spark_tasks.connectors.files.connector import FilesSourceConnector
 from spark_tasks.connectors.lines import to_lines
-from spark_tasks.connectors.parquet import ParquetSinkConnector
-from spark_tasks.pipeline import SinkPipeline, SourcePipeline
+from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 
 ROWS = 65_536
 REPEATS = 7

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import psutil
 
-from spark_tasks.running.engine import SparkEngine
-from spark_tasks.running.residents.engine import ResidentEngine
-from tests.running_splits import Answer, Describe, Hang
-from tests.support import wait_until
+from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.residents.engine import ResidentEngine
+from tests.rigs.splits import Answer, Describe, Hang
+from tests.rigs.support import wait_until
 
 AnyEngine = SparkEngine | ResidentEngine
 LOADS = ((1, 1), (4, 1), (4, 8))  # who submits, and how many each has in flight
@@ -45,7 +45,8 @@ def started(kind: type[AnyEngine]) -> AnyEngine:
     engine.start()
     first.result(120)
     tell(kind, "first split after the start", s=time.perf_counter() - begun)
-    wait_until(lambda: "spark_tasks.daemon" in engine.submit("first-0", [Describe()]).result(60)[0]["daemon"], 120)
+    daemon = "spark_tasks.spark.daemon"
+    wait_until(lambda: daemon in engine.submit("first-0", [Describe()]).result(60)[0]["daemon"], 120)
     return engine
 
 
@@ -104,7 +105,7 @@ def memory() -> None:
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             full, name = process.memory_full_info(), " ".join(process.cmdline())
-            if "spark_tasks.daemon" in name:
+            if "spark_tasks.spark.daemon" in name:
                 tell(ResidentEngine, f"process {process.pid}", pss_mib=full.pss / 2**20, own_mib=full.uss / 2**20)
 
 

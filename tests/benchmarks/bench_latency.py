@@ -20,12 +20,12 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from heeler.broker import EmbeddedBroker
-from tests.integration.workers import Kafka, Rig, running_worker
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from tests.rigs.workers import Kafka, Rig, running_worker
 
 PACE_S = 0.1
 LATE_S = 60.0
-ENDS = "spark_tasks.running.transactional"
+ENDS = "spark_tasks.sources.transactional"
 SETTINGS = {"group.min.session.timeout.ms": "500"}  # for the sessions of worker_settings
 CONFIG = {"tasks.max": "1"}
 

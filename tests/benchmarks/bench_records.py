@@ -19,13 +19,13 @@ import pyarrow as pa
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from heeler.broker import EmbeddedBroker
-from spark_tasks.columns import HEADERS_TYPE, RAW_SCHEMA
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.records import decode, encode
-from spark_tasks.records.partitioner import Partitioner
+from spark_tasks.kafka.records import decode, encode
+from spark_tasks.kafka.records.partitioner import Partitioner
 
 ROWS = 500_000
 SLOW_ROWS = 20_000

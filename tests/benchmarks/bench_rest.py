@@ -11,12 +11,12 @@ import time
 from dataclasses import replace
 
 from rest.app import create_app
-from rest.keys import Listener
-from rest.server import RestServer
-from rest.settings import RestSettings
+from rest.server.keys import Listener
+from rest.server.listeners import RestServer
+from rest.server.settings import RestSettings
 from storage.ids import ConnectorName, TargetState
-from tests.rest.fake_herder import FakeWorker
-from tests.rest.fake_plugins import FILE
+from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.fake_plugins import FILE
 
 CONNECTORS = 100
 IDLE_S = 5.0

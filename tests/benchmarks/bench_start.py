@@ -13,8 +13,8 @@ import time
 
 import psutil
 
-from spark_tasks.running.spark import SparkJobs, spark_settings
-from spark_tasks.running.spark_archive import record, with_archive
+from spark_tasks.spark.archive import record, with_archive
+from spark_tasks.spark.context import SparkJobs, spark_settings
 
 
 def jvm_cpu_seconds() -> float:

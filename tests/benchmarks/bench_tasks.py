@@ -30,12 +30,12 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from heeler.broker import EmbeddedBroker
+from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.plugins import Plugins
-from spark_tasks.running.runners import Runners
-from spark_tasks.running.spark_life import EngineState
-from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of
-from tests.support import wait_until
+from spark_tasks.runners import Runners
+from spark_tasks.spark.life import EngineState
+from tests.rigs.support import wait_until
+from tests.rigs.tasks import Loop, MemoryOffsets, ThreadEngine, context_of
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -65,7 +65,7 @@ class ProfilingEngine(ThreadEngine):
 def cpu_seconds() -> Counter[str]:
     """Of this process and what it started."""
     found: Counter[str] = Counter()
-    kinds = {"kafka.Kafka": "broker", "SparkSubmit": "Spark's JVM", "spark_tasks.daemon": "Python workers"}
+    kinds = {"kafka.Kafka": "broker", "SparkSubmit": "Spark's JVM", "spark_tasks.spark.daemon": "Python workers"}
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
         try:

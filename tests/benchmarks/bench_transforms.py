@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.columns import HEADERS_TYPE, one_topic
-from spark_tasks.converters.json import JsonConverter
+from spark_tasks.data.columns import HEADERS_TYPE, one_topic
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.transforms.chain import Chain, make_chain
+from spark_tasks.pipeline.transforms.rows import put
 from spark_tasks.plugins import Plugins
-from spark_tasks.transforms.chain import Chain, make_chain
-from spark_tasks.transforms.rows import put
 from tests.benchmarks.bench_converters import rate
 
 ROWS = 65_536

@@ -27,15 +27,15 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 
-from heeler.broker import EmbeddedBroker
-from heeler.rest_client import RestError
-from heeler.worker_process import WorkerProcess
+from heeler.cli.rest_client import RestError
+from heeler.cli.worker_process import WorkerProcess
+from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.connectors.verify import read_summary
-from tests.integration.cluster import SCHEMALESS, Cluster
-from tests.integration.exactly_once import Reader, numbers
-from tests.integration.workers import Kafka
-from tests.kafka_tools import abort_hanging_transactions
-from tests.support import BACK_SOON, wait_until
+from tests.rigs.cluster import SCHEMALESS, Cluster
+from tests.rigs.exactly_once_cluster import Reader, numbers
+from tests.rigs.kafka_tools import abort_hanging_transactions
+from tests.rigs.support import BACK_SOON, wait_until
+from tests.rigs.workers import Kafka
 
 STREAMS = 4
 SETTLE_S = 300.0  # a hanging transaction is found when it is a minute old

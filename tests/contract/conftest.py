@@ -8,8 +8,8 @@ from typing import Protocol
 
 import pytest
 
-from storage.log_protocol import PrivilegedWriter, TopicLog
-from storage.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
+from storage.log.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
+from storage.log.protocol import PrivilegedWriter, TopicLog
 
 
 class Logs(Protocol):
@@ -37,7 +37,7 @@ class KafkaLogs:
     def __init__(self, servers: str, name: str) -> None:
         from kafka.admin import KafkaAdminClient
 
-        from storage.topic_log import KafkaTopicLog
+        from storage.log.topic_log import KafkaTopicLog
 
         self.kind = KafkaTopicLog
         self.name = name
@@ -52,7 +52,7 @@ class KafkaLogs:
         return log
 
     def writer(self) -> PrivilegedWriter:
-        from storage.privileged_writer import KafkaPrivilegedWriter
+        from storage.log.privileged_writer import KafkaPrivilegedWriter
 
         writer = KafkaPrivilegedWriter(
             self.name, self.clients, transactional_id=f"leader-{self.name}", client_id="test-leader"

@@ -9,7 +9,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from spark_tasks.errors import ConfigError, ConnectError
-from storage.internal_topics import ensure_topics, internal_topics
+from storage.log.internal_topics import ensure_topics, internal_topics
 
 pytestmark = pytest.mark.integration
 

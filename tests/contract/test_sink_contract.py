@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
-from spark_tasks.connectors.parquet import ParquetSinkConnector
+from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.errors import RetriableError
-from spark_tasks.pipeline import SinkPipeline
-from spark_tasks.testing import SinkUnderTest, check_exactly_once_sink
-from tests.pure.converters.samples import JSON, raw_batch, worker
+from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.plugins.testing import SinkUnderTest, check_exactly_once_sink
+from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.messages import (
+from actors.messages.commands import (
     ClaimWritePrivileges,
     PutConnectorConfig,
     PutStatus,
@@ -17,11 +17,11 @@ from actors.messages import (
 )
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
-from storage.offset_store import OffsetStores, OffsetTopic
-from storage.status import Status
-from tests.actors.store_rig import Rig, running
+from storage.offsets.stores import OffsetStores, OffsetTopic
+from storage.status.state import Status
 from tests.contract.conftest import Logs
-from tests.support import wait_until
+from tests.rigs.stores import Rig, running
+from tests.rigs.support import wait_until
 
 A = ConnectorName("a")
 

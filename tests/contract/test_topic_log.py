@@ -8,7 +8,8 @@ from concurrent.futures import CancelledError
 import pytest
 
 from storage.errors import PrivilegedWriteError
-from storage.log_protocol import LogRecord, Position, TopicLog
+from storage.log.protocol import TopicLog
+from storage.log.record import LogRecord, Position
 from tests.contract.conftest import Logs
 
 WAIT = 20

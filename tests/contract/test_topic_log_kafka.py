@@ -13,10 +13,11 @@ from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError, RetriableError
 from storage.ids import ConnectorName
-from storage.log_protocol import LogRecord, SuspendedError
-from storage.offset_store import OffsetStores, OffsetTopic
-from storage.topic_log import KafkaTopicLog
-from tests.support import Sleeper, wait_until
+from storage.log.protocol import SuspendedError
+from storage.log.record import LogRecord
+from storage.log.topic_log import KafkaTopicLog
+from storage.offsets.stores import OffsetStores, OffsetTopic
+from tests.rigs.support import Sleeper, wait_until
 
 pytestmark = pytest.mark.integration
 WAIT = 30
@@ -52,13 +53,13 @@ def topic(broker: Any, topic_name: str) -> Iterator[Topic]:
 
 @pytest.fixture
 def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
-    return Sleeper(monkeypatch, "storage.topic_client")
+    return Sleeper(monkeypatch, "storage.log.topic_client")
 
 
 def test_what_is_sent_as_the_process_wakes_is_refused(
     topic: Topic, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.topic_client._SOON_S", 1.5)  # a busy machine may take longer than it has by itself
+    monkeypatch.setattr("storage.log.topic_client._SOON_S", 1.5)  # a busy machine may take longer than it has by itself
     log, seen = topic.log(session_s=60.0)
     assert log.send(b"a", b"1").result(WAIT)
     sleeper.wake()
@@ -159,7 +160,7 @@ def test_other_producers_batches(topic: Topic, compression: str | None) -> None:
 
 
 def test_what_prevents_the_start_is_told(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.topic_log._TOPIC_WAIT", 0.3)
+    monkeypatch.setattr("storage.log.topic_log._TOPIC_WAIT", 0.3)
     for name, error in (("no-such-topic", ConnectError), ("not/a/name", ValueError)):
         log = KafkaTopicLog(name, topic.clients, nullcontext(topic.admin), client_id="test", writable=False)
         with pytest.raises(error, match=name):
@@ -193,7 +194,7 @@ def test_a_defect_while_reading_does_not_end_the_reading(topic: Topic, caplog: p
 
 
 def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:
-    from heeler.broker import EmbeddedBroker
+    from heeler.embedded_kafka.broker import EmbeddedBroker
 
     with EmbeddedBroker(quick=True) as broker:
         topic = Topic(broker.bootstrap_servers, topic_name)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_tasks.plugins import Plugins
-from spark_tasks.running.readers import StreamReader
-from spark_tasks.task_configs import make_task_configs
+from spark_tasks.sources.readers import StreamReader
+from spark_tasks.tasks.configs import make_task_configs
 from spark_tasks.validation import validate_connector
 
 EXAMPLE = Path(__file__).with_name("clock.py")

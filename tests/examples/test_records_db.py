@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_tasks.running.data_sources import data_source_of, writer_of
+from spark_tasks.tasks.data_sources import data_source_of, writer_of
 from tests.examples.records_db import RecordsSinkConnector
 
 EXAMPLE = Path(__file__).with_name("records_db.py")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.connectors.verify import read_summary
-from tests.integration.workers import JSON, PATIENT, Kafka, Rig, running_worker
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import JSON, PATIENT, Kafka, Rig, running_worker
 
 
 @pytest.fixture(scope="session")

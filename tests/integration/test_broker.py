@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from heeler.broker import EmbeddedBroker
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from heeler.embedded_kafka.jars import BROKER, resolve
+from heeler.embedded_kafka.ports import free_port, serves_kafka
 from heeler.errors import SetupError
-from heeler.jars import BROKER, resolve
-from heeler.ports import free_port, serves_kafka
-from tests.support import BACK_SOON, wait_until
+from tests.rigs.support import BACK_SOON, wait_until
 
 pytestmark = pytest.mark.integration
 HEELER = [sys.executable, "-m", "heeler"]
@@ -85,7 +85,7 @@ def test_settings_reach_the_broker_and_bad_ones_are_told():
 
 def test_no_process_and_no_folder_after_the_parent_is_killed(tmp_path):
     program = (
-        "import time; from heeler.broker import EmbeddedBroker\n"
+        "import time; from heeler.embedded_kafka.broker import EmbeddedBroker\n"
         "b = EmbeddedBroker(quick=True); b.start(); print(b.data_dir, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import pytest
 
-from heeler.broker import EmbeddedBroker
-from heeler.ports import free_port
-from tests.integration.cluster import Cluster
-from tests.integration.proxy import Proxy
-from tests.integration.workers import Kafka
-from tests.support import BACK_SOON, wait_until
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from heeler.embedded_kafka.ports import free_port
+from tests.rigs.cluster import Cluster
+from tests.rigs.proxy import Proxy
+from tests.rigs.support import BACK_SOON, wait_until
+from tests.rigs.workers import Kafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

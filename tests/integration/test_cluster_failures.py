@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from heeler.rest_client import RestError
-from tests.integration.cluster import Cluster
-from tests.integration.workers import READY_S
-from tests.support import wait_until
+from heeler.cli.rest_client import RestError
+from tests.rigs.cluster import Cluster
+from tests.rigs.support import wait_until
+from tests.rigs.workers import READY_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -11,8 +11,8 @@ import json
 
 import pytest
 
-from tests.integration.cluster import Cluster
-from tests.support import wait_until
+from tests.rigs.cluster import Cluster
+from tests.rigs.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

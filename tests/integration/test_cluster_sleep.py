@@ -7,10 +7,10 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from heeler.broker import EmbeddedBroker
-from tests.integration.cluster import Cluster
-from tests.integration.workers import READY_S, Kafka, processes_of
-from tests.support import BACK_SOON, wait_until
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from tests.rigs.cluster import Cluster
+from tests.rigs.support import BACK_SOON, wait_until
+from tests.rigs.workers import READY_S, Kafka, processes_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400),
               pytest.mark.filterwarnings("ignore:list_groups")]  # what came in its place knows only consumers' groups

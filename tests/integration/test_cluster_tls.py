@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from rest.tls import client_context
-from tests.integration.cluster import SCHEMALESS, Cluster
-from tests.rest.serving import make_certificates
+from rest.server.tls import client_context
+from tests.rigs.cluster import SCHEMALESS, Cluster
+from tests.rigs.serving import make_certificates
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -11,10 +11,10 @@ import psutil
 import pyarrow.dataset
 import pytest
 
-from heeler.demo import PARTITIONS
-from spark_tasks.connectors.parquet_files import parse
-from tests.integration.workers import leftovers, wait_gone
-from tests.support import wait_until
+from heeler.cli.demo import PARTITIONS
+from spark_tasks.connectors.parquet.files import parse
+from tests.rigs.support import wait_until
+from tests.rigs.workers import leftovers, wait_gone
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

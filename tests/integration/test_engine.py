@@ -16,13 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.running.engine import SparkEngine
-from spark_tasks.running.gateway import SparkStartError
-from spark_tasks.running.residents.engine import ResidentEngine
-from spark_tasks.running.spark import SparkLostError
-from spark_tasks.running.spark_life import EngineState
-from tests.integration.workers import jvms, leftovers, wait_gone
-from tests.running_splits import (
+from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.gateway import SparkStartError
+from spark_tasks.spark.life import EngineState
+from spark_tasks.spark.residents.engine import ResidentEngine
+from tests.rigs.splits import (
     Answer,
     AnswerPoison,
     Describe,
@@ -34,7 +33,8 @@ from tests.running_splits import (
     Meet,
     Note,
 )
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import jvms, leftovers, wait_gone
 
 pytestmark = pytest.mark.integration
 
@@ -82,7 +82,7 @@ def on_spark(engine: AnyEngine) -> None:
     """Wait until splits run in Spark's processes, again perhaps."""
     def there() -> bool:
         (found,) = engine.submit("a-0", [Describe()]).result(START_S)
-        return engine.state is EngineState.RUNNING and "spark_tasks.daemon" in found["daemon"]
+        return engine.state is EngineState.RUNNING and "spark_tasks.spark.daemon" in found["daemon"]
 
     wait_until(there, START_S, "Spark")
 
@@ -107,7 +107,7 @@ def all_busy(engine: AnyEngine, folder: Path, count: int | None = None) -> list[
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the engine has told an operator."""
     return [r.getMessage() for r in caplog.records if r.levelname == "ERROR"
-            and r.name == "spark_tasks.running.spark_life"]
+            and r.name == "spark_tasks.spark.life"]
 
 
 def test_results_come_in_the_order_of_the_splits(engine: AnyEngine) -> None:
@@ -129,7 +129,7 @@ def test_workers_are_hot_reused_and_forked_from_a_daemon_without_threads(engine:
     assert {f["executable"] for f in found} == {sys.executable}
     assert all(f["hot"] for f in found)
     assert {f["daemon_threads"] for f in found} == {1}
-    assert "spark_tasks.daemon" in found[0]["daemon"]
+    assert "spark_tasks.spark.daemon" in found[0]["daemon"]
 
 
 def test_a_hundred_small_tasks_share_jobs_and_one_error_is_only_its_task_s(engine: AnyEngine) -> None:
@@ -281,7 +281,7 @@ def test_a_dead_jvm_is_started_again_and_told(
 def test_a_plugin_that_stops_spark_has_it_started_again(
     engine: AnyEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spark_tasks.running.spark_life.RESTART_AFTER_S", 0)
+    monkeypatch.setattr("spark_tasks.spark.life.RESTART_AFTER_S", 0)
     on_spark(engine)
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
     wait_until((tmp_path / "started").exists)

@@ -15,12 +15,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from heeler.broker import EmbeddedBroker
-from heeler.rest_client import RestError
-from tests.integration.cluster import SETTLE_S, Cluster
-from tests.integration.exactly_once import Reader, config_records, numbers
-from tests.integration.workers import READY_S, Kafka, pause_between
-from tests.support import wait_until
+from heeler.cli.rest_client import RestError
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from tests.rigs.cluster import SETTLE_S, Cluster
+from tests.rigs.exactly_once_cluster import Reader, config_records, numbers
+from tests.rigs.support import wait_until
+from tests.rigs.workers import READY_S, Kafka, pause_between
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.cluster import SCHEMALESS, Cluster
-from tests.integration.exactly_once import Reader, config_records
-from tests.integration.workers import READY_S
-from tests.support import wait_until
+from tests.rigs.cluster import SCHEMALESS, Cluster
+from tests.rigs.exactly_once_cluster import Reader, config_records
+from tests.rigs.support import wait_until
+from tests.rigs.workers import READY_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -14,11 +14,11 @@ from confluent_kafka import Producer
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.errors import ProducerFencedError
-from spark_tasks.records.errors import RecordTooLargeError
-from spark_tasks.running.spark import SparkLostError
-from storage.offset_store import OffsetStores
-from tests.exactly_once_rig import Guard, OnceRig
-from tests.support import wait_until
+from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.spark.context import SparkLostError
+from storage.offsets.stores import OffsetStores
+from tests.rigs.exactly_once_tasks import Guard, OnceRig
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -252,7 +252,7 @@ def test_a_file_is_sent_in_transactions_of_batch_size_lines(rig: OnceRig, tmp_pa
 
 def test_a_reader_that_defines_no_transactions_is_refused(rig: OnceRig) -> None:
     rig.limit(10)
-    loop = rig.start(connector_class="tests.running_plugins.NumbersConnector", transaction_boundary="connector")
+    loop = rig.start(connector_class="tests.rigs.task_plugins.NumbersConnector", transaction_boundary="connector")
     assert "transaction.boundary is connector" in str(loop.await_error())
     assert rig.values() == []
 

@@ -3,10 +3,10 @@
 
 import pytest
 
-from actors.messages import CoordinatorLost
-from heeler.broker import EmbeddedBroker
-from tests.integration.group_herder import FakeHerder, settled
-from tests.support import BACK_SOON, wait_until
+from actors.messages.events import CoordinatorLost
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from tests.rigs.group_herder import FakeHerder, settled
+from tests.rigs.support import BACK_SOON, wait_until
 
 pytestmark = pytest.mark.integration
 

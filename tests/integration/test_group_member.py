@@ -7,12 +7,13 @@ from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
 from actors.assignment.protocol import AssignmentError, Protocol
-from actors.group_coordinator import GroupCoordinator
-from actors.messages import AllowJoin, CoordinatorLost, HerderAlive, JoinPreparing, RequestRejoin
-from heeler.ports import free_port
-from storage.config_state import ClusterConfigState
-from tests.integration.group_herder import CONFIG, EVERYTHING, FakeHerder, settled
-from tests.support import wait_until
+from actors.group.coordinator import GroupCoordinator
+from actors.messages.commands import AllowJoin, HerderAlive, RequestRejoin
+from actors.messages.events import CoordinatorLost, JoinPreparing
+from heeler.embedded_kafka.ports import free_port
+from storage.config.state import ClusterConfigState
+from tests.rigs.group_herder import CONFIG, EVERYTHING, FakeHerder, settled
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from spark_tasks.columns import RAW_SCHEMA
+from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.records import CorruptRecordsError, OversizedRecordError, encode
 from spark_tasks.kafka.sender import Batch
-from spark_tasks.records import CorruptRecordsError, OversizedRecordError, encode
 from tests.integration.test_sink_task import SinkRig, numbers
-from tests.support import wait_until
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
 

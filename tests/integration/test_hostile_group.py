@@ -8,11 +8,11 @@ from urllib.parse import quote
 import pytest
 
 from actors.assignment.protocol import Protocol
-from heeler.broker import EmbeddedBroker
-from storage.config_state import ClusterConfigState
-from tests.integration.group_herder import FakeHerder
-from tests.integration.workers import READY_S, Kafka, running_worker
-from tests.support import wait_until
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from storage.config.state import ClusterConfigState
+from tests.rigs.group_herder import FakeHerder
+from tests.rigs.support import wait_until
+from tests.rigs.workers import READY_S, Kafka, running_worker
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -7,13 +7,13 @@ import threading
 import pyarrow as pa
 import pytest
 
-from heeler.broker import EmbeddedBroker
-from spark_tasks.columns import RAW_SCHEMA
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.fetch import read_range
-from tests.support import BACK_SOON
+from tests.rigs.support import BACK_SOON
 
 pytestmark = pytest.mark.integration
 

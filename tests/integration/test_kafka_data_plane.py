@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from spark_tasks.columns import RAW_SCHEMA
+from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
@@ -22,10 +22,10 @@ from spark_tasks.kafka.errors import (
     UnknownTopicError,
 )
 from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.records import RecordTooLargeError
+from spark_tasks.kafka.records.partitioner import murmur2
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.transactions import Member, TransactionOwner
-from spark_tasks.records import RecordTooLargeError
-from spark_tasks.records.partitioner import murmur2
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ import pytest
 from tests.golden.rest.compare import check, recorded
 from tests.golden.rest.record import perform, session_key
 from tests.golden.rest.scenarios import SCENARIOS
-from tests.integration.workers import PATIENT, running_worker
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import PATIENT, running_worker
 
 pytestmark = pytest.mark.integration
 

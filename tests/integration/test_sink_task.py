@@ -11,16 +11,16 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from heeler.broker import EmbeddedBroker
+from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.running.positions import OffsetsMissingError
-from spark_tasks.running.runners import Runners
-from spark_tasks.running.sink_task import PAUSED_MS, UPKEEP_MS
-from spark_tasks.running.spark import SparkLostError
-from tests.running_plugins import Folder
-from tests.running_rig import Loop, ThreadEngine, context_of, plugins_with
-from tests.support import BACK_SOON, Sleeper, wait_until
+from spark_tasks.runners import Runners
+from spark_tasks.sinks.positions import OffsetsMissingError
+from spark_tasks.sinks.task import PAUSED_MS, UPKEEP_MS
+from spark_tasks.spark.context import SparkLostError
+from tests.rigs.support import BACK_SOON, Sleeper, wait_until
+from tests.rigs.task_plugins import Folder
+from tests.rigs.tasks import Loop, ThreadEngine, context_of, plugins_with
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +38,7 @@ class SinkRig:
         self.notes = Folder(str(folder))
         self.engine = ThreadEngine()
         self.runners = Runners(self.worker, plugins_with(
-            "tests.running_plugins:NotesConnector", "tests.running_plugins:RowsConnector"))
+            "tests.rigs.task_plugins:NotesConnector", "tests.rigs.task_plugins:RowsConnector"))
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.producer = Producer({"bootstrap.servers": bootstrap})
         self.loops: list[Loop] = []
@@ -57,7 +57,7 @@ class SinkRig:
 
     def start(self, task: int = 0, **options: str) -> Loop:
         connector = {
-            "name": self.name, "connector.class": "tests.running_plugins.NotesConnector",
+            "name": self.name, "connector.class": "tests.rigs.task_plugins.NotesConnector",
             "folder": str(self.notes.path), "consumer.override.session.timeout.ms": "6000",
             "consumer.override.heartbeat.interval.ms": "300", "topics": self.topic, **options,
         }  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_batch_is_as_large_as_the_user_allows(rig: SinkRig) -> None:
 
 
 def test_a_batch_of_large_records_is_bounded_in_bytes(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_tasks.running.sink_split.MOST_BYTES", 8_000_000)
+    monkeypatch.setattr("spark_tasks.sinks.split.MOST_BYTES", 8_000_000)
     for _ in range(40):
         rig.producer.produce(rig.topic, bytes(900_000), partition=0)
     rig.producer.flush(20)
@@ -250,7 +250,7 @@ def test_a_member_that_was_thrown_out_during_its_batch_does_not_commit(rig: Sink
 
 
 def test_a_member_that_slept_past_its_session_joins_anew_first(rig: SinkRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    sleeper = Sleeper(monkeypatch, "spark_tasks.running.group_consumer")
+    sleeper = Sleeper(monkeypatch, "spark_tasks.kafka.membership")
     rig.produce(10)
     rig.engine.free.clear()
     loop = rig.start(**{"consumer.override.session.timeout.ms": "60000"})
@@ -314,7 +314,7 @@ def test_read_committed_waits_for_the_commit_and_skips_what_was_aborted(rig: Sin
 
 def test_rows_for_a_plain_pyspark_writer(rig: SinkRig) -> None:
     rig.produce(2)
-    rig.start(writer="rows", **{"connector.class": "tests.running_plugins.RowsConnector"}).await_records(2)
+    rig.start(writer="rows", **{"connector.class": "tests.rigs.task_plugins.RowsConnector"}).await_records(2)
     rows = [row for (rows,) in rig.notes.heard("rows") for row in rows]
     assert sorted(rows, key=str) == [{"value": "0"}, {"value": "1"}]
 

@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from heeler.broker import EmbeddedBroker
+from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
-from spark_tasks.running.runners import Runners
-from spark_tasks.running.spark import SparkLostError
-from tests.running_plugins import Folder
-from tests.running_rig import Loop, MemoryOffsets, ThreadEngine, context_of, plugins_with
-from tests.support import BACK_SOON, Sleeper, wait_until
+from spark_tasks.runners import Runners
+from spark_tasks.spark.context import SparkLostError
+from tests.rigs.support import BACK_SOON, Sleeper, wait_until
+from tests.rigs.task_plugins import Folder
+from tests.rigs.tasks import Loop, MemoryOffsets, ThreadEngine, context_of, plugins_with
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +38,7 @@ class SourceRig:
         self.limit(0)
         self.engine = ThreadEngine()
         self.runners = Runners(self.worker, plugins_with(
-            "tests.running_plugins:NumbersConnector", "tests.running_plugins:SimpleConnector"))
+            "tests.rigs.task_plugins:NumbersConnector", "tests.rigs.task_plugins:SimpleConnector"))
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.offsets = MemoryOffsets()
         self.loops: list[Loop] = []
@@ -54,7 +54,7 @@ class SourceRig:
 
     def start(self, **options: str) -> Loop:
         connector = {
-            "name": self.name, "connector.class": "tests.running_plugins.NumbersConnector", "topic": self.topic,
+            "name": self.name, "connector.class": "tests.rigs.task_plugins.NumbersConnector", "topic": self.topic,
             "folder": str(self.notes.path), **options,
         }  # fmt: skip
         loop = Loop()
@@ -156,7 +156,7 @@ def test_a_lost_batch_is_repeated_from_the_last_offsets(rig: SourceRig, how: str
 
 def test_a_batch_that_was_slept_over_is_repeated_alone(rig: SourceRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may run the task by then: the next batch is not written by both, and no offsets are."""
-    sleeper = Sleeper(monkeypatch, "spark_tasks.running.source_task")
+    sleeper = Sleeper(monkeypatch, "spark_tasks.sources.task")
     rig.worker["session.timeout.ms"] = "60000"
     rig.make_topic(1)
     rig.limit(3000)
@@ -253,7 +253,7 @@ def test_a_simple_reader_of_rows(rig: SourceRig) -> None:
     rig.make_topic(1)
     rig.limit(250)
     loop = rig.start(**{
-        "connector.class": "tests.running_plugins.SimpleConnector", "value.converter": JSON,
+        "connector.class": "tests.rigs.task_plugins.SimpleConnector", "value.converter": JSON,
         "value.converter.schemas.enable": "false",
     })
     loop.await_records(250)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from heeler.java import find_java
-from spark_tasks.running.engine import SparkEngine
-from spark_tasks.running.gateway import spark_home
-from spark_tasks.running.spark_archive import record
-from tests.running_splits import Answer
+from heeler.embedded_kafka.java import find_java
+from spark_tasks.spark.archive import record
+from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.gateway import spark_home
+from tests.rigs.splits import Answer
 
 pytestmark = pytest.mark.integration
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from heeler.guard import GuardedProcess
-from heeler.ports import free_port
+from heeler.embedded_kafka.guard import GuardedProcess
+from heeler.embedded_kafka.ports import free_port
 from spark_tasks.errors import ConfigError
-from spark_tasks.running.engine import SparkEngine
-from spark_tasks.running.gateway import SparkStartError, await_master, spark_home
-from spark_tasks.running.residents.engine import ResidentEngine
-from spark_tasks.running.spark import SparkJobs, SparkLostError, spark_settings
-from spark_tasks.running.spark_security import write_properties
-from tests.integration.workers import jvms, leftovers, wait_gone
-from tests.running_splits import Answer, Hang
-from tests.support import wait_until
+from spark_tasks.spark.context import SparkJobs, SparkLostError, spark_settings
+from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.gateway import SparkStartError, await_master, spark_home
+from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.security import write_properties
+from tests.rigs.splits import Answer, Hang
+from tests.rigs.support import wait_until
+from tests.rigs.workers import jvms, leftovers, wait_gone
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(500)]
 

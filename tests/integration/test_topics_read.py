@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from heeler.cli import main
-from tests.support import wait_until
+from heeler.cli.main import main
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from heeler.worker_process import WorkerProcess
+from heeler.cli.worker_process import WorkerProcess
 from spark_tasks.connectors.verify import read_summary
-from tests.integration.workers import JSON, READY_S, Rig, processes_of, wait_gone, worker_settings
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import JSON, READY_S, Rig, processes_of, wait_gone, worker_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_tasks.connectors.verify import read_summary
-from tests.integration.workers import JSON, STRING
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import JSON, STRING
 
 pytestmark = pytest.mark.integration
 

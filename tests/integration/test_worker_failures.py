@@ -9,8 +9,8 @@ import uuid
 
 import pytest
 
-from heeler.rest_client import RestError
-from tests.support import wait_until
+from heeler.cli.rest_client import RestError
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
 

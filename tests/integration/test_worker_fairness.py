@@ -8,8 +8,8 @@ import signal
 import psutil
 import pytest
 
-from tests.integration.workers import SOON_S, wait_gone
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import SOON_S, wait_gone
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.integration.workers import pause_between
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import pause_between
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource
 
-from tests.integration.workers import JSON
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import JSON
 
 pytestmark = pytest.mark.integration
 

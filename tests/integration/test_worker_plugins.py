@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from heeler.rest_client import RestError
-from tests.integration.workers import JSON
+from heeler.cli.rest_client import RestError
+from tests.rigs.workers import JSON
 
 pytestmark = pytest.mark.integration
 

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from heeler.ports import free_port
-from heeler.rest_client import RestError
-from heeler.worker_process import WorkerProcess
+from heeler.cli.rest_client import RestError
+from heeler.cli.worker_process import WorkerProcess
+from heeler.embedded_kafka.ports import free_port
 from spark_tasks.connectors.verify import read_summary
-from tests.integration.workers import JSON, READY_S, Rig, leftovers, processes_of, wait_gone, worker_settings
-from tests.rest.serving import make_certificates
-from tests.support import wait_until
+from tests.rigs.serving import make_certificates
+from tests.rigs.support import wait_until
+from tests.rigs.workers import JSON, READY_S, Rig, leftovers, processes_of, wait_gone, worker_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

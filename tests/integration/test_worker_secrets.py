@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.workers import Kafka, Rig, processes_of, running_worker
-from tests.support import wait_until
+from tests.rigs.support import wait_until
+from tests.rigs.workers import Kafka, Rig, processes_of, running_worker
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from heeler.broker import EmbeddedBroker
-from heeler.java import find_java
-from heeler.ports import free_port
-from heeler.worker_process import WorkerProcess
-from tests.integration.workers import SOON_S, Kafka, running_worker
-from tests.rest.serving import Certificates, make_certificates
+from heeler.cli.worker_process import WorkerProcess
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from heeler.embedded_kafka.java import find_java
+from heeler.embedded_kafka.ports import free_port
+from tests.rigs.serving import Certificates, make_certificates
+from tests.rigs.workers import SOON_S, Kafka, running_worker
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

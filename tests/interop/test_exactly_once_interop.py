@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from heeler.broker import EmbeddedBroker
-from heeler.jars import KAFKA_VERSION, JarSet
-from heeler.rest_client import RestClient, RestError
-from heeler.worker_process import WorkerProcess
-from tests.exactly_once_rig import visible
-from tests.integration.workers import STRING, Kafka
-from tests.interop.java_worker import TIMES, JavaWorker
-from tests.support import wait_until
+from heeler.cli.rest_client import RestClient, RestError
+from heeler.cli.worker_process import WorkerProcess
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet
+from tests.rigs.exactly_once_tasks import visible
+from tests.rigs.java_worker import TIMES, JavaWorker
+from tests.rigs.support import wait_until
+from tests.rigs.workers import STRING, Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.integration, pytest.mark.timeout(400)]
 

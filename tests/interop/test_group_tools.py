@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.running.group_consumer import ConsumerSettings, GroupConsumer, GroupIo
-from tests.integration.group_herder import FakeHerder, settled
-from tests.integration.workers import Kafka
-from tests.kafka_tools import java
-from tests.support import wait_until
+from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer, GroupIo
+from tests.rigs.group_herder import FakeHerder, settled
+from tests.rigs.kafka_tools import java
+from tests.rigs.support import wait_until
+from tests.rigs.workers import Kafka
 
 pytestmark = pytest.mark.interop
 

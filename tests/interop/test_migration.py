@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from heeler.ports import free_port
-from tests.integration.workers import Kafka
-from tests.interop.java_worker import JavaWorker
-from tests.support import wait_until
+from heeler.embedded_kafka.ports import free_port
+from tests.rigs.java_worker import JavaWorker
+from tests.rigs.support import wait_until
+from tests.rigs.workers import Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 

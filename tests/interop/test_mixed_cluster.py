@@ -9,11 +9,11 @@ import json
 
 import pytest
 
-from heeler.worker_process import WorkerProcess
-from tests.integration.cluster import Cluster
-from tests.integration.workers import READY_S, Kafka
-from tests.interop.java_worker import TIMES, JavaWorker
-from tests.support import wait_until
+from heeler.cli.worker_process import WorkerProcess
+from tests.rigs.cluster import Cluster
+from tests.rigs.java_worker import TIMES, JavaWorker
+from tests.rigs.support import wait_until
+from tests.rigs.workers import READY_S, Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from actors.assignment.cooperative import AssignorState, assign
 from actors.assignment.protocol import Allocation, Assignment, MemberMetadata
-from storage.config_state import ClusterConfigState
+from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId
 
 NAMES = "abcdefgh"

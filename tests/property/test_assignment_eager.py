@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from actors.assignment.eager import assign
 from actors.assignment.protocol import Allocation, AssignmentError, MemberMetadata
-from storage.config_state import ClusterConfigState
+from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId
 
 names = st.text("abcé-. ", min_size=1, max_size=4)

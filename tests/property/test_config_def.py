@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.config_def import ConfigDef, ConfigError, ConfigKey, Password, Type, ValidList, at_least, to_text
-from spark_tasks.config_types import parse_type
+from spark_tasks.config.definition import (
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    Password,
+    Type,
+    ValidList,
+    at_least,
+    to_text,
+)
+from spark_tasks.config.types import parse_type
 
 names = st.text("abc.", min_size=1, max_size=4)
 texts = st.one_of(

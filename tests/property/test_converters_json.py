@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_tasks.arrow_types import to_arrow
-from spark_tasks.columns import SCHEMA_KEY
-from spark_tasks.converters import json_text
-from spark_tasks.converters.base import BadRowError
-from spark_tasks.converters.java_text import java_string, to_texts
-from spark_tasks.converters.json import JsonConverter
-from spark_tasks.converters.json_columns import parse_columns
-from spark_tasks.converters.json_write import java_json
-from spark_tasks.converters.python_values import to_python
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import SCHEMA_KEY
+from spark_tasks.data.schema import Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH
-from spark_tasks.schema import Field, Schema, Type, from_text, to_text
+from spark_tasks.pipeline.converters import json_text
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.java_text import java_string, to_texts
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.converters.json_columns import parse_columns
+from spark_tasks.pipeline.converters.json_write import java_json
+from spark_tasks.pipeline.converters.python_values import to_python
 
 # Single letters that fall into buckets of their own: in which order a HashMap returns keys of one bucket depends on
 # the order in which they came, and a column has one order for all its rows.

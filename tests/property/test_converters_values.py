@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_tasks.connectors.file_stream.line_ends import last_line_end
 from spark_tasks.connectors.intervals import Seen, merged
-from spark_tasks.connectors.line_ends import last_line_end
 from spark_tasks.connectors.lines import split_lines
-from spark_tasks.converters import values
-from spark_tasks.converters.simple_header import SimpleHeaderConverter
+from spark_tasks.pipeline.converters import values
+from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 
 WILD = st.text(alphabet='{}[]":,\\ tnrufalse0123456789.-+eE', max_size=24)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.running.residents.fairness import FairQueue, connector_of
+from spark_tasks.spark.residents.fairness import FairQueue, connector_of
 
 TASKS = [f"{name}-{n}" for name in "abc" for n in range(3)]
 STEPS = st.lists(st.tuples(st.sampled_from(["put", "take", "take", "end", "back", "remove"]), st.sampled_from(TASKS)))

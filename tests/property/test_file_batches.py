@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
-from spark_tasks.connectors import line_ends
-from spark_tasks.connectors.file_stream import FileStreamSourceConnector
+from spark_tasks.connectors.file_stream import line_ends
+from spark_tasks.connectors.file_stream.connectors import FileStreamSourceConnector
 
 CONTENT = st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", "é".encode(), b"longer"]), max_size=40).map(b"".join)
 

@@ -12,21 +12,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.messages import ConfigChanged, OpId, ReadConfigToEnd
+from actors.messages.commands import ReadConfigToEnd
+from actors.messages.events import ConfigChanged
+from actors.messages.ids import OpId
 from rest.json_text import dumps
-from storage.config_fold import fold
-from storage.config_state import ClusterConfigState
+from storage.config.fold import fold
+from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, WorkerId
-from storage.log_protocol import LogRecord
-from storage.memory_log import MemoryTopic, MemoryTopicLog
-from storage.offset_fold import records_for
-from storage.offset_records import offset_key
-from storage.offset_store import OffsetTopic
-from storage.status import Status
-from storage.status_records import status_record
-from tests import hostile
-from tests.actors.store_rig import running
-from tests.pure.herder.world import World
+from storage.log.memory_log import MemoryTopic, MemoryTopicLog
+from storage.log.record import LogRecord
+from storage.offsets.fold import records_for
+from storage.offsets.records import offset_key
+from storage.offsets.stores import OffsetTopic
+from storage.status.records import status_record
+from storage.status.state import Status
+from tests.pure.actors.herder.world import World
+from tests.rigs import hostile
+from tests.rigs.stores import running
 
 RECORDS = int(os.environ.get("HEELER_FUZZ", "6000"))
 CHUNK = 1000

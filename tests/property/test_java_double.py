@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_tasks.converters.java_numbers import float_texts
-from spark_tasks.java_double import java_double
+from spark_tasks.java.double import java_double
+from spark_tasks.java.numbers import float_texts
 
 
 @given(st.floats())

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_tasks.columns import RAW_SCHEMA
-from spark_tasks.records import CorruptRecordsError, UnsupportedFormatError, decode, encode
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, decode, encode
 
 ROWS = [
     {

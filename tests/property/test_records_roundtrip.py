@@ -10,8 +10,8 @@ from kafka import codec
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from spark_tasks.columns import RAW_SCHEMA
-from spark_tasks.records import decode, encode
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.kafka.records import decode, encode
 
 optional_bytes = st.none() | st.binary(max_size=40) | st.binary(min_size=60, max_size=70).map(lambda data: data * 4)
 headers = st.none() | st.lists(

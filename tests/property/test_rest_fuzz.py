@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from werkzeug.test import Client
 
 from rest.app import create_app
-from rest.settings import RestSettings
+from rest.server.settings import RestSettings
 from storage.ids import ConnectorName, TargetState
-from tests.rest.fake_herder import FakeWorker
-from tests.rest.fake_plugins import FILE
+from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.fake_plugins import FILE
 
 WORDS = ("connectors", "a", "config", "status", "tasks", "0", "-1", "restart", "pause", "resume", "stop", "offsets",
          "topics", "reset", "fence", "connector-plugins", "FileStreamSource", "validate", "admin", "loggers", "root",

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rest.entities import CONFIG, parse
 from rest.errors import RestError
 from rest.json_text import JsonFloat, JsonInt, dumps, loads, plain
+from rest.wire.entities import CONFIG, parse
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))

@@ -8,12 +8,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import config_records as to
-from storage.config_fold import Deferred, fold
-from storage.config_state import ClusterConfigState, RestartRequest, SessionKey
+from storage.config import records as to
+from storage.config.fold import Deferred, fold
+from storage.config.state import ClusterConfigState, RestartRequest, SessionKey
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
-from storage.log_protocol import KeyValue, LogRecord
-from storage.memory_log import MemoryTopic
+from storage.log.memory_log import MemoryTopic
+from storage.log.record import KeyValue, LogRecord
 
 NAMES = st.sampled_from([ConnectorName(n) for n in ("a", "b-1", "connector-c")])
 CONFIGS = st.dictionaries(st.sampled_from("xyz"), st.text(max_size=3), max_size=2)

@@ -17,8 +17,8 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from spark_tasks.records.compression import compress
-from storage.record_reader import MOST_BYTES, _Records, is_mark
+from spark_tasks.kafka.records.compression import compress
+from storage.log.record_reader import MOST_BYTES, _Records, is_mark
 
 TP = TopicPartition("t", 3)
 BYTES = st.none() | st.binary(max_size=12)

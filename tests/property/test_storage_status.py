@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from storage import status_records as to
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
-from storage.log_protocol import KeyValue, LogRecord
-from storage.memory_log import MemoryTopic
-from storage.status import Status, StatusState, TopicStatus
-from storage.status_fold import Ticket, WriteBook, admit, fold, forget, may_repeat
+from storage.log.memory_log import MemoryTopic
+from storage.log.record import KeyValue, LogRecord
+from storage.status import records as to
+from storage.status.fold import Ticket, WriteBook, admit, fold, forget, may_repeat
+from storage.status.state import Status, StatusState, TopicStatus
 
 CONNECTORS = st.sampled_from([ConnectorName("a"), ConnectorName("b-1")])
 ITEMS = CONNECTORS | st.builds(ConnectorTaskId, CONNECTORS, st.integers(0, 2))

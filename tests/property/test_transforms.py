@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_tasks.converters.base import BadRowError
 from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.transforms.chain import make_chain
+from spark_tasks.pipeline.transforms.rows import ColumnsOrRows, NotInColumnsError
 from spark_tasks.plugins import Plugins
-from spark_tasks.transforms.chain import make_chain
-from spark_tasks.transforms.rows import ColumnsOrRows, NotInColumnsError
 from tests.golden.transforms.cases import case
 from tests.golden.transforms.ours import connector_config, read, write
 

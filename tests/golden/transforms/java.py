@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from heeler.jars import CONNECT, classpath, resolve
-from heeler.java import find_java
+from heeler.embedded_kafka.jars import CONNECT, classpath, resolve
+from heeler.embedded_kafka.java import find_java
 
 SOURCE = Path(__file__).with_name("Driver.java")
 

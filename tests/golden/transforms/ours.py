@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_tasks.columns import HEADERS_TYPE, one_topic
-from spark_tasks.converters.json import JsonConverter
-from spark_tasks.converters.simple_header import SimpleHeaderConverter
+from spark_tasks.data.columns import HEADERS_TYPE, one_topic
 from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
+from spark_tasks.pipeline.transforms.chain import Chain, TransformError, make_chain
 from spark_tasks.plugins import Plugins
-from spark_tasks.transforms.chain import Chain, TransformError, make_chain
 
 _PLUGINS = Plugins()
 _KINDS = ("config_error", "read_error", "error", "write_error", "dropped")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from heeler.guard import GuardedProcess
-from heeler.ports import free_port
-from heeler.rest_client import RestClient
-from tests.support import wait_until
+from heeler.cli.rest_client import RestClient
+from heeler.embedded_kafka.guard import GuardedProcess
+from heeler.embedded_kafka.ports import free_port
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration  # processes of their own
 ROOT = Path(__file__).parents[3]
@@ -98,7 +98,7 @@ def test_what_is_installed_runs_a_worker(broker, python, worker_properties, tmp_
         wait_until(lambda: process.exit_code() is not None or rest.ready(), 100, "the worker")
         assert process.exit_code() is None, log.read_text()
         found = {plugin["class"] for plugin in rest.call("GET", "/connector-plugins")}
-        assert "spark_tasks.connectors.parquet.ParquetSinkConnector" in found
+        assert "spark_tasks.connectors.parquet.connector.ParquetSinkConnector" in found
     finally:
         process.close(15)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from storage.log_protocol import KeyValue, LogRecord
+from storage.log.record import KeyValue, LogRecord
 
 
 def log_of(pairs: Iterable[KeyValue], first: int = 0) -> list[LogRecord]:

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from storage import config_records as config
-from storage import status_records as status
-from storage.config_fold import fold as fold_config
-from storage.config_state import ClusterConfigState, RestartRequested, SessionKeyChanged
+from storage.config import records as config
+from storage.config.fold import fold as fold_config
+from storage.config.state import ClusterConfigState, RestartRequested, SessionKeyChanged
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
-from storage.java_json import loads
-from storage.log_protocol import KeyValue, LogRecord
-from storage.offset_fold import OffsetState, records_for
-from storage.offset_fold import fold as fold_offsets
-from storage.status import StatusState
-from storage.status_fold import fold as fold_status
+from storage.log.java_json import loads
+from storage.log.record import KeyValue, LogRecord
+from storage.offsets.fold import OffsetState, records_for
+from storage.offsets.fold import fold as fold_offsets
+from storage.status import records as status
+from storage.status.fold import fold as fold_status
+from storage.status.state import StatusState
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "internal_topics"
 MODES = ("plain", "exactly-once")

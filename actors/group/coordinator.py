@@ -1,0 +1,304 @@
+"""One member's conversation with the group coordinator. The only file that knows kafka-python's coordinator API.
+
+The library's BaseCoordinator brings the requests, their error rules and the heartbeat loop; its poll-driven join loop
+is not used: `actors/group/driver.py` drives, through the methods under "for the driver". Everything happens on the
+client's IO thread except where a docstring says that any thread may call.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors as Errors  # noqa: N812 - the library's own name for it
+from kafka.coordinator.base import BaseCoordinator
+from kafka.coordinator.heartbeat import Heartbeat
+from kafka.future import Future
+from kafka.net.compat import KafkaNetClient
+from kafka.net.wakeup_notifier import WakeupNotifier
+from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
+from kafka.structs import MemberState
+
+from actors.assignment.codec import decode_assignment, encode_metadata
+from actors.assignment.cooperative import AssignorState
+from actors.assignment.leader import Plan, plan
+from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
+from actors.group.questions import LeaderNotes, tell_who
+from storage.config.state import ClusterConfigState
+
+_log = logging.getLogger(__name__)
+
+_SETTLING_S = 3.0  # a round is often followed by another one: for so long heartbeats are frequent
+_SETTLING_INTERVAL_S = 0.1
+_CLIENT_DEFAULTS = {
+    "reconnect_backoff_max_ms": 1000,  # Kafka's own default; the library waits up to 30 s for a broker that is back
+    "receive_message_max_bytes": 100_000_000,  # the leader receives what all members run
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """A worker's group settings. `client` holds kafka-python's client settings, `bootstrap_servers` among them.
+
+    A heartbeat is the only way to notice a rebalance, and each round of a rebalance waits for its slowest member:
+    heartbeats are sent every `notice_ms` where `heartbeat_interval_ms`, the longest allowed pause, is longer.
+    """
+
+    group_id: str
+    url: str
+    client: Mapping[str, Any]
+    protocol: Protocol = Protocol.SESSIONED
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    rebalance_timeout_ms: int = 60_000
+    max_delay_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    notice_ms: int = 500
+
+
+class _Heartbeat(Heartbeat):  # type: ignore[misc]
+    """Heartbeats as GroupSettings describes; the poll time-out is the driver's business."""
+
+    def __init__(self, settings: GroupSettings, config: dict[str, Any]) -> None:
+        super().__init__(**config)
+        self._retry_s = settings.retry_backoff_ms / 1000
+        self._interval_s = min(settings.heartbeat_interval_ms, settings.notice_ms) / 1000
+
+    def time_to_next_heartbeat(self) -> float:
+        now = time.monotonic()
+        interval = self._retry_s if self.heartbeat_failed else self._interval_s
+        if now - self.last_reset < _SETTLING_S:
+            interval = min(interval, _SETTLING_INTERVAL_S)
+        return float(max(0.0, interval - (now - max(self.last_send, self.last_reset))))
+
+    def poll_timeout_expired(self) -> bool:
+        return False
+
+
+class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
+    """`snapshot` gives the newest config state at any moment; `lost` hears why a membership is over."""
+
+    def __init__(
+        self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], lost: Callable[[str], None]
+    ) -> None:
+        super().__init__(
+            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client}),
+            group_id=settings.group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            max_poll_interval_ms=settings.rebalance_timeout_ms,  # also the time that others wait for this member
+            retry_backoff_ms=settings.retry_backoff_ms,
+        )
+        self.heartbeat = _Heartbeat(settings, self.config)
+        self.protocol = settings.protocol  # of the last completed round
+        self._settings = settings
+        self._snapshot = snapshot
+        self._lost = lost
+        self._wakeup = WakeupNotifier(self._net)
+        self.leaving = False  # a LeaveGroup request is on its way
+        self._farewell: Any = None  # completes when that request is answered
+        self._joining = False  # a JoinGroup or SyncGroup request is on its way
+        self._asked_again = False  # a rejoin was asked for after the running join had told our config offset
+        self._owned: Allocation | None = None
+        self._last_completed = -1
+        self._assignor = AssignorState()
+        self._plan: Plan | None = None
+        self._notes = LeaderNotes(settings.group_id)
+        self._thread: threading.Thread | None = None  # the IO thread, once it runs
+
+    # ------------------------------------------------------------ for the driver
+    def start(self, drive: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start the IO thread and the driver on it. Any thread."""
+        self._net.start()
+        self.post(self._begin, drive)
+
+    async def _begin(self, drive: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._thread = threading.current_thread()
+        await drive()
+
+    def post(self, function: Callable[..., Any], *args: object) -> None:
+        """Run a function or coroutine function soon on the IO thread; its error goes to the log. Any thread."""
+        future = self._manager.call_soon(function, *args)
+        future.add_errback(lambda error: _log.error("Defect in the group member", exc_info=error))
+
+    def check(self) -> None:
+        """RuntimeError where the IO thread has died: nobody is a member any more, and nobody else would say so."""
+        if self._thread is not None and not self._thread.is_alive():
+            raise RuntimeError(f"the thread of the member of group {self.group_id} has died")
+
+    def wake(self) -> None:
+        """End the driver's sleep, or its next one. Any thread."""
+        self._wakeup.notify()
+
+    async def sleep(self, seconds: float | None = None) -> None:
+        """Until wake(), or so long."""
+        await self._wakeup(seconds)
+
+    async def answered(self, question: Future, timeout_ms: int) -> bool:
+        """Wait for a future; False when the time passed without it."""
+        try:
+            await self._manager.wait_for(question, timeout_ms)
+        except Errors.KafkaTimeoutError:
+            return False
+        return True
+
+    async def found(self) -> bool:
+        """Whether the coordinator is known, or can be found within a heartbeat interval (first of all: bootstrap)."""
+        if not self._manager.bootstrapped:
+            await self._manager.bootstrap_async()
+        return not self.coordinator_unknown() or bool(
+            await self.ensure_coordinator_ready_async(self._settings.heartbeat_interval_ms)
+        )
+
+    def ask_again(self, caught_up: int | None = None) -> None:
+        """Another round, or one more after the one that is on its way. `caught_up`: see RequestRejoin."""
+        if caught_up is not None:
+            self._notes.caught_up(caught_up)
+        self._asked_again = True
+        self.request_rejoin()
+
+    async def join(self, owned: Allocation) -> Membership:
+        """One attempt to join and sync. KafkaError or CodecError when it failed; heartbeats rest meanwhile."""
+        await self._notes.learn(self._ask)
+        self._owned = owned
+        self._maybe_start_heartbeat_loop()
+        self._disable_heartbeat()
+        self._joining = True
+        try:
+            data = await self._do_join_and_sync_async()
+        except Errors.UnknownError:
+            if self._plan is not None and self._plan.generation == self._generation.generation_id:
+                self._notes.refused(self._plan)
+            raise
+        finally:
+            self._joining = False
+        assignment = decode_assignment(data)
+        generation = self._generation
+        self.protocol = Protocol(generation.protocol)
+        self._last_completed = generation.generation_id
+        self.rejoin_needed = self._asked_again
+        self.state = MemberState.STABLE
+        self._enable_heartbeat()
+        mine = self._plan is not None and self._plan.generation == generation.generation_id
+        led = self._plan if mine else None
+        if led is None:
+            return Membership(generation.generation_id, generation.member_id, self.protocol, assignment)
+        for members, why in self._notes.followed(led):
+            self.post(tell_who, self._ask_coordinator, self.group_id, members, why)
+        return Membership(generation.generation_id, generation.member_id, self.protocol, assignment, led.owners,
+                          led.left_out, led.room, led.record_bytes)
+
+    async def _ask(self, request: Any) -> Any:
+        return await self._manager.send(request, request_timeout_ms=self._settings.session_timeout_ms)
+
+    async def _ask_coordinator(self, request: Any) -> Any:
+        return await self._manager.send(request, node_id=self.coordinator_id)
+
+    async def leave(self, reason: str, timeout_ms: int) -> None:
+        """Tell the broker, so that the others rebalance at once; a failure is logged and the session must expire."""
+        if self._farewell is not None:
+            await self._farewell  # once is enough: a second request would be refused as from an unknown member
+            return
+        farewell = self._farewell = Future()
+        self.leaving = True
+        try:
+            if self._joining and self.coordinator_id is not None:
+                # A broker answers a connection's requests one by one, and the JoinGroup waits for other members.
+                self._manager.close(self.coordinator_id)
+            await self.maybe_leave_group_async(reason, timeout_ms)
+        finally:
+            self.leaving = False
+            self._farewell = None
+            farewell.success(None)
+            self.wake()
+
+    def finish(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the farewell, then end connections and IO thread. Blocks; any thread but the IO thread."""
+
+        async def last() -> None:
+            self._close_heartbeat()
+            await farewell()
+            self._manager.close()
+
+        try:
+            self._net.run(last)
+        except Errors.KafkaError as error:
+            _log.warning("The group %s was not left in order: %s", self.group_id, error)
+        finally:
+            self._client.close()
+
+    # ------------------------------------------------------------ what the library calls
+    def protocol_type(self) -> str:
+        """Kafka Connect's type of group."""
+        return "connect"
+
+    def group_protocols(self) -> list[tuple[str, bytes]]:
+        """What this member offers and says; called when a JoinGroup request is built."""
+        self._asked_again = False
+        metadata = MemberMetadata(self._settings.url, self._snapshot().offset, self._owned)
+        return [(offer.value, encode_metadata(metadata, offer)) for offer in self._settings.protocol.offers]
+
+    def _perform_assignment(self, leader_id: str, protocol: str, members: list[Any]) -> Mapping[str, bytes]:
+        self._plan = plan(
+            self._assignor,
+            Protocol(protocol),
+            {member.member_id: member.metadata for member in members},
+            self._snapshot(),
+            leader=leader_id,
+            generation=self._generation.generation_id,
+            last_completed=self._last_completed,
+            now_ms=int(time.monotonic() * 1000),
+            max_delay_ms=self._settings.max_delay_ms,
+            doubted=self._notes.doubted,
+            record_bytes=self._notes.record_bytes,
+        )
+        self._assignor = self._plan.state
+        return self._plan.assignments
+
+    def request_rejoin(self) -> None:
+        """A heartbeat or a SyncGroup says that the group rebalances."""
+        super().request_rejoin()
+        self.wake()
+
+    def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+        """We are no member any longer, or one of a generation that is over."""
+        member = not self._generation.is_lost()
+        super().reset_generation(member_id)
+        if member and not self.leaving:
+            self._lost("the group went on without this worker")
+        self.wake()
+
+    def coordinator_dead(self, error: object) -> None:
+        """The coordinator has to be looked up again."""
+        super().coordinator_dead(error)
+        if self._heartbeat_enabled and self.heartbeat.session_timeout_expired():
+            self._lost("the session expired")
+        self.wake()
+
+    async def _send_heartbeat_request(self) -> None:
+        """As the library's, but bounded by the session, and deaf to answers that concern a former generation."""
+        if self.coordinator_unknown():
+            raise Errors.CoordinatorNotAvailableError(self.coordinator_id)
+        generation, node, sent = self._generation, self.coordinator_id, time.monotonic()
+        request = HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=generation.generation_id,
+            member_id=generation.member_id,
+            group_instance_id=None,
+        )
+        limit_ms = self._settings.session_timeout_ms
+        try:
+            response = await self._manager.send(request, node_id=node, request_timeout_ms=limit_ms)
+        except Errors.KafkaError as error:
+            self._failed_request(node, request, error)
+            raise
+        if generation is not self._generation:
+            return
+        if (time.monotonic() - sent) * 1000 > limit_ms:
+            # The process was stopped; the answer is as old, and our work may have been given to others since.
+            self._lost("the session expired while this process was stopped")
+        self._handle_heartbeat_response(response, sent)

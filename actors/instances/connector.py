@@ -1,0 +1,215 @@
+"""The actor around one connector instance: messages of the herder in, reports out; the plugin runs in its thread.
+
+A plugin that hangs blocks this actor and nobody else: the herder goes on, and gives the instance up when it has to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pykka
+
+from actors.instances.connector_state import Action, Event, Phase, advance, reported, towards
+from actors.instances.task import trace_of
+from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
+from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
+from actors.messages.ids import Epoch
+from spark_tasks.config.connector_keys import SINK, SOURCE
+from spark_tasks.config.masking import hide_passwords
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins import Kind, Plugin, Plugins
+from spark_tasks.task import SourceOffset, SourcePartition
+from spark_tasks.tasks.configs import TooManyTasksError, make_task_configs
+from spark_tasks.validation.classes import version_error
+from spark_tasks.validation.rules import topics_error
+from storage.ids import Config, ConnectorName, State
+
+if TYPE_CHECKING:
+    from spark_tasks.plugins.api import Connector  # importing it would import PySpark, before REST answers
+
+_logger = logging.getLogger(__name__)
+
+Tell = Callable[[ConnectorStateReported | TaskConfigsGenerated | TaskReconfigurationRequested], None]
+Resolve = Callable[[Config, ConnectorName], Mapping[str, str]]
+"""The configuration of a connector with the placeholders of config providers replaced; raises ConfigError."""
+ReadOffsets = Callable[[ConnectorName, Mapping[str, str]], Sequence[tuple[SourcePartition, SourceOffset]]]
+LogContext = Callable[[ConnectorName], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """The plugin says, from a thread of its own, that it cannot go on."""
+
+    error: Exception
+
+
+class _Context:
+    """The plugin's ConnectorContext. Its methods are called from any thread, and only tell."""
+
+    def __init__(self, actor: pykka.ActorRef[Any], tell: Tell, name: ConnectorName, epoch: Epoch,
+                 read_offsets: Callable[[], Sequence[tuple[SourcePartition, SourceOffset]]]) -> None:
+        self._actor = actor
+        self._tell = tell
+        self._name = name
+        self._epoch = epoch
+        self._read_offsets = read_offsets
+
+    def request_task_reconfiguration(self) -> None:
+        """See ConnectorContext."""
+        self._tell(TaskReconfigurationRequested(self._name, self._epoch))
+
+    def raise_error(self, error: Exception) -> None:
+        """See ConnectorContext."""
+        try:
+            self._actor.tell(_Failed(error))
+        except pykka.ActorDeadError:
+            _logger.info("%s: an instance that has ended says %s", self._name, error)
+
+    def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
+        """See ConnectorContext."""
+        return self._read_offsets()
+
+
+class ConnectorActor(pykka.ThreadingActor):
+    """One instance of a connector; takes StartConnector, ChangeTargetState, GenerateTaskConfigs and Stop."""
+
+    use_daemon_thread = True
+
+    def __init__(
+        self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
+        log_context: LogContext | None = None,
+    ) -> None:
+        super().__init__()
+        self._epoch = epoch
+        self._tell = tell
+        self._plugins = plugins
+        self._resolve = resolve
+        self._read_offsets = read_offsets
+        self._log_context = log_context or (lambda _name: nullcontext())
+        self._phase = Phase.NEW
+        self._command: StartConnector | None = None
+        self._resolved: Mapping[str, str] = {}
+        self._plugin: Plugin | None = None
+        self._connector: Connector | None = None
+        self._started = False
+        self._error: Exception | None = None
+
+    def on_receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
+        """Never raises: what the plugin raises makes the connector FAILED."""
+        if isinstance(message, StartConnector):
+            self._command = message
+        with self._log_context(self._command.connector) if self._command else nullcontext():
+            self._receive(message)
+
+    def _receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
+        match message:
+            case StartConnector(target_state=state) | ChangeTargetState(state):
+                self._happen(towards(state))
+            case GenerateTaskConfigs():
+                self._generate(message)
+            case Stop():
+                self._happen(Event.SHUTDOWN)
+            case _Failed(error):
+                self._fail(error)
+
+    def _happen(self, event: Event) -> None:
+        step = advance(self._phase, event)
+        self._phase = step.phase
+        for action in step.actions:
+            try:
+                self._act(action)
+            except Exception as error:  # noqa: BLE001  (plugin code: whatever it raises fails the connector)
+                self._fail(error)
+                return
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Action.CREATE:
+                self._create()
+            case Action.START:
+                self._create().start()
+                self._started = True
+            case Action.HALT:
+                self._halt()
+            case Action.HALT_ANYWAY:
+                try:
+                    self._halt()
+                except Exception:  # plugin code; a connector that shall stop is stopped whatever it says
+                    _logger.exception("the connector could not be stopped in order")
+            case Action.REPORT:
+                self._report(reported(self._phase))
+            case Action.END:
+                self.stop()
+
+    def _create(self) -> Connector:
+        if self._connector is not None:
+            return self._connector
+        if self._command is None:
+            raise ConnectError("the connector has no configuration yet")
+        name = self._command.connector
+        self._resolved = self._resolve(self._command.config, name)
+        self._plugin = self._plugins.find(Kind.CONNECTOR, self._resolved.get("connector.class") or "")
+        hide_passwords(name, self._resolved, self._plugin.cls)
+        _check(self._plugin, self._resolved)
+        resolved = self._resolved
+        context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved))
+        connector: Connector = self._plugin.cls(dict(self._resolved), context)
+        self._connector = connector
+        return connector
+
+    def _halt(self) -> None:
+        if self._started and self._connector is not None:
+            self._started = False
+            self._connector.stop()
+
+    def _fail(self, error: Exception) -> None:
+        _logger.error("the connector failed and stays so until it is restarted", exc_info=error)
+        if self._phase is Phase.ENDED:
+            self._report(State.FAILED, error)
+            self.stop()
+        elif self._phase is not Phase.FAILED:  # the first failure is the one to show
+            self._error = error
+            self._happen(Event.FAILURE)
+
+    def _report(self, state: State, error: Exception | None = None) -> None:
+        if self._command is None:
+            return
+        cause = error or self._error
+        self._tell(ConnectorStateReported(
+            self._command.connector, self._epoch, state,
+            trace=trace_of(cause) if state is State.FAILED and cause is not None else None,
+            version=self._plugin.version if self._plugin else None, stopped_for_good=self._phase is Phase.ENDED,
+        ))
+
+    def _generate(self, message: GenerateTaskConfigs) -> None:
+        if self._command is None:
+            return
+        name = self._command.connector
+        configs: tuple[Config, ...] = ()
+        failure: Exception | None = None
+        try:
+            configs = self._task_configs(name, self._command.config)
+        except TooManyTasksError as error:
+            self._fail(error)  # before the answer, so that the herder does not try again
+            failure = error
+        except Exception as error:  # noqa: BLE001  (plugin code; the herder tries again later)
+            failure = error
+        self._tell(TaskConfigsGenerated(name, self._epoch, message.op, configs, failure))
+
+    def _task_configs(self, name: ConnectorName, raw: Config) -> tuple[Config, ...]:
+        if self._phase is not Phase.STARTED or self._connector is None or self._plugin is None:
+            raise ConnectError(f"The connector {name} is {self._phase.value}, so it makes no task configurations")
+        return make_task_configs(name, self._connector, self._plugin.name, raw, self._resolved)
+
+
+def _check(plugin: Plugin, config: Mapping[str, str]) -> None:
+    """What Kafka Connect checks once more when a connector starts: the config topic may hold what REST refuses."""
+    sink = plugin.type == "sink"
+    (SINK if sink else SOURCE).parse(config)
+    wrong = version_error(plugin, config.get("connector.plugin.version")) or (topics_error(config) if sink else None)
+    if wrong:
+        raise ConfigError(wrong)

@@ -1,0 +1,108 @@
+"""The actors of connectors and tasks on this worker: one actor for each instance, never used twice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pykka
+
+from actors.herder.effects import AbandonInstance, AskTaskConfigs, ChangeInstance, StartInstance, StopInstance
+from actors.instances.task import trace_of
+from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, StartTask, Stop
+from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskStateReported
+from actors.messages.ids import Epoch
+from spark_tasks.errors import ConnectError
+from storage.ids import ConnectorTaskId, ItemId, State
+
+log = logging.getLogger(__name__)
+Tell = Callable[[Any], None]
+
+
+class ActorInstances:
+    """Starts, tells and watches them. Called by the herder's thread only, but for `watch`."""
+
+    def __init__(self, tell: Tell, connector: Callable[[Epoch, StartConnector], pykka.ActorRef[Any]],
+                 task: Callable[[Epoch, StartTask], pykka.ActorRef[Any]],
+                 cancel: Callable[[pykka.ActorRef[Any]], None],
+                 stopping: Callable[[pykka.ActorRef[Any]], None] = lambda _: None) -> None:
+        self._tell = tell
+        self._connector = connector
+        self._task = task
+        self._cancel = cancel
+        self._stopping = stopping
+        self._actors: dict[Epoch, tuple[ItemId, pykka.ActorRef[Any]]] = {}
+        self._dead: set[Epoch] = set()
+
+    def start(self, effect: StartInstance) -> None:
+        """An actor that cannot even be made is reported as a FAILED instance."""
+        command = effect.command
+        make: Any = self._task if isinstance(command, StartTask) else self._connector
+        try:
+            ref = make(effect.epoch, command)
+        except Exception as error:
+            # Plugin code may run in a constructor: whatever it raises belongs into the status, not into the herder.
+            log.exception("%s: could not be started", effect.item)
+            self._tell(report(effect.item, effect.epoch, State.FAILED, trace=trace_of(error)))
+            return
+        self._actors[effect.epoch] = (effect.item, ref)
+        self._send(effect.item, effect.epoch, command)
+
+    def stop(self, effect: StopInstance) -> None:
+        """The actor reports `stopped_for_good`; for one that is dead this does."""
+        if not self._send(effect.item, effect.epoch, Stop()):
+            self._forget(effect.epoch)
+            self._tell(report(effect.item, effect.epoch, State.UNASSIGNED, gone=True))
+        elif isinstance(effect.item, ConnectorTaskId):
+            self._stopping(self._actors[effect.epoch][1])
+
+    def abandon(self, effect: AbandonInstance) -> None:
+        """Have it give up what it does; its thread ends when the plugin lets it."""
+        found = self._forget(effect.epoch)
+        if found is not None:
+            self._cancel(found[1])
+
+    def change(self, effect: ChangeInstance) -> None:
+        """Tell it the new target state."""
+        self._send(effect.item, effect.epoch, ChangeTargetState(effect.state))
+
+    def ask_task_configs(self, effect: AskTaskConfigs) -> None:
+        """The answer is TaskConfigsGenerated, from us where the actor is dead."""
+        if not self._send(effect.connector, effect.epoch, GenerateTaskConfigs(effect.op)):
+            error = ConnectError(f"{effect.connector}: the connector does not run")
+            self._tell(TaskConfigsGenerated(effect.connector, effect.epoch, effect.op, error=error))
+
+    def watch(self) -> None:
+        """Report instances whose actor died without a word (a defect of ours: their plugin's errors are caught)."""
+        for epoch, (item, ref) in list(self._actors.items()):
+            if epoch not in self._dead and not ref.is_alive():
+                self._dead.add(epoch)
+                self._tell(report(item, epoch, State.FAILED, trace=f"The actor of {item} died; see the worker's log"))
+
+    def _send(self, item: ItemId, epoch: Epoch, message: Any) -> bool:
+        found = self._actors.get(epoch)
+        if found is None:
+            return False
+        try:
+            found[1].tell(message)
+        except pykka.ActorDeadError:
+            log.debug("%s: the actor is dead", item)
+            return False
+        return True
+
+    def _forget(self, epoch: Epoch) -> tuple[ItemId, pykka.ActorRef[Any]] | None:
+        self._dead.discard(epoch)
+        return self._actors.pop(epoch, None)
+
+    def ended(self, epoch: Epoch) -> None:
+        """The herder heard that the instance is gone."""
+        self._forget(epoch)
+
+
+def report(item: ItemId, epoch: Epoch, state: State, *, trace: str | None = None,
+           gone: bool = False) -> ConnectorStateReported | TaskStateReported:
+    """A report in the name of an instance that cannot speak."""
+    if isinstance(item, ConnectorTaskId):
+        return TaskStateReported(item, epoch, state, trace, stopped_for_good=gone)
+    return ConnectorStateReported(item, epoch, state, trace, stopped_for_good=gone)

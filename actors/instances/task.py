@@ -1,0 +1,286 @@
+"""The actor around one task instance: messages of the herder in, reports out, and run_once called in between.
+
+Each call of run_once is a message that the actor sends to itself, so that commands are served between two batches.
+A runner with nothing to do says how long it may sleep; `wake` (any thread) ends the sleep early.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pykka
+
+from actors.instances.task_state import Action, Event, Phase, advance, reported, steps
+from actors.messages.commands import ChangeTargetState, StartTask, Stop
+from actors.messages.events import TaskStateReported
+from actors.messages.ids import Epoch
+from spark_tasks import spaces
+from spark_tasks.config.masking import process_secrets
+from spark_tasks.errors import StartCancelledError
+from spark_tasks.task import TaskRunner
+from storage.ids import ConnectorTaskId, TargetState
+
+_logger = logging.getLogger(__name__)
+
+RunnerFactory = Callable[[StartTask, Callable[[], None]], TaskRunner]
+"""Makes the runner of a task (not started); the second argument is the runner's `wake`. Resolves config providers."""
+
+LogContext = Callable[[ConnectorTaskId], AbstractContextManager[Any]]
+
+
+class Alarms(Protocol):
+    """The part of the ticker that a task needs."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+    def set(self, key: Hashable, at_ms: int, alarm: Callable[[], None]) -> None:
+        """Call `alarm` at that time, instead of an earlier alarm of the same key."""
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget the alarm of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Time to call run_once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    """Somebody believes that there is work."""
+
+
+class Abandonment:
+    """The one thing that other threads may do to a running task: have it give up the batch in flight."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runner: TaskRunner | None = None
+        self._given_up = False
+        self._stopping = False
+
+    @property
+    def given_up(self) -> bool:
+        """Whether somebody called `cancel`."""
+        return self._given_up
+
+    def watch(self, runner: TaskRunner) -> bool:
+        """The runner that `cancel` is about from now on; False where it came too late."""
+        with self._lock:
+            self._runner = runner
+            if self._stopping:
+                runner.stop_starting()
+            return not self._given_up
+
+    def stop_starting(self) -> None:
+        """See TaskRunner.stop_starting."""
+        with self._lock:
+            self._stopping = True
+            runner = self._runner
+        if runner is not None:
+            runner.stop_starting()
+
+    def cancel(self) -> None:
+        """See TaskRunner.cancel."""
+        with self._lock:
+            self._given_up = True
+            runner = self._runner
+        if runner is not None:
+            runner.cancel()
+
+
+class TaskActor(pykka.ThreadingActor):
+    """One instance of a task; takes StartTask, ChangeTargetState and Stop. Its thread is the runner's only one."""
+
+    use_daemon_thread = True
+
+    def __init__(
+        self, epoch: Epoch, tell: Callable[[TaskStateReported], None], make_runner: RunnerFactory, alarms: Alarms,
+        log_context: LogContext | None = None, *, abandonment: Abandonment | None = None,
+    ) -> None:
+        super().__init__()
+        self._epoch = epoch
+        self._tell = tell
+        self._make_runner = make_runner
+        self._alarms = alarms
+        self._log_context = log_context or (lambda _task: nullcontext())
+        self._phase = Phase.NEW
+        self._start: StartTask | None = None
+        self._runner: TaskRunner | None = None
+        self._error: BaseException | None = None
+        self._version: str | None = None
+        self._step_queued = False
+        self._wake_queued = threading.Event()
+        self._abandonment = abandonment or Abandonment()
+
+    def on_receive(self, message: StartTask | ChangeTargetState | Stop | _Step | _Wake) -> None:
+        """Never raises: what the runner raises makes the task FAILED."""
+        if isinstance(message, StartTask):
+            self._start = message
+        with self._log_context(self._start.task) if self._start else nullcontext():
+            self._receive(message)
+
+    def _receive(self, message: StartTask | ChangeTargetState | Stop | _Step | _Wake) -> None:
+        match message:
+            case StartTask():
+                running = message.target_state is TargetState.STARTED
+                self._happen(Event.START if running else Event.START_PAUSED)
+            case ChangeTargetState(state):
+                self._happen(Event.RESUME if state is TargetState.STARTED else Event.PAUSE)
+            case Stop():
+                self._happen(Event.STOP)
+            case _Step():
+                self._step_queued = False
+                self._run_once()
+            case _Wake():
+                self._wake_queued.clear()
+                if not self._step_queued:
+                    self._run_once()
+
+    def _happen(self, event: Event) -> None:
+        step = advance(self._phase, event)
+        self._phase = step.phase
+        for action in step.actions:
+            try:
+                self._act(action)
+            except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises fails the task
+                self._fail(error)
+                return
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Action.OPEN:
+                self._open()
+            case Action.PAUSE if self._runner is not None:
+                self._runner.pause()
+            case Action.RESUME if self._runner is not None:
+                self._runner.resume()
+            case Action.CLOSE:
+                self._close()
+            case Action.REPORT:
+                self._report()
+            case Action.STEP:
+                self._queue_step()
+            case Action.END:
+                self.stop()
+
+    def _open(self) -> None:
+        if self._start is None:
+            return
+        self._runner = self._make_runner(self._start, self.wake)
+        self._version = self._runner.version
+        if self._abandonment.watch(self._runner):
+            self._runner.start()
+
+    def _close(self) -> None:
+        """Close the runner. A task that ends does so whatever its runner says."""
+        self._alarms.cancel(self._alarm_key)
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        try:
+            runner.close()
+        except Exception:  # plugin code; what it could not save is read or written again by the next instance
+            _logger.exception("the task could not be closed in order")
+
+    def _fail(self, error: Exception) -> None:
+        if self._abandonment.given_up or isinstance(error, StartCancelledError):
+            _logger.info("the abandoned task ended with %s", error)
+        else:
+            _logger.error("the task failed and stays so until it is restarted", exc_info=error)
+        self._error = error
+        self._happen(Event.FAILURE)
+
+    def _report(self) -> None:
+        if self._start is None:
+            return
+        failed = self._phase is Phase.FAILED
+        if failed and isinstance(self._error, StartCancelledError):
+            return  # it is being stopped, and will say so
+        self._tell(TaskStateReported(
+            self._start.task, self._epoch, reported(self._phase),
+            trace=trace_of(self._error) if failed and self._error is not None else None,
+            version=self._version, stopped_for_good=self._phase is Phase.ENDED,
+        ))
+
+    def _run_once(self) -> None:
+        if self._runner is None or not steps(self._phase):
+            return
+        try:
+            idle_ms = self._runner.run_once().idle_ms
+        except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises fails the task
+            self._fail(error)
+            return
+        if idle_ms > 0:
+            self._alarms.set(self._alarm_key, self._alarms.now_ms() + idle_ms, self.wake)
+        else:
+            self._queue_step()
+
+    @property
+    def _alarm_key(self) -> Hashable:
+        return ("task", self.actor_urn)
+
+    def _queue_step(self) -> None:
+        if not self._step_queued:
+            self._step_queued = True
+            self.actor_ref.tell(_Step())
+
+    def wake(self) -> None:
+        """Have run_once called soon. Any thread, any time."""
+        if not self._wake_queued.is_set():
+            self._wake_queued.set()
+            try:
+                self.actor_ref.tell(_Wake())
+            except pykka.ActorDeadError:
+                _logger.debug("woken after the end")
+
+    def on_stop(self) -> None:
+        """Also when somebody else stops the actor (the worker does at its end): free what the runner holds."""
+        self._close()
+
+
+class TaskActors:
+    """Makes task actors for the herder and abandons them; `tell` is the way to the herder."""
+
+    def __init__(
+        self, tell: Callable[[TaskStateReported], None], make_runner: RunnerFactory, alarms: Alarms,
+        log_context: LogContext | None = None,
+    ) -> None:
+        self._arguments = (tell, make_runner, alarms, log_context)
+        self._living: weakref.WeakValueDictionary[str, Abandonment] = weakref.WeakValueDictionary()
+
+    def start(self, epoch: Epoch, _command: StartTask) -> pykka.ActorRef[TaskActor]:
+        """A new actor, which then has to be sent the StartTask."""
+        abandonment = Abandonment()
+        ref = TaskActor.start(epoch, *self._arguments, abandonment=abandonment)
+        self._living[ref.actor_urn] = abandonment
+        return ref
+
+    def stopping(self, ref: pykka.ActorRef[Any]) -> None:
+        """A Stop is in the inbox of this task: a start that still waits for others may end. Never blocks."""
+        abandonment = self._living.get(ref.actor_urn)
+        if abandonment is not None:
+            abandonment.stop_starting()
+
+    def cancel(self, ref: pykka.ActorRef[Any]) -> None:
+        """Give up the batch in flight of a task that does not stop in time. Never blocks; any thread."""
+        abandonment = self._living.get(ref.actor_urn)
+        if abandonment is not None:
+            abandonment.cancel()
+
+
+def trace_of(error: BaseException) -> str:
+    """The text for a FAILED status: type and message first, as in Java's traces, then the Python traceback; without
+    what the worker keeps to itself.
+    """
+    head = "".join(traceback.format_exception_only(error)).rstrip()
+    text = spaces.shown(f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}")
+    return process_secrets().mask(text)

@@ -1,0 +1,129 @@
+"""Asks the leader's REST API, as every Kafka Connect worker does (KIP-507 signs it): to publish task configs, and to
+fence zombies (KIP-618).
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from actors.errors import RequestRefusedError
+from actors.herder.effects import SendTaskConfigs
+from actors.herder.events import TaskConfigsPublished
+from actors.herder.signing import sign
+from spark_tasks.errors import ConnectError
+from storage.config.state import SessionKey
+from storage.daemon_pool import DaemonPool
+from storage.ids import ConnectorName
+
+CONNECT_S, TIMEOUT_S = 10, 90
+
+
+@dataclass(slots=True)
+class LeaderClient:
+    """One thread for task configs, as one connector after the other is what the leader's herder does anyway.
+
+    `tls` makes the context for leaders with https listeners.
+    """
+
+    tell: Callable[[Any], None]
+    algorithm: str
+    tls: Callable[[], ssl.SSLContext]
+    _pool: DaemonPool = field(default_factory=lambda: DaemonPool(1, "leader-client"))
+    _fencing: DaemonPool = field(default_factory=lambda: DaemonPool(8, "leader-fencing"))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _leader_url: str | None = None
+    _waiting: dict[socket.socket, str] = field(default_factory=dict)
+
+    def follow(self, leader_url: str | None) -> None:
+        """Who leads now, where that is known. What waits for a former leader, which may hang, fails at once."""
+        if leader_url in (None, self._leader_url):
+            return
+        with self._lock:
+            self._leader_url = leader_url
+            former = [sock for sock, url in self._waiting.items() if url != leader_url]
+            for sock in former:
+                with suppress(OSError):  # it has just been answered
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS would want to say goodbye
+
+    def send(self, effect: SendTaskConfigs) -> None:
+        """Post in the background; ends in TaskConfigsPublished."""
+        self._pool.submit(self._send, effect)
+
+    def fence(self, leader_url: str, connector: ConnectorName, key: SessionKey | None) -> Future[None]:
+        """PUT /connectors/{c}/fence. The future fails with OSError, HTTPException or ConnectError."""
+        path = f"/connectors/{quote(connector, safe='')}/fence"
+        return self._fencing.submit(self._request, "PUT", leader_url, path, b"", key)
+
+    def close(self) -> None:
+        """Wait for nothing; what is queued is dropped."""
+        self._pool.close()
+        self._fencing.close()
+        self.follow("")  # what waits for an answer ends too
+
+    def _send(self, effect: SendTaskConfigs) -> None:
+        error: Exception | None = None
+        try:
+            self._post(effect)
+        except Exception as caught:  # noqa: BLE001 - whatever it is, the herder waits for an end
+            error = caught
+        self.tell(TaskConfigsPublished(effect.op, error))
+
+    def _post(self, effect: SendTaskConfigs) -> None:
+        body = json.dumps(effect.configs, separators=(",", ":")).encode()
+        path = f"/connectors/{quote(effect.connector, safe='')}/tasks"
+        self._request("POST", effect.leader_url, path, body, effect.key)
+
+    def _request(self, method: str, leader_url: str, path: str, body: bytes, key: SessionKey | None) -> None:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "kafka-connect"}
+        if key is not None:
+            signature = sign(key, self.algorithm, body)
+            headers["X-Connect-Authorization"] = base64.b64encode(signature.signature).decode()
+            headers["X-Connect-Request-Signature-Algorithm"] = self.algorithm
+        with closing(self._connection(leader_url)) as connection:
+            self._check(leader_url)
+            connection.connect()
+            sock = connection.sock
+            sock.settimeout(TIMEOUT_S)
+            self._wait(sock, leader_url)
+            try:
+                connection.request(method, urlsplit(leader_url).path.rstrip("/") + path, body, headers)
+                response = connection.getresponse()
+                text = response.read().decode(errors="replace")
+            except (OSError, http.client.HTTPException):
+                self._check(leader_url)
+                raise
+            finally:
+                with self._lock:
+                    del self._waiting[sock]
+        if response.status >= 300:
+            raise RequestRefusedError(f"{leader_url} answered {response.status}: {text}", response.status)
+
+    def _connection(self, leader_url: str) -> http.client.HTTPConnection:
+        url = urlsplit(leader_url)
+        try:
+            host, port = url.hostname or "", url.port
+        except ValueError as error:
+            raise ConnectError(f"The leader's REST address {leader_url} is none: {error}") from error
+        if url.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=self.tls())
+        return http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+
+    def _check(self, leader_url: str) -> None:
+        if self._leader_url not in (None, leader_url):
+            raise ConnectionError(f"{leader_url} leads the group no more")
+
+    def _wait(self, sock: socket.socket, leader_url: str) -> None:
+        with self._lock:
+            self._check(leader_url)
+            self._waiting[sock] = leader_url

@@ -1,0 +1,77 @@
+"""Fences the producers of a connector's former tasks, for the leader's herder (KIP-618).
+
+What Kafka's Admin.fenceProducers does: initialise each transactional id, and use it for nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
+from functools import partial
+from typing import Any
+
+from actors.herder.effects import FenceProducers
+from actors.herder.events import ProducersFenced
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.client_properties import Kind, client_properties, same_brokers
+from storage.daemon_pool import DaemonPool
+from storage.ids import Config, ConnectorName
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_MS = 30_000
+_AT_ONCE = 8
+_CLIENTS: tuple[Kind, Kind] = ("admin", "producer")
+
+
+class ProducerFencing:
+    """Each round runs on a thread of a small pool. `resolve` replaces the placeholders of config providers."""
+
+    def __init__(self, worker: Mapping[str, str], resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
+                 tell: Callable[[Any], None]) -> None:
+        self._worker = worker
+        self._resolve = resolve
+        self._tell = tell
+        self._rounds = DaemonPool(4, "fencing")
+
+    def start(self, effect: FenceProducers) -> None:
+        """Begin; ends in ProducersFenced."""
+        self._rounds.submit(self._run, effect)
+
+    def close(self) -> None:
+        """Drop what has not begun."""
+        self._rounds.close()
+
+    def _run(self, effect: FenceProducers) -> None:
+        error: Exception | None = None
+        try:
+            self.fence(effect.connector, effect.config, effect.transactional_ids)
+        except Exception as caught:  # noqa: BLE001 - config providers are plugins; whatever it is, tasks must not start
+            error = caught
+        self._tell(ProducersFenced(effect.op, error))
+
+    def fence(self, connector: ConnectorName, config: Config, transactional_ids: Sequence[str]) -> None:
+        """Waits. Raises ConnectError where one of them could not be fenced."""
+        from spark_tasks.kafka.cluster import KafkaCluster  # noqa: PLC0415 - late, as it imports the data plane
+        from spark_tasks.kafka.task_clients import connection_settings  # noqa: PLC0415
+
+        resolved = self._resolve(config, connector)
+        admin, producer = (client_properties(self._worker, resolved, kind) for kind in _CLIENTS)
+        if not same_brokers(admin, producer):
+            raise ConnectError(
+                f"the connector's admin client is configured for {admin.get('bootstrap.servers')}, but its producers, "
+                f"which are to be fenced, write to {producer.get('bootstrap.servers')}: set "
+                "admin.override.bootstrap.servers (and what else the admin client needs there)"
+            )
+        cluster = KafkaCluster(connection_settings(admin))
+        try:
+            pool = DaemonPool(_AT_ONCE, "fence-producer")
+            initialise = partial(cluster.init_producer_id, deadline_ms=TIMEOUT_MS)
+            asked = [pool.submit(initialise, transactional_id) for transactional_id in transactional_ids]
+            wait(asked)
+            for future in asked:
+                future.result()
+        finally:
+            cluster.close()
+        log.info("%s: fenced %d producers of former tasks", connector, len(transactional_ids))

@@ -1,0 +1,134 @@
+"""What an exactly-once source task asks before and after its producer exists (spark_tasks.task.StartGuard, KIP-618).
+
+It runs in the task's own thread. Nobody waits for it: the herder answers at once or later, and whoever stops the task
+cancels it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Any
+
+from actors.errors import ConflictError, NotFoundError, NotLeaderError, RequestRefusedError
+from actors.messages.requests import Ask, FenceZombies, Request, VerifyTaskStart
+from actors.peers.leader_client import LeaderClient
+from spark_tasks.errors import ConnectError, StartCancelledError
+from storage.config.view import ConfigView
+from storage.ids import ConnectorTaskId
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 60.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 2.0
+_LOOK_S = 0.25
+# While a group settles, a leader may not know that it is one, a connector may be too new, a key may have been rotated.
+_PASSING = (403, 404, 409, 503)
+
+
+class _Reply:
+    """What the herder completes (the `reply` of an Ask)."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+
+    def set(self, _value: Any = None) -> None:
+        self._done.set()
+
+    def set_exception(self, info: tuple[Any, BaseException, Any]) -> None:
+        self._error = info[1]
+        self._done.set()
+
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    def result(self, timeout: float) -> None:
+        if not self._done.wait(timeout):
+            raise FutureTimeoutError
+        if self._error is not None:
+            raise self._error
+
+
+@dataclass(frozen=True, slots=True)
+class Herding:
+    """What a guard needs of the worker: telling the herder, asking the leader, the session key."""
+
+    tell: Callable[[Any], None]
+    leader: LeaderClient
+    configs: ConfigView
+
+
+class HerderGuard:
+    """See the module. `generation`: of the task configs that the task was started with."""
+
+    def __init__(self, herding: Herding, task: ConnectorTaskId, generation: int) -> None:
+        self._herding = herding
+        self._task = task
+        self._generation = generation
+        self._cancelled = threading.Event()
+
+    def fence(self) -> None:
+        """See StartGuard. What may pass is tried again for a minute."""
+        self._retrying(f"Failed to perform a round of zombie fencing for task {self._task}", self._fence)
+
+    def verify(self) -> None:
+        """See StartGuard."""
+        self._retrying(f"Failed to perform the preflight check of task {self._task}", self._verify)
+
+    def cancel(self) -> None:
+        """See StartGuard."""
+        self._cancelled.set()
+
+    def _retrying(self, failure: str, attempt: Callable[[], None]) -> None:
+        deadline, wait = time.monotonic() + PATIENCE_S, FIRST_WAIT_S
+        while True:
+            try:
+                attempt()
+            except StartCancelledError:
+                raise
+            except (ConnectError, OSError, http.client.HTTPException) as error:
+                passing = not isinstance(error, ConnectError) or isinstance(error, (ConflictError, NotFoundError))
+                passing = passing or (isinstance(error, RequestRefusedError) and error.status in _PASSING)
+                if not passing or time.monotonic() + wait > deadline:
+                    raise ConnectError(f"{failure}: {error}") from error
+                log.info("%s, trying again: %s", failure, error)
+            else:
+                return
+            if self._cancelled.wait(wait):
+                raise StartCancelledError(f"The start of task {self._task} was given up")
+            wait = min(wait * 2, LONGEST_WAIT_S)
+
+    def _fence(self) -> None:
+        connector = self._task.connector
+        try:
+            self._ask(FenceZombies(connector, None, local=True))
+        except NotLeaderError as error:
+            if error.url is None:
+                raise ConflictError("no leader is known") from error
+            self._wait(self._herding.leader.fence(error.url, connector, self._herding.configs.config.session_key))
+
+    def _verify(self) -> None:
+        self._ask(VerifyTaskStart(self._task, self._generation))
+
+    def _ask(self, request: Request) -> None:
+        reply = _Reply()
+        self._herding.tell(Ask(request, reply))
+        self._wait(reply)
+
+    def _wait(self, answer: _Reply | Future[None]) -> None:
+        while not self._cancelled.is_set():
+            try:
+                answer.result(_LOOK_S)
+            except FutureTimeoutError:
+                if answer.done():  # the answer itself is a time-out: it may be asked again
+                    raise
+            else:
+                return
+        raise StartCancelledError(f"The start of task {self._task} was given up")

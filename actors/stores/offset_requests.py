@@ -1,0 +1,250 @@
+"""Reading, altering and resetting the offsets of connectors (KIP-875), beside the herder.
+
+The herder has checked that this worker may do it (leader, connector stopped, no tasks); this does it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pykka
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
+from kafka.structs import OffsetAndMetadata
+
+from actors.errors import BadRequestError, NotFoundError
+from actors.herder.zombie_fencing import transactional_id
+from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
+from actors.messages.requests import AlterOffsets, GetOffsets
+from actors.peers.producer_fencing import ProducerFencing
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.connections import net_client
+from spark_tasks.plugins import Plugins
+from storage.config.view import ConfigView
+from storage.daemon_pool import DaemonPool
+from storage.ids import Config, ConnectorName
+from storage.offsets.own import OwnOffsets
+
+if TYPE_CHECKING:
+    from spark_tasks.plugins.api import SinkConnector, SourceConnector
+
+Answer = Callable[[Any, Exception | None], None]
+Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
+
+_TIMEOUT_S = 60.0
+_OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
+            "that the connector uses.")
+_ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
+            "succeed, the Connect cluster may need to be restarted to get rid of the zombie sink tasks.")
+
+
+class WorkerSettings(Protocol):
+    """What these requests need to know of the worker."""
+
+    @property
+    def group_id(self) -> str:
+        """The worker group."""
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether source tasks write with transactions."""
+
+    @property
+    def originals(self) -> Mapping[str, str]:
+        """The worker's properties."""
+
+    def own_offsets(self, connector: Mapping[str, str]) -> OwnOffsets | None:
+        """Where a source connector's offsets are, if not on the worker's topic alone. Raises ConfigError."""
+
+
+class OffsetRequests:
+    """Each request runs on a thread of a small pool; `answer` is called once."""
+
+    def __init__(self, config: WorkerSettings, plugins: Plugins, configs: ConfigView,
+                 resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
+                 offset_store: pykka.ActorRef[Any], fencing: ProducerFencing) -> None:
+        self._config = config
+        self._plugins = plugins
+        self._configs = configs
+        self._resolve = resolve
+        self._store = offset_store
+        self._fencing = fencing
+        self._pool = DaemonPool(2, "offset-requests")
+
+    def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
+        """Begin; returns at once."""
+        self._pool.submit(self._run, request, answer)
+
+    def close(self) -> None:
+        """Drop what has not begun."""
+        self._pool.close()
+
+    def _run(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
+        try:
+            value = self._get(request) if isinstance(request, GetOffsets) else self._alter(request)
+        except Exception as error:  # noqa: BLE001 - the plugin's alter_offsets may raise anything; it is the answer
+            answer(None, error)
+        else:
+            answer(value, None)
+
+    def _connector(self, name: ConnectorName) -> tuple[Mapping[str, str], type[Any]]:
+        raw = self._configs.config.connector_configs.get(name)
+        if raw is None:
+            raise NotFoundError(f"Connector {name} not found")
+        config = self._resolve(raw, name)
+        return config, self._plugins.connector(config.get("connector.class", ""))
+
+    def _is_sink(self, config: Mapping[str, str]) -> bool:
+        return self._plugins.connector_type(config) == "sink"
+
+    # ------------------------------------------------------------ reading
+    def _get(self, request: GetOffsets) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        config, _ = self._connector(request.connector)
+        if self._is_sink(config):
+            with self._admin(config) as admin:
+                group = self._group(request.connector, config)
+                found = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
+            return [({"kafka_topic": tp.topic, "kafka_partition": tp.partition}, {"kafka_offset": at.offset})
+                    for tp, at in sorted(found.items())]
+        own = self._config.own_offsets(config)
+        return list(self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own)))
+
+    def _ask_store(self, message: Callable[[Answer], Any]) -> Any:
+        future: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
+
+        def done(value: Any, error: Exception | None) -> None:
+            if error is None:
+                future.set(value)
+            else:
+                future.set_exception((type(error), error, None))
+
+        self._store.tell(message(done))
+        try:
+            return future.get(timeout=_TIMEOUT_S)
+        except pykka.Timeout as error:
+            raise ConnectError(
+                f"No answer from the offsets topic in {_TIMEOUT_S:.0f} s: its brokers are away, or a transaction that "
+                "somebody left open on it has to time out. Try again later; until then, offsets that were to be "
+                "altered or reset may still be"
+            ) from error
+
+    # ------------------------------------------------------------ altering
+    def _alter(self, request: AlterOffsets) -> str:
+        config, plugin = self._connector(request.connector)
+        altered = "altered" if request.offsets is not None else "reset"
+        if self._is_sink(config):
+            elsewhere = self._alter_sink(request, config, plugin)
+        else:
+            elsewhere = self._alter_source(request, config, plugin)
+        if elsewhere:
+            return f"The offsets for this connector have been {altered} successfully"
+        return (f"The Connect framework-managed offsets for this connector have been {altered} successfully. "
+                + _OUTSIDE.format(altered))
+
+    def _alter_source(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SourceConnector]) -> bool:
+        own = self._config.own_offsets(config)
+        offsets: Pairs | None = request.offsets
+        producer = self._fence_former_tasks(request.connector) if self._config.exactly_once else None
+        if offsets is None:
+            known = self._ask_store(lambda done: ReadSourceOffsets(request.connector, done, own))
+            offsets = [(partition, None) for partition, _ in known]
+        elsewhere = plugin.alter_offsets(config, offsets)
+        wanted = tuple(offsets) if request.offsets is not None else None
+        self._ask_store(lambda done: WriteSourceOffsets(request.connector, wanted, done, own, producer))
+        return elsewhere
+
+    def _fence_former_tasks(self, name: ConnectorName) -> str:
+        """Have no former task commit offsets over the altered ones; the transactional id to alter them with."""
+        configs = self._configs.config
+        ids = [transactional_id(self._config.group_id, name, n) for n in range(configs.task_count_records.get(name, 0))]
+        if ids:
+            self._fencing.fence(name, configs.connector_configs[name], ids)
+        return transactional_id(self._config.group_id, name, 0)
+
+    def _alter_sink(self, request: AlterOffsets, config: Mapping[str, str], plugin: type[SinkConnector]) -> bool:
+        group = self._group(request.connector, config)
+        with self._admin(config) as admin:
+            if request.offsets is None:
+                known = _asked(lambda: admin.list_group_offsets({group: None})).get(group, {})
+                elsewhere = plugin.alter_offsets(config, {(tp.topic, tp.partition): None for tp in known})
+                self._delete_group(admin, group)
+                return elsewhere
+            wanted = dict(sink_offset(*pair) for pair in request.offsets)
+            elsewhere = plugin.alter_offsets(config, wanted)
+            removed = [TopicPartition(*tp) for tp, offset in wanted.items() if offset is None]
+            kept = {TopicPartition(*tp): OffsetAndMetadata(n, "", None) for tp, n in wanted.items() if n is not None}
+            if removed:
+                _check(request.connector, _asked(lambda: admin.delete_group_offsets(group, removed)))
+            if kept:
+                _check(request.connector, _asked(lambda: admin.alter_group_offsets(group, kept)))
+        return elsewhere
+
+    @staticmethod
+    def _delete_group(admin: KafkaAdminClient, group: str) -> None:
+        outcome = _asked(lambda: admin.delete_groups([group]))[group]
+        if outcome not in ("OK", GroupIdNotFoundError.__name__):
+            raise ConnectError(f"Failed to reset the consumer group {group}: {outcome}. {_ZOMBIES}")
+
+    @staticmethod
+    def _group(name: ConnectorName, config: Mapping[str, str]) -> str:
+        return config.get("consumer.override.group.id") or f"connect-{name}"
+
+    def _admin(self, config: Mapping[str, str]) -> KafkaAdminClient:
+        properties = client_properties(self._config.originals, config, "admin")
+        return KafkaAdminClient(**client_settings(properties), kafka_client=net_client)
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except KafkaError as error:
+        raise ConnectError(f"Kafka refused to read or change the consumer group's offsets: {error!r}") from error
+
+
+def _check(connector: ConnectorName, results: Mapping[TopicPartition, Any]) -> None:
+    failed = {tp: error for tp, error in results.items() if error is not NoError}
+    if failed:
+        tp, error = next(iter(failed.items()))
+        raise ConnectError(
+            f"Failed to alter consumer group offsets for connector {connector} ({tp.topic}-{tp.partition}: "
+            f"{error.__name__}) either because its tasks haven't stopped completely yet or the resources needed to "
+            f"alter its offsets are not available. {_ZOMBIES}")
+
+
+def sink_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
+                ) -> tuple[tuple[str, int], int | None]:
+    """Topic and partition, and the offset (None: to be removed), of one item of a request (KIP-875).
+
+    Raises BadRequestError in Kafka Connect's words, ConnectError for a negative offset.
+    """
+    if partition is None:
+        raise BadRequestError("The partition for a sink connector offset cannot be null or missing")
+    if "kafka_topic" not in partition or "kafka_partition" not in partition:
+        raise BadRequestError("The partition for a sink connector offset must contain the keys 'kafka_topic' and "
+                              "'kafka_partition'")
+    if partition["kafka_topic"] is None:
+        raise BadRequestError("Kafka topic names must be valid strings and may not be null")
+    if partition["kafka_partition"] is None:
+        raise BadRequestError("Kafka partitions must be valid numbers and may not be null")
+    key = (str(partition["kafka_topic"]), _integer(partition["kafka_partition"], "partition", bits=32))
+    if offset is None:
+        return key, None
+    if "kafka_offset" not in offset:
+        raise BadRequestError("The offset for a sink connector should either be null or contain the key 'kafka_offset'")
+    wanted = _integer(offset["kafka_offset"], "offset", bits=64)
+    if wanted < 0:
+        raise ConnectError(f"Invalid negative offset {wanted} of {key[0]}-{key[1]}: nothing was altered")
+    return key, wanted
+
+
+def _integer(value: Any, what: str, bits: int) -> int:
+    text = "null" if value is None else str(value)  # both 10 and "10" are numbers here
+    if re.fullmatch(r"[+-]?[0-9]{1,19}", text) is None or not -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1):
+        raise BadRequestError(f"Failed to parse the following Kafka {what} value in the provided offsets: '{text}'. "
+                              f"{what.capitalize()} values for sink connectors need to be integers.")
+    return int(text)

@@ -1,0 +1,210 @@
+"""The status store: writes the statuses of this worker's connectors, tasks and topics, and reads everybody's.
+
+It never waits. Nothing that is written is visible before it is read back; a write that fails for now is repeated as
+long as it is not superseded (storage/status/fold.py has the rules).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import pykka
+
+from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStatus, PutTopicStatus, ReadStatuses
+from actors.messages.events import StatusesFlushed, StatusesRead
+from actors.messages.ids import OpId
+from actors.messages.requests import Ask, ResetTopics
+from actors.ticker import Ticker
+from storage.futures import error_of
+from storage.ids import ConnectorName
+from storage.log.errors import is_retriable
+from storage.log.protocol import TopicLog
+from storage.log.record import KeyValue, LogRecord
+from storage.status.fold import Ticket, WriteBook, admit, fold, forget, may_repeat
+from storage.status.records import status_record, topic_key, topic_record
+from storage.status.state import StatusState, TopicStatus
+from storage.status.view import StatusView
+
+log = logging.getLogger(__name__)
+
+REPEAT_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    records: Sequence[LogRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class _CaughtUp:
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A record on its way; topic statuses have no ticket and are repeated until they are written."""
+
+    record: KeyValue
+    ticket: Ticket | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    number: int
+    write: _Write
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    write: _Write
+
+
+class StatusStoreActor(pykka.ThreadingActor):
+    """Takes PutStatus, FlushStatuses, ReadStatuses, PutTopicStatus, DeleteTopicStatuses and Ask(ResetTopics)."""
+
+    def __init__(self, topic_log: TopicLog, tell: Callable[[Any], None], view: StatusView, ticker: Ticker) -> None:
+        super().__init__()
+        self._log = topic_log
+        self._tell = tell
+        self._view = view
+        self._ticker = ticker
+        self._state = StatusState()
+        self._book = WriteBook()
+        self._numbers = itertools.count()
+        self._open: set[int] = set()  # numbers of sends without an outcome yet
+        self._flushes: list[tuple[int, Callable[[], None]]] = []  # called when no number below is open
+        self._topics_sent: set[bytes] = set()  # keys of topic statuses that are written and not read back yet
+
+    def on_start(self) -> None:
+        """Begin to read."""
+        started = self._log.start(
+            lambda records: self._tell_self(_Records(records)),
+            lambda error: log.debug("Status topic: %s", error),
+        )
+        started.add_done_callback(lambda future: self._tell_self(_CaughtUp(error_of(future))))
+
+    def on_stop(self) -> None:
+        """Nobody waits for an answer that will not come."""
+        self._log.stop()
+        for _, answer in self._flushes:
+            answer()
+
+    def on_failure(self, *_: Any) -> None:
+        """As on_stop."""
+        self.on_stop()
+
+    def on_receive(self, message: Any) -> None:
+        """See messages.py for what others may send; what begins with an underscore comes from the log."""
+        match message:
+            case _Records() | _CaughtUp() | _Sent() | _Again() | StatusesRead():
+                self._heard(message)
+            case PutStatus(status, safe):
+                self._book, ticket = admit(self._book, self._state, status, safe=safe)
+                if ticket is not None:
+                    self._send(_Write(status_record(status), ticket))
+            case PutTopicStatus(status):
+                self._put_topic(status)
+            case DeleteTopicStatuses(connector):
+                self._delete_topics(connector)
+            case Ask(ResetTopics(connector), reply):
+                self._delete_topics(connector)
+                self._when_flushed(lambda: reply.set(None))
+            case FlushStatuses(op):
+                self._when_flushed(self._flushed(op))
+            case ReadStatuses(op, timeout_ms):
+                # Through the inbox, behind the records that were read for it.
+                self._log.read_to_end(timeout_ms / 1000).add_done_callback(
+                    lambda future: self._tell_self(StatusesRead(op, error_of(future))))
+            case _:
+                raise TypeError(f"the status store does not know {message!r}")
+
+    def _heard(self, message: _Records | _CaughtUp | _Sent | _Again | StatusesRead) -> None:
+        match message:
+            case _Records(records):
+                self._fold(records)
+            case _CaughtUp(error):
+                self._caught_up(error)
+            case _Sent(number, write, error):
+                self._sent(number, write, error)
+            case _Again(write):
+                if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
+                    self._send(write)
+            case StatusesRead():
+                self._tell(message)
+
+    # ------------------------------------------------------------ reading
+    def _fold(self, records: Sequence[LogRecord]) -> None:
+        self._state, removed = fold(self._state, records)
+        self._book = forget(self._book, removed)
+        if self._topics_sent:
+            self._topics_sent.difference_update(record.key for record in records if record.key is not None)
+        if self._view.ready.done():
+            self._view.statuses = self._state
+
+    def _caught_up(self, error: Exception | None) -> None:
+        if error is None:
+            self._view.statuses = self._state
+            self._view.ready.set_result(None)
+        elif not self._view.ready.done():
+            self._view.ready.set_exception(error)
+
+    # ------------------------------------------------------------ writing
+    def _put_topic(self, status: TopicStatus) -> None:
+        record = topic_record(status)
+        known = self._state.topics.get(status.connector, {})
+        if status.topic not in known and record[0] not in self._topics_sent:
+            self._topics_sent.add(record[0])
+            self._send(_Write(record, None))
+
+    def _delete_topics(self, connector: ConnectorName) -> None:
+        for topic in self._state.topics.get(connector, {}):
+            self._send(_Write((topic_key(topic, connector), None), None))
+
+    def _send(self, write: _Write) -> None:
+        number = next(self._numbers)
+        self._open.add(number)
+
+        def sent(future: Future[Any]) -> None:
+            self._tell_self(_Sent(number, write, error_of(future)))
+
+        self._log.send(*write.record).add_done_callback(sent)
+
+    def _sent(self, number: int, write: _Write, error: Exception | None) -> None:
+        self._open.discard(number)
+        if error is not None:
+            self._failed(number, write, error)
+        self._answer_flushes()
+
+    def _failed(self, number: int, write: _Write, error: Exception) -> None:
+        if not is_retriable(error):
+            log.error("Failed to write status update %r: %r", write.record[0], error)
+            self._topics_sent.discard(write.record[0])
+            return
+        if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
+            log.info("Writing status %r is tried again: %r", write.record[0], error)
+            at_ms = self._ticker.now_ms() + REPEAT_MS
+            self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Again(write)))
+
+    # ------------------------------------------------------------ flushing
+    def _when_flushed(self, answer: Callable[[], None]) -> None:
+        self._flushes.append((next(self._numbers), answer))
+        self._answer_flushes()
+
+    def _answer_flushes(self) -> None:
+        # As KafkaProducer.flush: a send that failed is over too, whether it will be repeated or not.
+        while self._flushes and all(number > self._flushes[0][0] for number in self._open):
+            self._flushes.pop(0)[1]()
+
+    def _flushed(self, op: OpId) -> Callable[[], None]:
+        return lambda: self._tell(StatusesFlushed(op))
+
+    def _tell_self(self, message: Any) -> None:
+        with contextlib.suppress(pykka.ActorDeadError):  # the log may be a moment longer alive than its store
+            self.actor_ref.tell(message)

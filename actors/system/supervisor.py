@@ -1,0 +1,31 @@
+"""Notices actors that died. A connector's or task's becomes FAILED; without any other one the worker stops in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pykka
+
+from actors.instances.registry import ActorInstances
+
+
+class Supervisor:
+    """`look` is called about once a second; `fail` is told the reason, once."""
+
+    def __init__(self, core: Mapping[str, pykka.ActorRef[Any]], instances: ActorInstances,
+                 fail: Callable[[str], None], halting: Callable[[], bool]) -> None:
+        self._core = dict(core)
+        self._instances = instances
+        self._fail = fail
+        self._halting = halting
+
+    def look(self) -> None:
+        """One look at everybody."""
+        if self._halting():
+            return
+        for name, ref in self._core.items():
+            if not ref.is_alive():
+                self._fail(f"The {name} died")
+                return
+        self._instances.watch()

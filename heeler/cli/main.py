@@ -1,0 +1,106 @@
+"""The command line. Imports happen inside the commands: `heeler worker` has to answer REST within seconds."""
+# ruff: noqa: PLC0415  (that is what those imports are for)
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
+from heeler.cli.topics import topics
+from heeler.errors import SetupError
+
+_DEFAULT_PORT = 9092
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="heeler", prog_name="heeler")
+def main() -> None:
+    """Kafka Connect for Python and Spark."""
+
+
+@main.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a setting of FILE.")
+def worker(file: Path, overrides: tuple[str, ...]) -> None:
+    """Run one distributed worker from a Kafka Connect worker properties FILE.
+
+    CONNECT_… environment variables, named as for Kafka Connect's container images, go before the file, and --override
+    before both.
+    """
+    from heeler.worker.config import load_worker_config
+    from heeler.worker.logs import set_up_logging
+    from heeler.worker.masked_output import mask_output
+
+    with told_without_trace():
+        set_up_logging()
+        config = load_worker_config(file, overrides, os.environ)
+        set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."))
+        from heeler.worker.process import run_worker
+        from heeler.worker.startup import allow_many_files
+
+        allow_many_files()
+        mask_output()
+        code = run_worker(config)
+    sys.exit(code)
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True,
+              help="Port to listen on; 0 takes a free one.")
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder that keeps the data; without it they are gone at the end.")
+def broker(port: int, data_dir: Path | None) -> None:
+    """Run a real single-node Kafka broker until Ctrl-C."""
+    from rich.console import Console
+
+    from heeler.embedded_kafka.broker import EmbeddedBroker
+    from heeler.embedded_kafka.jars import KAFKA_VERSION
+
+    stopped = threading.Event()
+    progress = Progress(Console(stderr=True))
+    with told_without_trace(), interrupting_signals():
+        embedded = EmbeddedBroker(port, data_dir, progress=progress)
+        try:
+            with progress:
+                embedded.start()
+            kept = "" if data_dir else " (removed at the end)"
+            click.echo(f"Kafka {KAFKA_VERSION} on {embedded.bootstrap_servers}, data in {embedded.data_dir}{kept}. "
+                       "Ctrl-C stops it.")
+            while embedded.running:
+                stopped.wait(0.2)
+            raise SetupError(f"Kafka ended by itself. {embedded.last_words}")
+        except KeyboardInterrupt:
+            click.echo("Stopping Kafka.")
+        finally:
+            embedded.close()
+
+
+@main.command()
+@click.option("--bootstrap-servers", metavar="HOST:PORT", help="Use this Kafka instead of starting one.")
+@click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C, with curl lines to try.")
+def demo(bootstrap_servers: str | None, keep: bool) -> None:
+    """Move 336,776 flights from a CSV file through Kafka into Parquet, and check every count.
+
+    The files stay in the folder heeler-demo; after a failure or Ctrl-C nothing does.
+    """
+    with told_without_trace(), interrupting_signals():
+        from heeler.cli.demo import run_demo
+
+        code = run_demo(bootstrap_servers, keep=keep)
+    sys.exit(code)
+
+
+@main.command()
+def warm() -> None:
+    """Compile and record what makes later starts fast. Once after an installation, and when an image is built."""
+    from spark_tasks.spark.warm import prepare
+
+    prepare()
+
+
+main.add_command(topics)

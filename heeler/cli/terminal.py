@@ -1,0 +1,85 @@
+"""What all commands share: errors without a trace, signals that end a foreground program, progress."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from heeler.embedded_kafka.jars import Step
+from spark_tasks.config.masking import process_secrets
+from spark_tasks.errors import ConnectError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+
+@contextmanager
+def told_without_trace() -> Iterator[None]:
+    """What the user can mend (SetupError, ConfigError), or what a worker or Kafka refused, is one message and exit
+    code 2.
+    """
+    try:
+        yield
+    except ConnectError as error:
+        click.echo(process_secrets().mask(f"heeler: {error}"), err=True)
+        sys.exit(2)
+
+
+@contextmanager
+def interrupting_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP (unless nohup has it ignored) end a foreground program as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    names = [name for name in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(name) is not signal.SIG_IGN]
+    before = [signal.signal(name, interrupt) for name in names]
+    try:
+        yield
+    finally:
+        for name, handler in zip(names, before, strict=True):
+            signal.signal(name, handler)
+
+
+class Progress:
+    """Lines as they are; Steps as one bar, or not at all where the console is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars: Bars | None = None
+
+    def __call__(self, line: str) -> None:
+        """Show it."""
+        if not isinstance(line, Step):
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        elif self._console.is_terminal:
+            self._show(line)
+
+    def _show(self, step: Step) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415 - takes long
+        from rich.progress import Progress as Bars  # noqa: PLC0415
+
+        if self._bars is None:
+            self._bars = Bars(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+                              console=self._console)
+            self._bars.start()
+            self._bars.add_task("")
+        self._bars.update(self._bars.task_ids[0], description=step, completed=step.done, total=step.total)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None

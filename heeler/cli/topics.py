@@ -1,0 +1,120 @@
+"""`heeler topics`: what is in Kafka's topics."""
+# ruff: noqa: PLC0415  (imports inside the commands: `heeler worker` has to answer REST within seconds)
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from heeler.cli.terminal import interrupting_signals, told_without_trace
+
+if TYPE_CHECKING:
+    from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
+
+DEFAULT_SERVERS: Final = "localhost:9092"
+_PATIENCE_MS: Final = 15_000
+_LOOK_SECONDS: Final = 0.2
+_FETCH_BYTES: Final = 1024 * 1024
+_ROWS: Final = 1000
+
+
+@click.group()
+def topics() -> None:
+    """Look into Kafka's topics."""
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--bootstrap-servers", metavar="HOST:PORT,…", help=f"Kafka's brokers.  [default: {DEFAULT_SERVERS}]")
+@click.option("--worker-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Take brokers and security settings from a worker's properties file, as its sinks do.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
+@click.option("--from-beginning/--from-end", default=True, show_default=True, help="Where to begin in each partition.")
+@click.option("--follow", is_flag=True, help="Go on with records as they are written, until Ctrl-C.")
+def read(
+    topic: str, bootstrap_servers: str | None, worker_config: Path | None, limit: int | None, from_beginning: bool,
+    follow: bool,
+) -> None:
+    r"""Print the records of TOPIC, one line of JSON each, partition after partition.
+
+    JSON values are shown as they are, other text as a string; bytes that are no text are written \xff.
+    """
+    with told_without_trace(), interrupting_signals():
+        from heeler.cli.records_text import record_line
+
+        if bootstrap_servers is not None and worker_config is not None:
+            raise click.UsageError("--bootstrap-servers and --worker-config exclude one another")
+        reader = _Reader(topic, _properties(bootstrap_servers, worker_config))
+        try:
+            for count, (partition, record) in enumerate(reader.records(from_beginning, follow), 1):
+                click.echo(record_line(partition, record).encode())  # in UTF-8, whatever the terminal's encoding
+                if count == limit:
+                    return
+        except KeyboardInterrupt:
+            return
+        finally:
+            reader.close()
+
+
+def _properties(bootstrap_servers: str | None, worker_config: Path | None) -> dict[str, str]:
+    """A consumer's properties, in Kafka's names."""
+    if worker_config is None:
+        return {"bootstrap.servers": bootstrap_servers or DEFAULT_SERVERS}
+    from heeler.worker.config import load_worker_config
+    from spark_tasks.kafka.client_properties import client_properties
+    from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
+
+    worker = load_worker_config(worker_config, (), os.environ)
+    return {**client_properties(worker.originals, {}, "consumer"), MAX_RECORD_KEY: str(worker[MAX_RECORD_KEY])}
+
+
+class _Reader:
+    def __init__(self, topic: str, properties: dict[str, str]) -> None:
+        from spark_tasks.kafka.client_config import client_settings
+        from spark_tasks.kafka.cluster import KafkaCluster
+        from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
+
+        logging.getLogger("kafka").addHandler(logging.NullHandler())  # one message tells what is in the way
+        self._topic = topic
+        self._most = int(properties.pop(MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES))
+        level = properties.get("isolation.level", "").strip().lower()
+        self._isolation: Isolation = "read_committed" if level == "read_committed" else "read_uncommitted"
+        self._cluster: KafkaCluster = KafkaCluster(client_settings(properties))
+
+    def records(self, from_beginning: bool, follow: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Partition and record. Up to where the partitions end now, or with `follow` for ever."""
+        ends = self._offsets("latest")
+        positions = self._offsets("earliest") if from_beginning else dict(ends)
+        while True:
+            for where, end in sorted(ends.items()):
+                yield from self._range(where, positions.get(where, 0), end)
+            if not follow:
+                return
+            positions |= ends
+            while (ends := self._offsets("latest")) == positions:
+                time.sleep(_LOOK_SECONDS)
+
+    def _range(self, where: TopicPartition, start: int, end: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        from spark_tasks.kafka.fetch import read_range
+
+        batches = read_range(
+            self._cluster, *where, start, end, isolation=self._isolation, fetch_bytes=_FETCH_BYTES,
+            max_record_bytes=self._most,
+        )  # fmt: skip
+        for batch in batches:
+            for at in range(0, len(batch), _ROWS):
+                for record in batch.slice(at, _ROWS).to_pylist():
+                    yield where[1], record
+
+    def _offsets(self, which: Any) -> dict[TopicPartition, int]:
+        places = [(self._topic, p) for p in self._cluster.partitions(self._topic, timeout_ms=_PATIENCE_MS)]
+        return self._cluster.offsets(places, which, self._isolation, timeout_ms=_PATIENCE_MS)
+
+    def close(self) -> None:
+        self._cluster.close()

@@ -1,0 +1,95 @@
+"""A heeler worker as a child process: the demo and the tests start workers the way a user does."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from heeler.cli.rest_client import RestClient
+from heeler.embedded_kafka.guard import GuardedProcess
+from heeler.embedded_kafka.ports import free_port
+from heeler.errors import SetupError
+from spark_tasks.process.private_files import open_private
+
+
+class WorkerProcess:
+    """`heeler worker FILE` in a folder that holds its properties file and its log. A context manager.
+
+    `properties` without `listeners` get a free port. The process cannot outlive this one.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str], name: str = "worker") -> None:
+        self.properties = dict(properties)
+        port = free_port()
+        self.properties.setdefault("listeners", f"http://127.0.0.1:{port}")
+        self.properties.setdefault("rest.advertised.host.name", "127.0.0.1")
+        self.port = int(self.properties["listeners"].rpartition(":")[2])
+        self.file = folder / f"{name}.properties"
+        self.log = folder / f"{name}.log"
+        self.rest = RestClient("127.0.0.1", self.port)
+        self._process: GuardedProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start it and return at once."""
+        with open_private(self.file, "w") as file:
+            file.writelines(f"{k}={v}\n".replace("\\", "\\\\") for k, v in self.properties.items())
+        self._process = GuardedProcess([sys.executable, "-m", "heeler", "worker", str(self.file)], self.log)
+        return self
+
+    def wait_ready(self, seconds: float = 60) -> Self:
+        """Return when it answers; raises SetupError where it ended or takes too long."""
+        deadline = time.monotonic() + seconds
+        while not self.rest.ready():
+            if self._process is None or self._process.exit_code() is not None:
+                raise SetupError(f"The worker ended; {self.log} says:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise SetupError(f"The worker did not answer within {seconds:.0f} s; {self.log} says:\n{self.tail()}")
+            time.sleep(0.02)
+        return self
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the guarding shell, whose child the worker is; None before the start and after the end."""
+        return self._process.pid if self._process else None
+
+    def tail(self, characters: int = 2000) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
+
+    def signal(self, name: str) -> None:
+        """Send it a signal by its name without SIG: TERM, STOP, CONT, KILL."""
+        if self._process is not None:
+            self._process.signal(name)
+
+    def exit_code(self) -> int | None:
+        """None while it runs; 128 + n where signal n ended it."""
+        return self._process.exit_code() if self._process else None
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, None where it still runs after that time."""
+        return self._process.wait(seconds) if self._process else None
+
+    def kill(self) -> None:
+        """As kill -9, and wait for the end."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def stop(self, grace: float = 30) -> int | None:
+        """SIGTERM, and kill -9 after `grace` seconds; the exit code."""
+        code = None
+        if self._process is not None:
+            self._process.close(grace)
+            code = self._process.exit_code()
+            self._process = None
+        return code

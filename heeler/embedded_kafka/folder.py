@@ -1,0 +1,137 @@
+"""The embedded broker's folder: whose it is, whether it may be used, and what a failure in it means."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from heeler.embedded_kafka.jars import KAFKA_VERSION
+from heeler.errors import SetupError
+from spark_tasks.process.private_files import open_private
+
+_MARKER = "heeler-broker.json"
+_TAIL_LINES = 15
+
+
+class BrokerFolder:
+    """A folder that heeler formatted, locked for as long as this process uses it."""
+
+    def __init__(self, path: Path, cluster_id: str, lock: IO[str]) -> None:
+        self.path = path
+        self.cluster_id = cluster_id
+        self.kafka_dir = path / "kafka"
+        self.log_file = path / "broker.log"
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: Path, new_cluster_id: str) -> BrokerFolder:
+        """Take an empty folder, or one that heeler made before. Raises SetupError for any other."""
+        path = path.expanduser().absolute()
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is in the topics is not for everybody
+            with tempfile.TemporaryFile(dir=path):
+                pass  # a folder can exist and yet not be writable
+            marker = path / _MARKER
+            if not marker.exists():
+                _require_empty(path)
+                written = path / f"{_MARKER}.new"
+                written.write_text(json.dumps({"cluster.id": new_cluster_id, "kafka.version": KAFKA_VERSION}))
+                written.rename(marker)
+            lock = marker.open()
+        except OSError as error:
+            raise SetupError(f"The data folder {path} cannot be written: {error.strerror or error}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise SetupError(f"The data folder {path} is in use by another heeler broker.") from None
+        try:
+            return cls(path, _cluster_of(path, lock), lock)
+        except BaseException:
+            lock.close()
+            raise
+
+    @property
+    def is_formatted(self) -> bool:
+        """Whether Kafka's own format step ran here to its end (it writes this file last)."""
+        return (self.kafka_dir / "meta.properties").exists()
+
+    def write_config(self, properties: Mapping[str, str]) -> Path:
+        """Write the broker's server.properties and return its path."""
+        file = self.path / "server.properties"
+        escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items())
+        with open_private(file, "w") as out:
+            out.write("\n".join(escaped) + "\n")
+        return file
+
+    def release(self) -> None:
+        """Let others use the folder."""
+        self._lock.close()
+
+    def log_tail(self) -> str:
+        """The last lines that the broker wrote."""
+        try:
+            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+        except OSError:
+            return ""
+
+    def explain_failure(self, said: str) -> str:
+        """What a user needs to know of a broker that ended at its start."""
+        for pattern, meaning in _MEANINGS:
+            if re.search(pattern, said, re.IGNORECASE):
+                return meaning.format(path=self.path)
+        telling = [x.strip() for x in said.splitlines() if re.search(r"exception|error|fatal", x, re.IGNORECASE)]
+        kept = f" Its whole output is in {self.log_file}." if self.log_file.exists() else ""
+        return f"Kafka ended at its start: {(telling or said.splitlines() or ['without a word'])[0]}.{kept}"
+
+
+_MEANINGS = (
+    (r"already in use", "Another program took the broker's port a moment ago; start again or choose another --port."),
+    (
+        r"(metadata\.version|feature|UnsupportedVersion).*(not support|unsupported|unknown|invalid|no metadata)",
+        f"The data folder {{path}} was written by a newer Kafka than {KAFKA_VERSION}; choose another --data-dir.",
+    ),
+    (r"InconsistentClusterId|Invalid cluster\.id", "The data folder {path} was formatted for another cluster."),
+    (r"no space left", "The disk with {path} is full."),
+    (r"Could not reserve enough space|insufficient memory", "There is not enough memory for Kafka's Java process."),
+)
+
+
+def _require_empty(path: Path) -> None:
+    entries = sorted(x.name for x in path.iterdir() if not x.name.startswith(f"{_MARKER}."))
+    if "meta.properties" in entries or any((path / x / "meta.properties").exists() for x in entries):
+        raise SetupError(
+            f"The data folder {path} was formatted by another Kafka cluster; heeler leaves it alone. Choose an empty "
+            "folder."
+        )
+    if entries:
+        raise SetupError(f"The data folder {path} holds other files ({entries[0]}, …). Choose an empty folder.")
+
+
+def _cluster_of(path: Path, marker: IO[str]) -> str:
+    """The cluster id, checked against what Kafka wrote when it formatted the folder."""
+    try:
+        said = json.load(marker)
+        cluster_id, version = str(said["cluster.id"]), str(said["kafka.version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise SetupError(f"{path / _MARKER} is damaged: {error!r}. Choose another data folder.") from error
+    if _numbers(version) > _numbers(KAFKA_VERSION):
+        raise SetupError(f"The data folder {path} was written by Kafka {version}, newer than this {KAFKA_VERSION}.")
+    meta = path / "kafka" / "meta.properties"
+    if meta.exists():
+        found = dict(line.split("=", 1) for line in meta.read_text().splitlines() if "=" in line)
+        if found.get("cluster.id") != cluster_id or found.get("node.id") != "1":
+            raise SetupError(
+                f"The data folder {path} was formatted by another cluster ({found.get('cluster.id')}, node "
+                f"{found.get('node.id')}; this one is {cluster_id}, node 1). Choose another folder."
+            )
+    return cluster_id
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(x) for x in re.findall(r"\d+", version)[:3])

@@ -1,0 +1,85 @@
+"""A child process that cannot outlive this one, however this one ends.
+
+A shell stands between the two and holds the read end of a pipe. A line on the pipe is the name of a signal for the
+child; its end (this process closed it, or died, kill -9 included) means kill. The kernel's parent-death signal would
+do the same for Linux only, and would fire when the *thread* that started the child ends.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from spark_tasks.process.private_files import open_private
+
+# $1: a folder to remove when this process dies, or nothing; the rest is the command. Descriptor 3 is the pipe: a shell
+# gives background jobs no standard input. The watcher ignores what a terminal sends to everybody; once the pipe has
+# ended it also ignores the main shell, which would stop it before it has removed the folder.
+_SCRIPT = r"""
+remove=$1; shift
+exec 3<&0 </dev/null
+"$@" 3<&- &
+child=$!
+trap 'kill -TERM $child 2>/dev/null' TERM
+(
+  trap '' INT HUP
+  while read -r name <&3; do kill -s "$name" $child 2>/dev/null; done
+  trap '' TERM
+  kill -9 $child 2>/dev/null
+  while kill -0 $child 2>/dev/null; do sleep 0.02; done
+  [ -z "$remove" ] || rm -rf -- "$remove"
+) &
+watcher=$!
+exec 3<&-
+while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || break; done
+kill $watcher 2>/dev/null
+exit $code
+"""
+
+
+class GuardedProcess:
+    """A command with its output in a file for this user only. Where this process dies first, it is killed and the
+    folder `remove` goes.
+    """
+
+    def __init__(self, command: list[str], output: Path, remove: Path | None = None) -> None:
+        with open_private(output, "a") as file:
+            self._shell = subprocess.Popen(  # noqa: S603 - a fixed script; the command is the caller's
+                ["/bin/sh", "-c", _SCRIPT, "heeler-guard", str(remove or ""), *command],
+                stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The guarding shell's process id; the command is its child."""
+        return self._shell.pid
+
+    def exit_code(self) -> int | None:
+        """None while the command runs; 128 + n where signal n ended it."""
+        return self._shell.poll()
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, or None where the command still runs after that time."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._shell.wait(seconds)
+        return None
+
+    def signal(self, name: str) -> None:
+        """Send the command a signal by its name without SIG: TERM, STOP, CONT, KILL."""
+        assert self._shell.stdin is not None  # noqa: S101 - a pipe was asked for
+        with suppress(BrokenPipeError, ValueError):  # it has ended
+            self._shell.stdin.write(f"{name}\n".encode())
+            self._shell.stdin.flush()
+
+    def close(self, grace: float = 0.0) -> None:
+        """End the command: TERM and at most `grace` seconds, then KILL. Returns when it is gone. May be repeated."""
+        if grace > 0 and self.exit_code() is None:
+            self.signal("TERM")
+            with suppress(subprocess.TimeoutExpired):
+                self._shell.wait(grace)
+        self.signal("KILL")
+        self._shell.wait(30)
+        assert self._shell.stdin is not None  # noqa: S101 - a pipe was asked for
+        with suppress(BrokenPipeError):
+            self._shell.stdin.close()

@@ -1,0 +1,202 @@
+"""Kafka's jars: fetched once, with the Ivy that ships inside PySpark, into a cache of the user's.
+
+A set of jars is complete or absent: it is put together in a temporary folder with a list of its files and their sizes,
+then renamed. What does not match its list (an interrupted copy, a cleaned-up cache) is fetched again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from heeler.embedded_kafka.java import find_java
+from heeler.errors import SetupError
+from spark_tasks.spark.class_archive import cache_root
+
+KAFKA_VERSION = "4.3.1"
+Progress = Callable[[str], None]
+"""Is told lines, some of which are Steps."""
+
+_MANIFEST = "files.json"
+log = logging.getLogger(__name__)
+
+
+class Step(str):
+    """A line that says how many of something are done; `total` may still grow."""
+
+    __slots__ = ("done", "total")
+    done: int
+    total: int
+
+    def __new__(cls, line: str, done: int, total: int) -> Self:
+        """The line and its counts."""
+        self = super().__new__(cls, line)
+        self.done, self.total = done, total
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Modules (organisation, name, version) that are resolved together with all that they need."""
+
+    title: str
+    modules: tuple[tuple[str, str, str], ...]
+
+    @property
+    def folder(self) -> str:
+        """The folder's name in the cache: another set of modules gets another folder."""
+        digest = hashlib.sha256(repr(self.modules).encode()).hexdigest()[:10]
+        return f"{self.title.lower().replace(' ', '-')}-{digest}"
+
+
+# Kafka's jars bring no logging binding; slf4j-simple prints warnings, so that failures show.
+_LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
+BROKER = JarSet(f"Kafka {KAFKA_VERSION}", (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), _LOGGING))
+CONNECT = JarSet(
+    f"Kafka Connect {KAFKA_VERSION}",
+    (
+        *(
+            ("org.apache.kafka", name, KAFKA_VERSION)
+            for name in ("connect-runtime", "connect-file", "connect-json", "connect-transforms")
+        ),
+        _LOGGING,
+    ),
+)
+
+
+def classpath(folder: Path) -> str:
+    """The jars of a resolved folder, in a fixed order (which a class data archive depends on)."""
+    return os.pathsep.join(str(jar) for jar in sorted(folder.glob("*.jar")))
+
+
+def resolve(jars: JarSet = BROKER, progress: Progress = log.info) -> Path:
+    """The folder with the set's jars, fetched first where the cache does not have them whole.
+
+    Two processes that ask at once fetch once. Raises SetupError: no Java, registry not reachable, cache not writable.
+    """
+    target = cache_root() / jars.folder
+    if is_complete(target):
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f".{jars.folder}.lock")):
+            if not is_complete(target):  # another process may have fetched it while this one waited
+                _fetch(jars, target, progress)
+    except OSError as error:
+        raise SetupError(
+            f"Cannot write to the cache {target.parent}: {error}. Set HEELER_CACHE to a folder that can be written."
+        ) from error
+    return target
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether every file of the folder's list is there in its full size."""
+    try:
+        sizes: dict[str, int] = json.loads((folder / _MANIFEST).read_text())
+        return bool(sizes) and all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(jars: JarSet, target: Path, progress: Progress) -> None:
+    work = Path(tempfile.mkdtemp(prefix=f".{jars.folder}.", dir=target.parent))
+    try:
+        _run_ivy(jars, work, progress)
+        found = {jar.name: jar.stat().st_size for jar in (work / "jars").glob("*.jar")}
+        (work / "jars" / _MANIFEST).write_text(json.dumps(found, indent=1, sort_keys=True))
+        if target.exists():
+            progress(f"{jars.title}: the copy in {target} is damaged and is replaced")
+            shutil.rmtree(target)
+        (work / "jars").rename(target)
+        progress(Step(f"{jars.title}: {sum(found.values()) / 1e6:.0f} MB in {target}", len(found), len(found)))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
+    (work / "ivy.xml").write_text(_ivy_file(jars))
+    settings = os.environ.get("HEELER_IVY_SETTINGS")
+    if not settings:
+        settings = str(work / "settings.xml")
+        Path(settings).write_text(_IVY_SETTINGS)
+    command = [
+        find_java(), "-jar", str(_ivy_jar()), "-settings", settings, "-cache", str(cache_root() / "ivy"),
+        "-ivy", str(work / "ivy.xml"), "-confs", "default", "-types", "jar", "bundle",
+        "-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    progress(f"{jars.title} is not on this machine yet: fetching it once (about 45 MB) into {cache_root()}")
+    said: list[str] = []
+    with subprocess.Popen(  # noqa: S603 - the user's Java and PySpark's own jar
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
+    ) as ivy:
+        assert ivy.stdout is not None  # noqa: S101 - a pipe was asked for
+        counts = {"found": 0, "downloading": 0}
+        for line in ivy.stdout:
+            said.append(line.rstrip())
+            word, _, rest = line.strip().partition(" ")
+            if word in counts:
+                counts[word] += 1
+                name = rest.split(" ")[0].rpartition("/")[2]
+                progress(Step(f"{jars.title}: {name}", counts["downloading"], counts["found"]))
+    if ivy.returncode != 0 or not any((work / "jars").glob("*.jar")):
+        raise SetupError(_unreachable(jars, said))
+
+
+def _ivy_jar() -> Path:
+    """PySpark's Ivy, found without importing PySpark (which takes long)."""
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        for jar in sorted((Path(place) / "jars").glob("ivy-*.jar")):
+            return jar
+    raise SetupError("PySpark with its jars is not installed in this environment. Install it: pip install pyspark")
+
+
+def _ivy_file(jars: JarSet) -> str:
+    dependencies = "".join(
+        f'<dependency org="{org}" name="{name}" rev="{version}" conf="default->default"/>'
+        for org, name, version in jars.modules
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="heeler" module="embedded"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+
+
+# Ivy's own defaults wait for a silent host for minutes a file; `ibiblio` without a root is Maven Central.
+_IVY_SETTINGS = """<ivysettings>
+  <settings defaultResolver="registry"/>
+  <timeout-constraints><timeout-constraint name="short" connectionTimeout="10000" readTimeout="60000"/>
+  </timeout-constraints>
+  <resolvers><ibiblio name="registry" m2compatible="true" timeoutConstraint="short"/></resolvers>
+</ivysettings>
+"""
+
+
+def _unreachable(jars: JarSet, said: list[str]) -> str:
+    telling = [x.strip() for x in said if any(w in x for w in ("not found", "FAILED", "refused", "timed out", "ERROR"))]
+    reason = telling[0] if telling else (said[-1] if said else "it said nothing")
+    return (
+        f"Cannot fetch {jars.title}: the package registry (Maven Central) could not be reached or lacks a file, and "
+        f"{cache_root()} has no copy ({reason[:300]}). Connect this machine to the network once, copy that folder from "
+        "a machine that has it, or name the Ivy settings file of a mirror in HEELER_IVY_SETTINGS."
+    )

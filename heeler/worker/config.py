@@ -1,0 +1,201 @@
+"""One worker's configuration: a Kafka Connect worker file, the environment and the command line as one frozen value."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heeler.worker.keys.clients import CLIENT_KEYS
+from heeler.worker.keys.ignored import refusals, warning
+from heeler.worker.keys.worker import KNOWN_PREFIXES, WORKER_KEYS
+from spark_tasks.config.definition import ConfigDef, Type, invalid
+from spark_tasks.config.masking import MASK, passwords, process_secrets, secret_name
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer, load_providers
+from spark_tasks.spark.security import authenticates, authentication
+from spark_tasks.validation.overrides import policy_of
+from storage.offsets.own import OwnOffsets
+from storage.offsets.placement import own_offsets
+
+log = logging.getLogger(__name__)
+_CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """`values`: every known key, parsed; `originals`: the settings as given, with provider placeholders replaced."""
+
+    values: Mapping[str, Any]
+    originals: Mapping[str, str]
+    providers: Mapping[str, ConfigProvider]
+
+    @classmethod
+    def of(cls, props: Mapping[str, str]) -> WorkerConfig:
+        """Parse and check the settings. Raises ConfigError that lists every wrong key, its value and what may be."""
+        providers = load_providers(props)
+        originals = ConfigTransformer(providers, on_values=_hide).transform(props)
+        process_secrets().learn("", passwords(originals, [k for k in originals if _is_secret(k)]))
+        if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
+            log.warning("plugin.path cannot have placeholders (KIP-421); %s is taken as it is", props["plugin.path"])
+            originals["plugin.path"] = props["plugin.path"]
+        config = cls(_parse(originals, originals.given), originals, providers)
+        for key in config.unknown_keys():
+            near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
+            log.warning("%s is not a key of a worker%s", key, f"; did you mean {near[0]}?" if near else "")
+        ignored = warning(originals)
+        if ignored:
+            log.warning(ignored)
+        if not authenticates(originals):
+            log.warning("spark.authenticate=false: whoever reaches a port of Spark can run code there and read the "
+                        "passwords of connectors")
+        return config
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    @property
+    def group_id(self) -> str:
+        """The worker group's name."""
+        return str(self.values["group.id"])
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Brokers, separated by commas."""
+        return ",".join(self.values["bootstrap.servers"])
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether exactly.once.source.support is enabled (KIP-618)."""
+        return str(self.values["exactly.once.source.support"]).lower() == "enabled"
+
+    @property
+    def transactional_leader(self) -> bool:
+        """Whether the leader writes the config topic in transactions (preparing or enabled, KIP-618)."""
+        return str(self.values["exactly.once.source.support"]).lower() != "disabled"
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """The settings under a prefix, without it."""
+        return {k.removeprefix(prefix): v for k, v in self.originals.items() if k.startswith(prefix)}
+
+    def client(self) -> dict[str, str]:
+        """Settings of the worker's own Kafka clients, in Kafka's names. As in Java, they get what nobody knows as well:
+        max.request.size is an example.
+        """
+        known = {k: v for k, v in self.originals.items() if k in CLIENT_KEYS or k.startswith(_CLIENT_PREFIXES)}
+        unknown = {k: self.originals[k] for k in self.unknown_keys()}
+        return {**known, "bootstrap.servers": self.bootstrap_servers, **unknown}
+
+    def own_offsets(self, connector: Mapping[str, str]) -> OwnOffsets | None:
+        """Where a source connector's offsets are, if not on the worker's topic alone. Raises ConfigError."""
+        return own_offsets(self.originals, connector, exactly_once=self.exactly_once)
+
+    def unknown_keys(self) -> list[str]:
+        """Settings that mean nothing to a worker: often misspelt ones."""
+        return _unknown(self.originals)
+
+
+def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
+                       ) -> WorkerConfig:
+    """Read a Java .properties file; `CONNECT_…` variables go before it and `overrides` (KEY=VALUE) before both.
+
+    Raises ConfigError.
+    """
+    import javaproperties  # noqa: PLC0415 - only here
+
+    try:
+        props: dict[str, str] = javaproperties.loads(_decoded(file.read_bytes()))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"The worker file {file} cannot be read: {why}") from error
+    props |= from_environment(environ or {})
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"Invalid override {override}: must be KEY=VALUE")
+        props[key.strip()] = value
+    try:
+        return WorkerConfig.of(props)
+    except ConfigError as error:
+        raise ConfigError(f"The settings of the worker file {file} are not right:\n{error}") from error
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8 where it is that, else Latin-1, which is what Java reads a worker file in."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Settings in `CONNECT_…` variables, as Kafka Connect's container images name them: CONNECT_GROUP_ID is group.id,
+    two underscores are one, three a dash. CONNECT_LOG4J_ROOT_LOGLEVEL and CONNECT_LOG4J_LOGGERS set log levels.
+    """
+    found: dict[str, str] = {}
+    for name, value in environ.items():
+        if not name.startswith("CONNECT_"):
+            continue
+        if name == "CONNECT_LOG4J_ROOT_LOGLEVEL":
+            found["heeler.log.level"] = value
+        elif name == "CONNECT_LOG4J_LOGGERS":
+            pairs = (part.partition("=") for part in value.split(",") if "=" in part)
+            found |= {f"heeler.log.level.{logger.strip()}": level.strip() for logger, _, level in pairs}
+        elif not name.startswith("CONNECT_LOG4J_"):
+            rest = name.removeprefix("CONNECT_").lower()
+            found[re.sub("_{1,3}", lambda m: {1: ".", 2: "_", 3: "-"}[len(m[0])], rest)] = value
+    return found
+
+
+def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:
+    """Operators may read their settings; what a provider gave for a password, or for an unknown key, is a secret."""
+    for key, values in given.items():
+        if key not in WORKER_KEYS or _is_secret(key):
+            process_secrets().learn("", values)
+
+
+def _parse(originals: Mapping[str, str], given: Collection[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    errors: list[str] = []
+    for name, key in WORKER_KEYS.keys.items():
+        try:
+            values |= ConfigDef(key).parse(originals)
+        except ConfigError as error:
+            text = originals.get(name)
+            hidden = text and (_is_secret(name) or name in given)
+            errors.append(str(error).replace(text or "", MASK) if hidden else str(error))
+            near = difflib.get_close_matches(name, _unknown(originals), 1, 0.85) if text is None else ()
+            errors[-1] += "".join(f" Is {key} meant to be it?" for key in near)
+    for check in (policy_of, authentication):
+        try:
+            check(originals)
+        except ConfigError as error:
+            errors.append(str(error))
+    errors += refusals(originals)
+    errors += _contradictions(values)
+    if errors:
+        raise ConfigError("\n".join(errors))
+    return values
+
+
+def _unknown(originals: Mapping[str, str]) -> list[str]:
+    return sorted(k for k in originals if k not in WORKER_KEYS and not k.startswith(KNOWN_PREFIXES))
+
+
+def _contradictions(values: Mapping[str, Any]) -> Iterable[str]:
+    session, heartbeat = values.get("session.timeout.ms"), values.get("heartbeat.interval.ms")
+    if session is not None and heartbeat is not None and heartbeat >= session:
+        yield str(invalid("heartbeat.interval.ms", heartbeat, f"must be lower than session.timeout.ms ({session})"))
+    signature, accepted = (values.get(f"inter.worker.{k}") for k in ("signature.algorithm", "verification.algorithms"))
+    if signature and accepted and signature not in accepted:
+        allowed = f"must be one of inter.worker.verification.algorithms ({', '.join(accepted)})"
+        yield str(invalid("inter.worker.signature.algorithm", signature, allowed))
+
+
+def _is_secret(name: str) -> bool:
+    known = WORKER_KEYS.keys.get(name)
+    return known.type is Type.PASSWORD if known else secret_name(name)

@@ -1,0 +1,113 @@
+"""The data plane of a worker, and from a StartTask to the runner that moves its data.
+
+Importing the data plane (PySpark, numba) costs about a second, and starting Spark several: both happen in the
+background, after REST is up. A task that is started before waits in its own thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from actors.messages.commands import StartTask
+from actors.peers.start_guard import HerderGuard, Herding
+from heeler.worker.config import WorkerConfig
+from spark_tasks.config.masking import hide_passwords
+from spark_tasks.plugins import Plugins
+from spark_tasks.task import TaskContext, TaskRunner
+from spark_tasks.tasks.configs import check_tasks_max
+from storage.config.view import ConfigView
+from storage.ids import ConnectorName, ConnectorTaskId, TopicName
+from storage.offsets.stores import OffsetStores
+
+if TYPE_CHECKING:
+    from spark_tasks.runners import Runners
+
+log = logging.getLogger(__name__)
+
+
+class DataPlane:
+    """`start` returns at once; `runners` waits until it is there."""
+
+    def __init__(self, config: WorkerConfig, plugins: Plugins) -> None:
+        self._config = config
+        self._plugins = plugins
+        self._runners: Future[Runners] = Future()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def start(self) -> None:
+        """Import the data plane and start Spark, in the background."""
+        threading.Thread(target=self._start, name="data-plane", daemon=True).start()
+
+    def _start(self) -> None:
+        try:
+            from spark_tasks.runners import Runners  # noqa: PLC0415 - see the module
+
+            runners = Runners(self._config.originals, self._plugins)
+        except Exception as error:
+            # Whatever is wrong with this installation of Spark: each task that wants to start says so in its status.
+            log.exception("The data plane could not be started")
+            self._runners.set_exception(error)
+            return
+        with self._lock:
+            if not self._closed:
+                runners.engine.start()
+                self._runners.set_result(runners)
+
+    def runners(self) -> Runners:
+        """Waits; raises what went wrong at the start."""
+        return self._runners.result()
+
+    def degraded(self) -> Sequence[str]:
+        """See SparkEngine. Nothing while it is not there."""
+        ready = self._runners.done() and self._runners.exception() is None
+        return self._runners.result().engine.degraded() if ready else ()
+
+    def close(self) -> None:
+        """Stop Spark; the tasks must be gone. From now on it is not started any more."""
+        with self._lock:
+            self._closed = True
+        if self._runners.done() and self._runners.exception() is None:
+            self._runners.result().close()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRunners:
+    """Makes runners in the task actor's thread; whatever it raises makes the task FAILED."""
+
+    config: WorkerConfig
+    plugins: Plugins
+    data_plane: DataPlane
+    offsets: OffsetStores
+    configs: ConfigView
+    resolve: Callable[[Mapping[str, Any], ConnectorName], Mapping[str, str]]
+    topic_used: Callable[[ConnectorTaskId, TopicName], None]
+    herding: Herding
+
+    def make(self, command: StartTask, wake: Callable[[], None]) -> TaskRunner:
+        """A runner, not started. Raises ConfigError, TooManyTasksError, PluginNotFoundError."""
+        task = command.task
+        connector = self.resolve(command.connector_config, task.connector)
+        check_tasks_max(task.connector, self.configs.config.task_count(task.connector), connector)
+        hide_passwords(task.connector, connector, self.plugins.connector(connector.get("connector.class", "")))
+        runners = self.data_plane.runners()
+        source = self.plugins.connector_type(connector) == "source"
+        guard = HerderGuard(self.herding, task, command.config_generation)
+        offsets = self.offsets.of(task.connector, self.config.own_offsets(connector)) if source else None
+        try:
+            return runners.make(TaskContext(
+                connector_name=task.connector, task=task.task, group_id=self.config.group_id,
+                worker=self.config.originals, connector=connector,
+                config=self.resolve(command.task_config, task.connector), engine=runners.engine, offsets=offsets,
+                wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
+                guard=guard if source and self.config.exactly_once else None,
+            ))
+        except Exception:
+            if offsets is not None:
+                offsets.close_soon()
+            raise

@@ -1,0 +1,120 @@
+"""The worker's own Kafka clients: admin, internal topics, and the logs and writers over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from heeler.worker.config import WorkerConfig
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.connections import net_client
+from storage.log.internal_topics import connector_offsets, ensure_topics, internal_topics
+from storage.log.privileged_writer import KafkaPrivilegedWriter
+from storage.log.protocol import PrivilegedWriter
+from storage.log.topic_log import KafkaTopicLog
+from storage.offsets.own import OwnOffsets
+
+log = logging.getLogger(__name__)
+
+PATIENCE_MS = 30_000  # with brokers that start at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaParts:
+    """Made by `connect`; `settings` are kafka-python's."""
+
+    config: WorkerConfig
+    admin: KafkaAdminClient
+    settings: Mapping[str, Any]
+    client_id: str
+    cluster_id: str
+
+    @classmethod
+    def connect(cls, config: WorkerConfig) -> KafkaParts:
+        """Connect, and create or check the three internal topics. Raises ConnectError and ConfigError."""
+        properties = config.client()
+        settings = client_settings(properties)
+        client_id = config["client.id"] or f"connect-{config.group_id}"
+        patience_ms = _patience_ms(properties)
+        try:
+            admin = _admin(settings, f"{client_id}-admin", patience_ms)
+        except KafkaError as error:
+            raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
+                               f"the worker's bootstrap.servers and security settings: {error!r}") from error
+        try:
+            cluster_id = str(admin.describe_cluster()["cluster_id"])
+            ensure_topics(admin, internal_topics(config.originals), patience_ms / 1000)
+        except KafkaError as error:
+            admin.close()
+            where = config.bootstrap_servers
+            raise ConnectError(f"Failed to prepare the internal topics on {where}: {error!r}") from error
+        except ConnectError:
+            admin.close()
+            raise
+        return cls(config, admin, settings, client_id, cluster_id)
+
+    def log(self, kind: str) -> KafkaTopicLog:
+        """The log of the config, offset or status topic."""
+        names = {"config": "configs", "offset": "offsets", "status": "statuses"}
+        committed = kind != "status" and self.config.exactly_once
+        # The status store decides itself what is repeated: a newer status may have superseded it.
+        session = self.config["session.timeout.ms"]
+        retries = {} if kind != "status" else {
+            "retries": 0, "delivery_timeout_ms": session, "request_timeout_ms": session}
+        return KafkaTopicLog(self.config[f"{kind}.storage.topic"], self.settings, nullcontext(self.admin),
+                             client_id=f"{self.client_id}-{names[kind]}", read_committed=committed, producer=retries,
+                             session_s=float(session) / 1000)
+
+    def connector_offsets_log(self, own: OwnOffsets) -> KafkaTopicLog:
+        """The log of a connector's own offsets topic, which is made where it is missing."""
+        return KafkaTopicLog(own.topic, own.consumer, self._own_admin(own),
+                             client_id=f"{self.client_id}-offsets-{own.topic}", read_committed=True,
+                             producer=own.producer, session_s=self.config["session.timeout.ms"] / 1000)
+
+    @contextmanager
+    def _own_admin(self, own: OwnOffsets) -> Iterator[KafkaAdminClient]:
+        with closing(_admin(own.admin, f"{self.client_id}-admin-{own.topic}", PATIENCE_MS)) as admin:
+            ensure_topics(admin, [connector_offsets(self.config.originals, own.topic)])
+            yield admin
+
+    def config_writer(self) -> PrivilegedWriter | None:
+        """The leader's transactional writer of the config topic; None where writes are plain (KIP-618)."""
+        if not self.config.transactional_leader:
+            return None
+        transactional_id = self.config.originals.get("transactional.id") or f"connect-cluster-{self.config.group_id}"
+        return KafkaPrivilegedWriter(self.config["config.storage.topic"], self.settings,
+                                     transactional_id=transactional_id, client_id=f"{self.client_id}-configs-leader")
+
+    def offsets_writer(self, own: OwnOffsets | None, transactional_id: str) -> PrivilegedWriter:
+        """A writer of altered offsets that fences the task of that transactional id."""
+        topic, settings = (self.config["offset.storage.topic"], self.settings) if own is None else (
+            own.topic, own.producer)
+        return KafkaPrivilegedWriter(topic, settings, transactional_id=transactional_id,
+                                     client_id=f"{self.client_id}-offsets-{transactional_id}")
+
+    def close(self) -> None:
+        """Close the admin client."""
+        self.admin.close()
+
+
+def _admin(settings: Mapping[str, Any], client_id: str, patience_ms: int) -> KafkaAdminClient:
+    return KafkaAdminClient(**{
+        "reconnect_backoff_max_ms": 1000, "bootstrap_timeout_ms": patience_ms, **settings, "kafka_client": net_client,
+        "client_id": client_id,
+    })
+
+
+def _patience_ms(properties: Mapping[str, str]) -> int:
+    """How long a worker that starts waits for brokers: Kafka's default.api.timeout.ms."""
+    text = properties.get("default.api.timeout.ms", str(PATIENCE_MS))
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"Invalid value {text} for configuration default.api.timeout.ms: it is no number") from None

@@ -1,0 +1,168 @@
+"""Every key of a distributed worker's file with its type, default and meaning (those of Kafka Connect 4.3)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from actors.messages.requests import SIGNATURE_DIGESTS
+from heeler.worker.keys.clients import CLIENT_KEYS
+from heeler.worker.logs import LEVELS
+from rest.server.keys import REST_KEYS
+from spark_tasks.config.definition import (
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    OneOf,
+    OneOfIgnoringCase,
+    Rule,
+    Type,
+    Validator,
+    ValidList,
+    at_least,
+    between,
+)
+from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, LARGEST_MAX_RECORD_BYTES, MAX_RECORD_KEY
+from spark_tasks.spark.residents.settings import BATCH, IDLE_MS, MOST, RESIDENT, SLOW_MS
+
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+_INT_MAX = 2**31 - 1
+MACS = tuple(SIGNATURE_DIGESTS)
+
+
+_REPLICATION = Rule("a positive number up to the number of brokers, or -1 for the brokers' default",
+                     lambda v: v == -1 or (v is not None and v > 0))
+_PARTITIONS = Rule("a positive number, or -1 for the brokers' default", lambda v: v == -1 or (v is not None and v > 0))
+_MAC_LIST = Rule(f"one or more of {', '.join(MACS)}", lambda v: bool(v) and set(v) <= set(MACS))
+
+
+def _key(name: str, kind: Type, default: Any, importance: Importance, doc: str, validator: Validator | None = None
+         ) -> ConfigKey:
+    return ConfigKey(name, kind, default=default, validator=validator, importance=importance, doc=doc)
+
+
+def _required(name: str, kind: Type, doc: str, validator: Validator | None = None) -> ConfigKey:
+    return ConfigKey(name, kind, validator=validator, importance=_HIGH, doc=doc)
+
+
+def _text(name: str, doc: str) -> ConfigKey:
+    return _required(name, Type.STRING, doc, Rule("a name", bool))
+
+
+GROUP_KEYS = ConfigDef(
+    _text("group.id", "The name of the worker group; workers with the same one share connectors and tasks."),
+    _key("session.timeout.ms", Type.INT, 10_000, _HIGH,
+         "A worker that sent no heartbeat for so long is out of the group; within the limits of the brokers.",
+         at_least(1)),
+    _key("heartbeat.interval.ms", Type.INT, 3_000, _HIGH,
+         "Time between heartbeats; under session.timeout.ms, best a third of it.", at_least(1)),
+    _key("rebalance.timeout.ms", Type.INT, 60_000, _HIGH,
+         "How long a worker may take to stop work and rejoin when the group rebalances.", at_least(1)),
+    _key("worker.sync.timeout.ms", Type.INT, 3_000, _MEDIUM,
+         "How long a worker that is behind the others tries to catch up with the config topic before it leaves."),
+    _key("worker.unsync.backoff.ms", Type.INT, 300_000, _MEDIUM,
+         "How long a worker that could not catch up stays out of the group."),
+    _key("connect.protocol", Type.STRING, "sessioned", _LOW,
+         "The way the group shares work: eager stops all at every change, compatible only what moves, sessioned also "
+         "signs requests between workers.", OneOf("eager", "compatible", "sessioned")),
+    _key("scheduled.rebalance.max.delay.ms", Type.INT, 300_000, _LOW,
+         "How long the work of a lost worker waits for its return.", between(0, _INT_MAX)),
+    _key("exactly.once.source.support", Type.STRING, "disabled", _HIGH,
+         "Whether source tasks may write records and offsets in one transaction; a running group goes through "
+         "preparing on all workers first.", OneOfIgnoringCase("disabled", "preparing", "enabled")),
+    _key("inter.worker.key.ttl.ms", Type.INT, 3_600_000, _LOW, "The life of the key that signs requests between "
+         "workers; 0 for ever.", between(0, _INT_MAX)),
+    _key("inter.worker.key.generation.algorithm", Type.STRING, "HmacSHA256", _LOW, "What that key is made for.",
+         OneOf(*MACS)),
+    _key("inter.worker.key.size", Type.INT, None, _LOW, "Its size in bits; unset for the algorithm's own.",
+         Rule("unset or at least 40", lambda v: v is None or v >= 40)),
+    _key("inter.worker.signature.algorithm", Type.STRING, "HmacSHA256", _LOW, "How requests are signed.",
+         OneOf(*MACS)),
+    _key("inter.worker.verification.algorithms", Type.LIST, ["HmacSHA256"], _LOW,
+         "The signatures that are accepted; inter.worker.signature.algorithm must be among them.", _MAC_LIST),
+)
+
+STORAGE_KEYS = ConfigDef(
+    *(_text(f"{kind}.storage.topic", f"The compacted topic that keeps {what}; one for all workers of the group.")
+      for kind, what in (("config", "connector configurations"), ("offset", "offsets of source connectors"),
+                         ("status", "states of connectors and tasks"))),
+    *(_key(f"{kind}.storage.replication.factor", Type.SHORT, 3, _LOW,
+           f"Replicas of {kind}.storage.topic when heeler creates it.", _REPLICATION)
+      for kind in ("config", "offset", "status")),
+    _key("offset.storage.partitions", Type.INT, 25, _LOW, "Partitions of offset.storage.topic.", _PARTITIONS),
+    _key("status.storage.partitions", Type.INT, 5, _LOW, "Partitions of status.storage.topic.", _PARTITIONS),
+)
+
+RUNTIME_KEYS = ConfigDef(
+    _required("key.converter", Type.CLASS, "How record keys become bytes and back, unless a connector says another."),
+    _required("value.converter", Type.CLASS, "As key.converter, for values."),
+    _key("header.converter", Type.CLASS, "org.apache.kafka.connect.storage.SimpleHeaderConverter", _LOW,
+         "As key.converter, for headers."),
+    *(_key(f"{kind}.converter.plugin.version", Type.STRING, None, _LOW,
+           f"Version or range of versions of {kind}.converter (KIP-891).") for kind in ("key", "value", "header")),
+    _key("task.shutdown.graceful.timeout.ms", Type.LONG, 5_000, _LOW,
+         "How long all tasks together may take to stop."),
+    _key("offset.flush.interval.ms", Type.LONG, 60_000, _LOW, "Time between two commits of a task's offsets."),
+    _key("offset.flush.timeout.ms", Type.LONG, 5_000, _LOW, "How long such a commit may take before it is given up."),
+    _key("plugin.path", Type.LIST, None, _LOW, "Folders with more plugins.",
+         Rule("unset or folders separated by commas", lambda v: v is None or all(v))),
+    _key("plugin.discovery", Type.STRING, "hybrid_warn", _LOW,
+         "How a Java worker finds plugins; heeler always asks for entry points.",
+         OneOfIgnoringCase("only_scan", "service_load", "hybrid_warn", "hybrid_fail")),
+    _key("config.providers", Type.LIST, [], _LOW,
+         "Names of config providers; each has its config.providers.NAME.class and .param.* (KIP-297).", ValidList()),
+    _key("connector.client.config.override.policy", Type.STRING, "All", _MEDIUM,
+         "Which producer.override.*, consumer.override.* and admin.override.* a connector may set: All, None, "
+         "Principal, Allowlist, or Kafka Connect's class of that name."),
+    _key("connector.client.config.override.allowlist", Type.LIST, [], _MEDIUM,
+         "What the policy Allowlist allows (KIP-1188).", ValidList()),
+    _key("topic.creation.enable", Type.BOOLEAN, True, _LOW,
+         "Whether topic.creation.* of source connectors creates topics (KIP-158)."),
+    _key("metrics.sample.window.ms", Type.LONG, 30_000, _LOW, "The time that one sample of a rate covers.",
+         at_least(0)),
+    _key("metrics.num.samples", Type.INT, 2, _LOW, "Samples kept for a rate.", at_least(1)),
+    _key("metrics.recording.level", Type.STRING, "INFO", _LOW, "How much is measured.", OneOf("INFO", "DEBUG")),
+    _key("metric.reporters", Type.LIST, ["org.apache.kafka.common.metrics.JmxReporter"], _LOW,
+         "Java classes that report metrics; heeler has Prometheus instead.", ValidList()),
+)
+
+_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://[^,/]+:\d+(,[^,/]+:\d+)*|k8s://.+|yarn")
+
+HEELER_KEYS = ConfigDef(
+    _key("heeler.log.level", Type.STRING, "INFO", _MEDIUM,
+         "What is logged; heeler.log.level.LOGGER sets it for one logger and those below it.",
+         OneOfIgnoringCase(*LEVELS)),
+    _key(MAX_RECORD_KEY, Type.INT, DEFAULT_MAX_RECORD_BYTES, _MEDIUM,
+         "The largest record that a sink task reads, in bytes uncompressed. Its Python worker may need several times "
+         "as much memory.", between(1, LARGEST_MAX_RECORD_BYTES)),
+    _key("heeler.executors.mode", Type.STRING, RESIDENT, _MEDIUM,
+         "How Spark runs the work of tasks: resident has processes that stay and take one piece of a batch after the "
+         "other, batch starts a Spark job for each batch.", OneOf(RESIDENT, BATCH)),
+    _key("heeler.executors.max", Type.INT, MOST, _MEDIUM,
+         "Executor processes at most, of which one connector may hold three quarters. Processes are started on demand; "
+         "a reader that waits for something holds one.", at_least(1)),
+    _key("heeler.executors.running.max", Type.INT, None, _LOW,
+         "Pieces of work that use the CPU at a time, and those of one task at a time; unset for two for each core. One "
+         "that waits for something else does not count.", Rule("unset or at least 1", lambda v: v is None or v >= 1)),
+    _key("heeler.executors.idle.ms", Type.LONG, IDLE_MS, _LOW, "How long an executor process that is not needed stays.",
+         at_least(0)),
+    _key("heeler.executors.slow.ms", Type.LONG, SLOW_MS, _LOW,
+         "A piece of work that runs for longer, or waits for longer for a process, is told in the log with where it "
+         "hangs; 0 for never.", at_least(0)),
+    _key("heeler.executors.port", Type.INT, 0, _LOW,
+         "Where executors of a cluster connect to, at spark.driver.host, with TLS; 0 for any port.", between(0, 65535)),
+    _key("spark.master", Type.STRING, None, _MEDIUM,
+         "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",
+         Rule("unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn",
+              lambda v: v is None or _MASTER.fullmatch(v) is not None)),
+)
+
+WORKER_KEYS = GROUP_KEYS.plus(STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS)
+"""All of them."""
+
+KNOWN_PREFIXES = (
+    "producer.", "consumer.", "admin.", "spark.", "config.storage.", "offset.storage.", "status.storage.",
+    "config.providers.", "key.converter.", "value.converter.", "header.converter.", "listeners.https.",
+    "admin.listeners.https.", "heeler.log.level.", "metrics.context.",
+)
+"""Keys that are passed on to something else, which knows what they mean."""

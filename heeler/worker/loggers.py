@@ -1,0 +1,73 @@
+"""The worker's loggers as REST shows and sets them (KIP-495, KIP-676, KIP-976)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from actors.ticker import Ticker
+from heeler.worker.logs import level_name, parse_level
+from spark_tasks.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerLevel:
+    """A logger's level, and when somebody changed it (ms since 1970; None: never since the worker started)."""
+
+    level: str
+    last_modified_ms: int | None
+
+
+class WorkerLoggers:
+    """Implements rest.wire.view.Loggers. Changes are gone with the process."""
+
+    def __init__(self) -> None:
+        self._modified: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def levels(self) -> Mapping[str, LoggerLevel]:
+        """Loggers whose level was set, sorted; `root` too."""
+        found = {ROOT: self._of(ROOT)}
+        found |= {name: self._of(name) for name in self._names() if logging.getLogger(name).level != logging.NOTSET}
+        return dict(sorted(found.items()))
+
+    def level(self, name: str) -> LoggerLevel | None:
+        """The level in effect for a logger; None where there is no such logger."""
+        return self._of(name) if name == ROOT or name in self._names() else None
+
+    def set_level(self, namespace: str, level: str) -> Sequence[str]:
+        """See rest.wire.view.Loggers. The same level again leaves the time as it is."""
+        number = parse_level(level)
+        with self._lock:
+            names = self._names()
+            below = names if namespace == ROOT else [n for n in names if n.startswith(namespace + ".")]
+            changed = []
+            for name in sorted({namespace, *below}):
+                logger = logging.getLogger(None if name == ROOT else name)
+                if logger.level != number:
+                    logger.setLevel(number)
+                    self._modified[name] = Ticker.now_ms()
+                    changed.append(name)
+        return changed
+
+    def heed(self, namespace: str, level: str) -> None:
+        """Set what the config topic says; a level that there is not is no reason to end the worker."""
+        try:
+            self.set_level(namespace, level)
+        except ConfigError as error:
+            log.warning("The level of logger %s in the config topic is ignored: %s", namespace, error)
+
+    def _of(self, name: str) -> LoggerLevel:
+        logger = logging.getLogger(None if name == ROOT else name)
+        return LoggerLevel(level_name(logger.getEffectiveLevel()), self._modified.get(name))
+
+    @staticmethod
+    def _names() -> list[str]:
+        known = logging.Logger.manager.loggerDict
+        return sorted(name for name, logger in list(known.items()) if isinstance(logger, logging.Logger))

@@ -1,0 +1,97 @@
+"""The worker's log: Kafka Connect's line layout with the connector and task that a line is about (KIP-449)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import IO
+
+from heeler.worker.masked_output import MaskingFilter
+from spark_tasks.errors import ConfigError
+from spark_tasks.process.log_lines import LineFormatter
+
+TRACE = 5
+OFF = logging.CRITICAL + 10
+LEVELS = {
+    "ALL": 1, "TRACE": TRACE, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
+    "ERROR": logging.ERROR, "FATAL": logging.CRITICAL, "OFF": OFF,
+}
+"""Kafka Connect's level names, the ones that REST takes and shows."""
+QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
+"""Libraries whose INFO says nothing about connectors: WARN unless the configuration says another level."""
+SILENT = ("kafka.cluster",)
+"""Libraries' loggers whose ERROR is none: a topic that is a moment old, which is asked for again."""
+_NAMES = {number: name for name, number in LEVELS.items()}
+_context: ContextVar[str] = ContextVar("connector_context", default="")
+
+
+@contextmanager
+def log_context(connector: str, task: int | None = None) -> Iterator[None]:
+    """Lines that this thread writes meanwhile begin with `[name|worker]` or `[name|task-0]`."""
+    token = _context.set(f"[{connector}|{'worker' if task is None else f'task-{task}'}] ")
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+class ConnectFormatter(LineFormatter):
+    """`[time] LEVEL [name|task-0] message (logger:line)`."""
+
+    def __init__(self) -> None:
+        super().__init__("[%(asctime)s] %(connect_level)s %(connect_context)s%(message)s (%(name)s:%(lineno)d)")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Uses the thread's context, or the one that the record already carries (`extra`)."""
+        record.connect_level = level_name(record.levelno)
+        if not hasattr(record, "connect_context"):
+            record.connect_context = _context.get()
+        return super().format(record)
+
+
+def level_name(number: int) -> str:
+    """Kafka Connect's name of a level: the nearest one below where Python has a number of its own."""
+    return _NAMES.get(number) or _NAMES[max((n for n in _NAMES if n <= number), default=TRACE)]
+
+
+def parse_level(text: str, key: str = "level") -> int:
+    """A level by its name in any case; Python's WARNING and CRITICAL count too. Raises ConfigError."""
+    name = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(text.strip().upper(), text.strip().upper())
+    if name not in LEVELS:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: must be one of {', '.join(LEVELS)}")
+    return LEVELS[name]
+
+
+def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, stream: IO[str] | None = None) -> None:
+    """Send all loggers' lines to `stream` (standard output) at these levels. May be called again.
+
+    An uncaught error of a thread is logged too. Raises ConfigError for a level that there is not.
+    """
+    parsed = {name: parse_level(text, f"heeler.log.level.{name}") for name, text in (levels or {}).items()}
+    top = logging.getLogger()
+    top.setLevel(parse_level(root, "heeler.log.level"))
+    logging.addLevelName(TRACE, "TRACE")
+    for old in [h for h in top.handlers if isinstance(h.formatter, ConnectFormatter)]:
+        top.removeHandler(old)
+    handler = logging.StreamHandler(stream or sys.stdout)
+    handler.setFormatter(ConnectFormatter())
+    handler.addFilter(MaskingFilter())
+    top.addHandler(handler)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, top.level))
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name, number in parsed.items():
+        logging.getLogger(name).setLevel(number)
+    logging.captureWarnings(capture=True)
+    threading.excepthook = _log_uncaught
+
+
+def _log_uncaught(caught: threading.ExceptHookArgs) -> None:
+    if caught.exc_value is not None and not isinstance(caught.exc_value, SystemExit):
+        name = caught.thread.name if caught.thread else "a thread"
+        logging.getLogger(__name__).error("Uncaught error in %s", name, exc_info=caught.exc_value)

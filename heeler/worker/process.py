@@ -1,0 +1,297 @@
+"""One worker process: the newcomer's door.
+
+`Worker.start` starts everything in order, `Worker.close` ends it in the reverse order; `run_worker` does both around
+the process's signals.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Any
+
+import pykka
+
+from actors.group.member import GroupMemberActor
+from actors.herder.actor import HerderActor, Ports
+from actors.herder.effects import Delegate, MakeSessionKey, Validate
+from actors.herder.events import HaltRequested, Loaded, Validated
+from actors.herder.state import HerderState
+from actors.instances.connector import ConnectorActor
+from actors.instances.registry import ActorInstances
+from actors.instances.task import TaskActors
+from actors.messages.commands import DeleteTopicStatuses, HerderAlive, PutSessionKey, PutTopicStatus, WriteConfig
+from actors.messages.requests import (
+    Ask,
+    Request,
+    ResetTopics,
+    RestartConnectorOnly,
+    SetClusterLoggerLevel,
+    StoreRequest,
+    ValidateConfig,
+)
+from actors.peers.leader_client import LeaderClient
+from actors.peers.producer_fencing import ProducerFencing
+from actors.peers.start_guard import Herding
+from actors.stores.config import ConfigStoreActor
+from actors.stores.offset import OffsetStoreActor
+from actors.stores.offset_requests import OffsetRequests
+from actors.stores.status import StatusStoreActor
+from actors.system.supervisor import Supervisor
+from actors.system.validation import Validation
+from actors.ticker import Ticker
+from heeler.worker.config import WorkerConfig
+from heeler.worker.data_plane import DataPlane, TaskRunners
+from heeler.worker.kafka_parts import KafkaParts
+from heeler.worker.logs import log_context
+from heeler.worker.reloads import Resolver
+from heeler.worker.settings import group_settings, herder_settings, new_session_key
+from heeler.worker.startup import StoppedError, Turns, checked_plugins, in_background, stop_on_signals, wait_for
+from heeler.worker.view import PublishedView
+from rest.app import create_admin_app, create_app
+from rest.server.listeners import RestServer
+from rest.server.settings import RestSettings
+from spark_tasks.errors import ConfigError, ConnectError
+from storage.config.view import ConfigView
+from storage.ids import ConnectorTaskId, TopicName
+from storage.offsets.stores import OffsetStores, OffsetTopic
+from storage.status.state import TopicStatus
+from storage.status.view import StatusView
+
+log = logging.getLogger(__name__)
+
+LOAD_TIMEOUT_S = 90.0
+HALT_GRACE_S = 10.0  # on top of task.shutdown.graceful.timeout.ms
+PULSE_MS = 1000
+
+
+def run_worker(config: WorkerConfig) -> int:
+    """Run until a signal asks for the end (exit code 0), or until something fails for good (1). Raises ConfigError."""
+    worker = Worker(config)
+    stop_on_signals(worker.halt)
+    try:
+        worker.start()
+        worker.turns.wait_for_stop(worker.halting)
+        worker.wait_halted()
+    except StoppedError:
+        log.debug("Stopped before it had started")  # by a signal, or because a part has died
+    except ConnectError as error:
+        if isinstance(error, ConfigError):
+            raise
+        log.error("The worker cannot run: %s", error)  # noqa: TRY400 - the message says it all
+        return 1
+    finally:
+        worker.close()
+    return 1 if worker.failed else 0
+
+
+class Worker:
+    """Owns every part of the process."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self.halting = threading.Event()
+        self.failed = False
+        self._halted = threading.Event()
+        self._cleanup = ExitStack()
+        self._ticker = Ticker()
+        self.turns = Turns(self.fail, config["rebalance.timeout.ms"] / 1000)
+        self._plugins = checked_plugins(config)
+        self._configs, self._statuses = ConfigView(), StatusView()
+        # Any other worker than the connector's refuses: each one that used the value asks itself.
+        self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
+        self.view = PublishedView(self._configs, self._statuses, self._plugins)
+        self._herder: pykka.ActorRef[Any] | None = None
+        self._stores: dict[str, pykka.ActorRef[Any]] = {}
+        self.rest: RestServer
+
+    # ------------------------------------------------------------ start and end
+    def start(self) -> None:
+        """REST, then Kafka, the stores, the herder, the group, and Spark in the background."""
+        self._ticker.start()
+        self._cleanup.callback(self._ticker.stop)
+        self.rest = self._start_rest()
+        parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)
+        self._cleanup.callback(parts.close)
+        self._start_stores(parts)
+        data_plane = DataPlane(self.config, self._plugins)
+        self._cleanup.callback(data_plane.close)
+        self._start_herder(parts, data_plane)
+        self._await_stores()
+        self.view.kafka_cluster_id = parts.cluster_id
+        self._tell_herder(Loaded(self._configs.config))
+        self.view.degraded = data_plane.degraded
+        data_plane.start()
+        log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
+
+    def halt(self, reason: str) -> None:
+        """Begin to stop in order; any thread, any number of times."""
+        if not self.halting.is_set():
+            self.halting.set()
+            log.info("Stopping: %s", reason)
+            threading.Thread(target=self._halt, args=(reason,), name="halt", daemon=True).start()
+
+    def _halt(self, reason: str) -> None:
+        if hasattr(self, "rest"):
+            self.rest.refuse()
+        if self._herder is None or not self._herder.is_alive():
+            self._halted.set()
+        else:
+            self._tell_herder(HaltRequested(reason))
+
+    def wait_halted(self) -> None:
+        """Until connectors and tasks are stopped and their statuses written, or that takes too long."""
+        grace = self.config["task.shutdown.graceful.timeout.ms"] / 1000 + HALT_GRACE_S
+        if not self._halted.wait(grace):
+            log.error("The worker did not stop in order within %.0f s", grace)
+            self.failed = True
+
+    def close(self) -> None:
+        """End whatever was started, in the reverse order."""
+        self._cleanup.close()
+        log.info("heeler worker stopped")
+
+    def fail(self, reason: str) -> None:
+        """Something without which the worker is none has died."""
+        log.error("%s; the worker stops", reason)
+        self.failed = True
+        self.halt(reason)
+
+    # ------------------------------------------------------------ the parts
+    def _start_rest(self) -> RestServer:
+        settings = RestSettings.from_properties(self.config.originals)
+        server = RestServer(settings, create_app(self.ask, self.view, settings),
+                            create_admin_app(self.ask, self.view, settings))
+        server.start()
+        self._cleanup.callback(server.stop)
+        return server
+
+    def _start_stores(self, parts: KafkaParts) -> None:
+        # A task that died leaves a transaction open on the offsets topic for up to its time-out: readers wait for it.
+        patience = 100.0 if self.config.exactly_once else 30.0
+        self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log, timeout=patience)
+        self._offsets_ready: Future[None] = Future()
+        self._stores = {
+            "config": ConfigStoreActor.start(parts.log("config"), self._tell_herder, self._configs, self._ticker,
+                                             parts.config_writer()),
+            "status": StatusStoreActor.start(parts.log("status"), self._tell_herder, self._statuses, self._ticker),
+            "offset": OffsetStoreActor.start(self._offsets, parts.offsets_writer, self._offsets_ready),
+        }
+        for store in self._stores.values():
+            self._cleanup.callback(store.stop, timeout=5)
+
+    def _await_stores(self) -> None:
+        for name, ready in (("config", self._configs.ready), ("status", self._statuses.ready),
+                            ("offset", self._offsets_ready)):
+            topic = self.config[f"{name}.storage.topic"]
+            try:
+                wait_for(ready, self.halting, LOAD_TIMEOUT_S)
+            except TimeoutError:
+                raise ConnectError(f"The {name} topic {topic} could not be read in {LOAD_TIMEOUT_S:.0f} s") from None
+
+    def _start_herder(self, parts: KafkaParts, data_plane: DataPlane) -> None:
+        config = self.config
+        leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
+        fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
+        make = TaskRunners(config, self._plugins, data_plane, self._offsets, self._configs, self.resolve,
+                           self._topic_used, Herding(self._tell_herder, leader, self._configs)).make
+        tasks = TaskActors(self._tell_herder, make, self._ticker,
+                           lambda task: log_context(task.connector, task.task))
+        self._instances = ActorInstances(
+            self._tell_herder,
+            lambda epoch, _: ConnectorActor.start(
+                epoch, self._tell_herder, self._plugins, self.resolve,
+                lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context),
+            tasks.start, tasks.cancel, tasks.stopping)
+        validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
+        offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
+                                         fencing)
+        for part in (offset_requests, leader, fencing):
+            self._cleanup.callback(part.close)
+        member = self._start_member(parts)
+        ports = Ports(
+            config_store=self._stores["config"].tell,
+            status_store=self._stores["status"].tell,
+            member=self.turns.through(member.tell),
+            instances=self._instances,
+            validate=lambda effect: self._validate(validation, effect),
+            delegate=lambda effect, answer: self._delegate(effect, answer, validation, offset_requests),
+            send_task_configs=leader.send,
+            fence_producers=fencing.start,
+            make_session_key=self._make_session_key,
+            forget_topics=lambda effect: self._stores["status"].tell(DeleteTopicStatuses(effect.connector)),
+            set_logger_level=lambda effect: self.view.loggers.heed(effect.namespace, effect.level),
+            statuses=lambda: self._statuses.statuses,
+            publish=lambda state: self._publish(state, leader),
+            halted=self._halted.set,
+            failed=self.fail,
+        )
+        settings = herder_settings(config, self.rest.worker_id, self._plugins.connector_type)
+        self._herder = herder = HerderActor.start(settings, ports, self._ticker)
+        self._cleanup.callback(herder.stop, timeout=5)
+        self._watch({"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}})
+
+    def _watch(self, core: Mapping[str, pykka.ActorRef[Any]]) -> None:
+        supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)
+        for key, alarm in (("supervisor", supervisor.look), ("pulse", lambda: self._tell_herder(HerderAlive()))):
+            self._ticker.every(key, PULSE_MS, alarm)
+            self._cleanup.callback(self._ticker.cancel, key)
+
+    def _start_member(self, parts: KafkaParts) -> pykka.ActorRef[Any]:
+        settings = group_settings(self.config, self.rest.advertised_url, parts.settings)
+        member = GroupMemberActor.start(settings, lambda: self._configs.config, self._tell_herder)
+        self._cleanup.callback(member.stop, timeout=10)
+        return member
+
+    # ------------------------------------------------------------ what the parts call
+    def ask(self, request: Request | StoreRequest) -> pykka.Future[Any]:
+        """Hand a request to whoever answers it; the future is always completed."""
+        reply: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
+        target = self._herder
+        if isinstance(request, ResetTopics):
+            target = self._stores.get("status")
+        elif isinstance(request, SetClusterLoggerLevel):
+            target = self._stores.get("config")
+        try:
+            if target is not None:
+                target.tell(Ask(request, reply))  # type: ignore[arg-type]
+        except pykka.ActorDeadError:
+            target = None
+        if target is None:
+            why = ConnectError("Worker is shutting down" if self.halting.is_set() else "Worker is still starting up")
+            reply.set_exception((ConnectError, why, None))
+        return reply
+
+    def _tell_herder(self, message: Any) -> None:
+        herder = self._herder
+        if herder is not None:
+            try:
+                herder.tell(message)
+            except pykka.ActorDeadError:
+                log.debug("The herder is gone: nobody hears %s", type(message).__name__)
+
+    def _publish(self, state: HerderState, leader: LeaderClient) -> None:
+        self.view.follow(state)
+        leader.follow(state.leader_url)
+
+    def _validate(self, validation: Validation, effect: Validate) -> None:
+        validation.check(effect.config, lambda error: self._tell_herder(Validated(effect.request_id, error)))
+
+    def _delegate(self, effect: Delegate, answer: Callable[[Any, Exception | None], None], validation: Validation,
+                  offsets: OffsetRequests) -> None:
+        if isinstance(effect.request, ValidateConfig):
+            validation.start(effect.request.config, answer)
+        else:
+            offsets.start(effect.request, answer)  # type: ignore[arg-type]
+
+    def _make_session_key(self, effect: MakeSessionKey) -> None:
+        key = new_session_key(self.config, self._ticker.now_ms())
+        self._stores["config"].tell(WriteConfig(effect.op, PutSessionKey(key)))
+
+    def _topic_used(self, task: ConnectorTaskId, topic: TopicName) -> None:
+        if self.config["topic.tracking.enable"]:
+            used = TopicStatus(topic, task.connector, task.task, self._ticker.now_ms())
+            self._stores["status"].tell(PutTopicStatus(used))

@@ -1,0 +1,67 @@
+"""What the worker's configuration means to the herder and to the group member."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from actors.assignment.protocol import Protocol
+from actors.group.coordinator import GroupSettings
+from actors.herder.state import HerderSettings
+from actors.messages.requests import SIGNATURE_DIGESTS
+from heeler.worker.config import WorkerConfig
+from storage.config.state import SessionKey
+from storage.ids import Config, WorkerId
+
+_LONG_KEYS = ("HmacMD5", "HmacSHA1")  # Java's default for these: a leader of another size would make the key anew
+
+
+def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callable[[Config], str]) -> HerderSettings:
+    """For the herder's core."""
+    return HerderSettings(
+        worker_id=WorkerId(worker_id),
+        group_id=config.group_id,
+        session_timeout_ms=config["session.timeout.ms"],
+        sync_timeout_ms=config["worker.sync.timeout.ms"],
+        unsync_backoff_ms=config["worker.unsync.backoff.ms"],
+        scheduled_delay_max_ms=config["scheduled.rebalance.max.delay.ms"],
+        graceful_stop_ms=config["task.shutdown.graceful.timeout.ms"],
+        key_ttl_ms=config["inter.worker.key.ttl.ms"],
+        key_algorithm=config["inter.worker.key.generation.algorithm"],
+        key_bytes=_key_bytes(config),
+        verification_algorithms=tuple(config["inter.worker.verification.algorithms"]),
+        exactly_once=config.exactly_once,
+        transactional_leader=config.transactional_leader,
+        connector_type=connector_type,
+    )
+
+
+def group_settings(config: WorkerConfig, url: str, client: Mapping[str, Any]) -> GroupSettings:
+    """For the group member; `client`: kafka-python's settings."""
+    return GroupSettings(
+        group_id=config.group_id,
+        url=url,
+        client=client,
+        protocol=Protocol.configured(str(config["connect.protocol"]).lower()),
+        session_timeout_ms=config["session.timeout.ms"],
+        heartbeat_interval_ms=config["heartbeat.interval.ms"],
+        rebalance_timeout_ms=config["rebalance.timeout.ms"],
+        max_delay_ms=config["scheduled.rebalance.max.delay.ms"],
+        retry_backoff_ms=config["retry.backoff.ms"],
+    )
+
+
+def new_session_key(config: WorkerConfig, now_ms: int) -> SessionKey:
+    """A random key for requests between workers (KIP-507)."""
+    return SessionKey(secrets.token_bytes(_key_bytes(config)), config["inter.worker.key.generation.algorithm"], now_ms)
+
+
+def _key_bytes(config: WorkerConfig) -> int:
+    algorithm, bits = config["inter.worker.key.generation.algorithm"], config["inter.worker.key.size"]
+    if bits is not None:
+        return int(bits + 7) // 8
+    if algorithm in _LONG_KEYS:
+        return 64
+    return hashlib.new(SIGNATURE_DIGESTS[algorithm]).digest_size

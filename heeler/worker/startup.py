@@ -1,0 +1,109 @@
+"""What a worker checks before it starts, what stops it, and how its main thread waits, for Kafka and for its end."""
+
+from __future__ import annotations
+
+import math
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, TypeVar
+
+from actors.messages.commands import HerderAlive
+from heeler.worker.config import WorkerConfig
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins import Kind, Plugins, data_sources
+from storage.daemon_pool import DaemonPool
+
+T = TypeVar("T")
+_LOOK_S = 0.05
+_FILES = 65_536
+
+
+class StoppedError(ConnectError):
+    """The worker is asked to stop before it has started."""
+
+
+def checked_plugins(config: WorkerConfig) -> Plugins:
+    """The worker's plugins. ConfigError where one of its converters is not there, as Kafka Connect says it."""
+    in_background(data_sources.installed)  # what is there when the worker starts, and nothing that comes later
+    plugins = Plugins(config["plugin.path"])
+    for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),
+                      ("header.converter", Kind.HEADER_CONVERTER)):
+        name = str(config[key])
+        if not plugins.exists(kind, name):
+            raise ConfigError(f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
+                              f"There are: {', '.join(plugins.names(kind))}\n{plugins.advice(kind, name)}")
+    return plugins
+
+
+def allow_many_files() -> None:
+    """Use the hard limit of open files up to a bound, as a JVM does: each REST client, broker and file takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def stop_on_signals(stop: Callable[[str], None]) -> None:
+    """Have SIGTERM, Ctrl-C and SIGHUP (unless nohup has it ignored) call `stop` with a reason."""
+    heeded = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        heeded.append(signal.SIGHUP)
+    for name in heeded:
+        signal.signal(name, lambda number, _frame: stop(f"received {signal.Signals(number).name}"))
+
+
+def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.inf) -> T:
+    """The future's result. Raises StoppedError as soon as `stop` is set, TimeoutError after the time."""
+    left = timeout_s
+    while True:
+        try:
+            return future.result(min(_LOOK_S, left))
+        except FutureTimeoutError:
+            if future.done():
+                raise  # the function's own
+            if stop.is_set():
+                raise StoppedError("The worker is stopped before it has started") from None
+            left -= _LOOK_S
+            if left <= 0:
+                raise
+
+
+class Turns:
+    """Counts the pulses that have gone from the ticker through the herder: what stands still there is noticed here."""
+
+    def __init__(self, tell: Callable[[str], None], patience_s: float) -> None:
+        self._tell = tell
+        self._patience_s = patience_s
+        self._count = 0
+
+    def through(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
+        """`tell`, counting the pulses."""
+        def counted(message: Any) -> None:
+            self._count += isinstance(message, HerderAlive)
+            tell(message)
+
+        return counted
+
+    def wait_for_stop(self, stop: threading.Event) -> None:
+        """Return when `stop` is set; tell when there was no pulse for too long. Not with the event's `wait`: a signal
+        may be given to any thread (one that came while the process was suspended mostly is), and its handler runs in
+        the main thread, which that does not wake.
+        """
+        before, silent = self._count, 0.0  # by the looks, not by the clock: a process may sleep
+        while not stop.is_set():
+            time.sleep(_LOOK_S)
+            silent = silent + _LOOK_S if self._count == before else 0.0
+            before = self._count
+            if silent > self._patience_s:
+                self._tell(f"The herder was silent for {self._patience_s:.0f} s")
+                silent = 0.0
+
+
+def in_background(function: Callable[[], T]) -> Future[T]:
+    """Begin to run it; one that hangs keeps nobody from leaving."""
+    return DaemonPool(1, "starting").submit(function)

@@ -1,0 +1,64 @@
+"""What the worker publishes for REST: atomic references to the newest snapshots, and the registry of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from actors.herder.state import HerderState, Phase
+from actors.messages.requests import Stage
+from actors.system.validation import describe_plugin
+from heeler.worker.loggers import WorkerLoggers
+from spark_tasks.plugins import PluginInfo, Plugins
+from storage.config.state import ClusterConfigState
+from storage.config.view import ConfigView
+from storage.ids import Config
+from storage.status.state import StatusState
+from storage.status.view import StatusView
+
+KAFKA_VERSION = "4.3.1"  # what clients may count on: they switch features by it
+COMMIT = "heeler"
+
+
+class PublishedView:
+    """Implements rest.wire.view.WorkerView. Each attribute is replaced as a whole by its one writer."""
+
+    version = KAFKA_VERSION
+    commit = COMMIT
+
+    def __init__(self, configs: ConfigView, statuses: StatusView, plugins: Plugins) -> None:
+        self._configs = configs
+        self._statuses = statuses
+        self._plugins = plugins
+        self.loggers = WorkerLoggers()
+        self.stage: Stage | None = None
+        self.started = False
+        self.kafka_cluster_id: str | None = None
+        self.degraded: Callable[[], Sequence[str]] = tuple  # the data plane says, once there is one
+
+    def follow(self, state: HerderState) -> None:
+        """What the herder is doing now."""
+        self.stage = state.stage
+        self.started = self.started or state.phase is Phase.RESOLVED
+
+    @property
+    def config(self) -> ClusterConfigState:
+        """The newest snapshot of the config topic."""
+        return self._configs.config
+
+    @property
+    def statuses(self) -> StatusState:
+        """The newest snapshot of the status topic."""
+        return self._statuses.statuses
+
+    def connector_type(self, config: Config | None) -> Literal["source", "sink", "unknown"]:
+        """What the class in a connector's config is."""
+        return cast("Literal['source', 'sink', 'unknown']", self._plugins.connector_type(config))
+
+    def plugins(self) -> Sequence[PluginInfo]:
+        """Installed plugins, in the order of GET /connector-plugins."""
+        return self._plugins.all()
+
+    def plugin_config(self, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:
+        """A plugin's keys; raises NotFoundError and BadRequestError."""
+        return describe_plugin(self._plugins, name, version)

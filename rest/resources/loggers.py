@@ -1,0 +1,63 @@
+"""/admin/loggers: levels of loggers, on this worker or on all (KIP-495, KIP-976)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from actors.errors import BadRequestError, NotFoundError
+from actors.messages.requests import SetClusterLoggerLevel
+from rest.errors import RestError
+from rest.resources.front import Front
+from rest.server.rules import json_body
+from rest.wire.answers import json_response, logger_level, no_body
+from rest.wire.entities import CONFIG, parse
+
+log = logging.getLogger(__name__)
+
+LEVELS = frozenset({"OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"})
+
+
+def blueprint(front: Front) -> Blueprint:
+    """Loggers. Levels last until the worker ends."""
+    routes = Blueprint("loggers", __name__, url_prefix="/admin/loggers")
+    loggers = front.view.loggers
+
+    @routes.get("")
+    def list_loggers() -> Response:
+        return json_response({name: logger_level(level) for name, level in sorted(loggers.levels().items())})
+
+    @routes.get("/<name:logger>")
+    def get_logger(logger: str) -> Response:
+        level = loggers.level(logger)
+        if level is None:
+            raise NotFoundError(f"Logger {logger} not found.")
+        return json_response(logger_level(level))
+
+    @routes.put("/<name:logger>")
+    def set_level(logger: str) -> Response:
+        level = _level(parse(json_body(), CONFIG))
+        scope = request.args.get("scope", "worker").lower()
+        if scope == "cluster":
+            front.asking.answer(SetClusterLoggerLevel(logger, level))
+            return no_body(204)
+        if scope != "worker":
+            log.warning("Unknown scope %r in a request to set a logger's level: taken as worker", scope)
+        return json_response(list(loggers.set_level(logger, level)))
+
+    return routes
+
+
+def _level(body: dict[str, Any] | None) -> str:
+    if body is None:
+        raise RestError(500, "The request has no body: an object with a level is expected")
+    level = body.get("level")
+    if level is None:
+        raise BadRequestError("Desired 'level' parameter was not specified in request.")
+    if not level:
+        raise RestError(500, "Illegal null or empty Level name.")
+    if level.upper() not in LEVELS:
+        raise NotFoundError(f"invalid log level '{level}'.")
+    return str(level).upper()

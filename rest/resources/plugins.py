@@ -1,0 +1,45 @@
+"""/connector-plugins: what is installed on this worker, what it can be told, and whether a config is right."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from actors.errors import BadRequestError
+from rest.errors import RestError
+from rest.resources.front import Front
+from rest.server.rules import json_body
+from rest.wire.answers import json_response, plugin_info
+from rest.wire.entities import CONFIG, parse
+
+
+def blueprint(front: Front) -> Blueprint:
+    """Plugins; the same on every worker if they are installed alike."""
+    routes = Blueprint("plugins", __name__, url_prefix="/connector-plugins")
+    view = front.view
+
+    @routes.get("")
+    def list_plugins() -> Response:
+        only_connectors = request.args.get("connectorsOnly", "true").lower() == "true"
+        shown = [p for p in view.plugins() if not only_connectors or p.kind in {"source", "sink"}]
+        return json_response([plugin_info(plugin) for plugin in shown])
+
+    @routes.get("/<name:plugin>/config")
+    def plugin_config(plugin: str) -> Response:
+        return json_response(view.plugin_config(plugin, request.args.get("version")))
+
+    @routes.put("/<name:plugin>/config/validate")
+    def validate(plugin: str) -> Response:
+        config = parse(json_body(), CONFIG)
+        if config is None:
+            raise RestError(500, "The request has no config: an object with keys and values is expected")
+        included = config.get("connector.class")
+        if included is not None and not _short(included).endswith(_short(plugin)):
+            raise BadRequestError(f"Included connector type {included} does not match request type {plugin}")
+        return json_response(front.asking.validation(config))
+
+    return routes
+
+
+def _short(name: str) -> str:
+    """A class or alias without the word Connector at its end."""
+    return name.removesuffix("Connector") or name

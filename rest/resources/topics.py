@@ -1,0 +1,37 @@
+"""/connectors/{c}/topics: which topics a connector has used (KIP-558)."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from actors.messages.requests import ResetTopics
+from rest.errors import RestError
+from rest.resources.front import Front
+from rest.server.settings import RestSettings
+from rest.wire.answers import json_response, no_body
+from storage.ids import ConnectorName
+
+
+def blueprint(front: Front) -> Blueprint:
+    """Active topics; an unknown connector has none."""
+    routes = Blueprint("topics", __name__, url_prefix="/connectors/<name:connector>/topics")
+
+    @routes.get("")
+    def topics(connector: ConnectorName) -> Response:
+        _check_tracking(front.settings)
+        return json_response({connector: {"topics": sorted(front.view.statuses.topics.get(connector, ()))}})
+
+    @routes.put("/reset")
+    def reset(connector: ConnectorName) -> Response:
+        _check_tracking(front.settings)
+        if not front.settings.topic_tracking_reset:
+            raise RestError(403, "Topic tracking reset is disabled.")
+        front.asking.answer(ResetTopics(connector))
+        return no_body(202)
+
+    return routes
+
+
+def _check_tracking(settings: RestSettings) -> None:
+    if not settings.topic_tracking:
+        raise RestError(403, "Topic tracking is disabled.")

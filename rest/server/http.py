@@ -1,0 +1,269 @@
+"""cheroot, tuned: a pool that grows with what waits, TLS handshakes off the accepting thread, bounds for all it holds.
+
+All that reaches into cheroot's insides is here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import math
+import queue
+import resource
+import socket
+import ssl
+import threading
+import time
+from typing import Any
+
+from cheroot import wsgi
+from cheroot.connections import ConnectionManager
+from cheroot.makefile import StreamReader, StreamWriter
+from cheroot.server import HTTPConnection
+from cheroot.ssl import Adapter
+from cheroot.workers.threadpool import ThreadPool
+
+from rest.server.request import MAX_HEAD_BYTES, StrictRequest
+
+log = logging.getLogger(__name__)
+
+MIN_THREADS = 4
+MAX_THREADS = 200
+IDLE_TIMEOUT_S = 30  # of a kept-alive connection, and of each wait for a request's bytes; as Kafka Connect's server
+BODY_TIMEOUT_S = 90  # for all of a body; a head has the idle time
+DRAIN_S = 2.0
+SILENT_S = 5.0  # of a connection without a request, while others wait to be accepted
+BACKLOG = 4096  # connections that wait to be accepted; net.core.somaxconn may allow fewer
+MAX_CONNECTIONS = 4096
+_CLOSED_AT_ONCE = 32
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class GrowingPool(ThreadPool):
+    """Starts a thread whenever a connection would have to wait for one: a request may wait 90 s for the herder."""
+
+    _threads: list[threading.Thread]
+    _queue: queue.Queue[Any]
+
+    def __init__(self, server: Any) -> None:
+        super().__init__(server, min=MIN_THREADS, max=MAX_THREADS)
+        self._lock = threading.Lock()
+        self._free = 0  # threads that wait for a connection, minus connections that wait for a thread
+        self.get = self._take
+
+    def put(self, obj: Any) -> None:
+        """A connection has a request."""
+        super().put(obj)
+        with self._lock:
+            self._free -= 1
+            if self._free < 0 and len(self._threads) < self.max:
+                self._threads.append(self._spawn_worker())
+
+    def grow(self, amount: int) -> None:
+        """Start threads without waiting until they run."""
+        self._threads.extend(self._spawn_worker() for _ in range(min(amount, self.max - len(self._threads))))
+
+    def _take(self) -> Any:
+        with self._lock:
+            self._free += 1
+        return self._queue.get()
+
+    def _spawn_worker(self) -> threading.Thread:
+        thread: threading.Thread = super()._spawn_worker()  # type: ignore[misc]
+        return thread
+
+
+class _Arriving(socket.SocketIO):
+    """The bytes of a connection, as long as they may take to come."""
+
+    _sock: socket.socket
+    deadline = math.inf  # time.monotonic()
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Raises TimeoutError when nothing came for the idle time, or at the deadline."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")  # the text by which cheroot knows it
+        self._sock.settimeout(min(left, IDLE_TIMEOUT_S))
+        return super().readinto(buffer)
+
+
+class _Reader(StreamReader):
+    """A connection's reader."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.arriving = _Arriving(sock, "rb")
+        super(StreamReader, self).__init__(self.arriving)  # not a socket's own, as StreamReader would
+        self.bytes_read = 0
+        self._socket = sock
+
+    def has_data(self) -> bool:
+        """Whether a part of the next request is here already, where the selector does not see it."""
+        waiting: bool = super().has_data()  # type: ignore[no-untyped-call]
+        return waiting or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
+
+
+def _make_file(sock: socket.socket, mode: str = "r", bufsize: int = -1) -> Any:  # noqa: ARG001 - cheroot's interface
+    return _Reader(sock) if "r" in mode else StreamWriter(sock, mode)
+
+
+class _Connection(HTTPConnection):
+    """Does the TLS handshake in a pool thread: a silent client must not keep others from being accepted."""
+
+    RequestHandlerClass = StrictRequest
+    rfile: _Reader
+    refused = False  # the server answered before it had read all, and closes
+    answered = False  # idle after an answer
+    greeted = False
+
+    def __init__(self, server: HttpServer, sock: socket.socket, _makefile: Any = None) -> None:
+        super().__init__(server, sock, _make_file)
+        server.open.add(self)
+
+    def communicate(self) -> bool:
+        """One request and its answer; whether the connection is kept."""
+        self.answered = False
+        if not self.greeted and isinstance(self.socket, ssl.SSLSocket):
+            try:
+                self.socket.do_handshake()
+            except OSError as error:
+                log.info("TLS handshake with %s failed: %s", self.remote_addr, error)
+                return False
+        self.greeted = True
+        self.rfile.arriving.deadline = time.monotonic() + IDLE_TIMEOUT_S
+        self.answered = super().communicate()  # type: ignore[no-untyped-call]
+        return self.answered
+
+    def body_follows(self) -> None:
+        """The head has been read."""
+        self.rfile.arriving.deadline = time.monotonic() + BODY_TIMEOUT_S
+
+    def request_read(self) -> None:
+        """Nothing more is read until the answer has been written."""
+        self.socket.settimeout(IDLE_TIMEOUT_S)
+
+    def close(self) -> None:
+        """What a refused client still sends is taken for a moment: a reset could overtake the answer."""
+        self.server.open.discard(self)
+        if self.refused:
+            with contextlib.suppress(OSError):
+                self._drain()
+        super().close()
+
+    def _drain(self) -> None:
+        self.socket.shutdown(socket.SHUT_WR)
+        end = time.monotonic() + DRAIN_S
+        while (left := end - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            if not self.socket.recv(65536):
+                return
+
+
+class _Connections(ConnectionManager):
+    """Accepts no more connections than the process can bear."""
+
+    _selector: Any
+    _warned = -math.inf
+
+    def _from_server_socket(self, server_socket: socket.socket) -> _Connection | None:
+        if len(self.server.open) < self.server.max_connections:
+            try:
+                accepted: _Connection | None = super()._from_server_socket(server_socket)  # type: ignore[misc]
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+            else:
+                return accepted
+        self._make_room()
+        return None
+
+    def _make_room(self) -> None:
+        """Let some go that have had an answer, or that have been silent for longer than a client is that wants one.
+
+        They are not taken from the selector, whose events are being gone through: it reports their end.
+        """
+        if time.monotonic() - self._warned > IDLE_TIMEOUT_S:
+            self._warned = time.monotonic()
+            log.warning("REST has %d connections open, or the process no file descriptor left: new ones wait. Raise "
+                        "the limit of open files (ulimit -n) if that is too few", len(self.server.open))
+        silent_since = time.time() - SILENT_S
+        idle = [one for _, one in self._selector.connections
+                if one is not self.server and (one.answered or one.last_used < silent_since)]
+        for connection in sorted(idle, key=lambda one: one.last_used)[:_CLOSED_AT_ONCE]:
+            with contextlib.suppress(OSError):  # the client has gone already
+                connection.socket.shutdown(socket.SHUT_RDWR)
+        if not idle:
+            time.sleep(0.05)  # the selector would call again at once
+
+
+class TlsAdapter(Adapter):
+    """Wraps accepted sockets with a context."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__("", "")
+        self.context = context
+
+    def bind(self, sock: socket.socket) -> socket.socket:
+        """The listening socket stays as it is."""
+        return sock
+
+    def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
+        """An accepted socket, before its handshake."""
+        return self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), self.get_environ()
+
+    def get_environ(self) -> dict[str, str]:
+        """What the application sees of TLS."""
+        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
+
+    def makefile(self, sock: ssl.SSLSocket, mode: str = "r", bufsize: int = -1) -> Any:
+        """The connection's reader or writer."""
+        return _make_file(sock, mode, bufsize)
+
+
+class HttpServer(wsgi.Server):
+    """One listener."""
+
+    ConnectionClass = _Connection
+    _connections: Any
+    timeout = IDLE_TIMEOUT_S
+    max_request_header_size = MAX_HEAD_BYTES
+    keep_alive_conn_limit: int | None = None  # type: ignore[assignment]  # max_connections bounds them all
+
+    def __init__(self, address: tuple[str, int], app: Any, max_body_bytes: int, max_connections: int) -> None:
+        super().__init__(address, app, server_name="heeler", timeout=IDLE_TIMEOUT_S, request_queue_size=BACKLOG)
+        self.requests = GrowingPool(self)
+        self.max_request_body_size = max_body_bytes
+        self.max_connections = max_connections
+        self.open: set[_Connection] = set()
+
+    def prepare(self) -> None:
+        """Bind and listen."""
+        super().prepare()
+        self._connections.close()
+        self._connections = _Connections(self)
+
+    def process_conn(self, conn: _Connection) -> None:
+        """A new connection waits for its first bytes as others do for their next ones, without a thread."""
+        if conn.last_used is None:
+            self._connections.put(conn)
+        else:
+            super().process_conn(conn)
+
+    def stop(self) -> None:
+        """Stop now: cheroot would notice up to half a second later."""
+        if self.ready and self.socket is not None:
+            self._connections._stop_requested = True  # noqa: SLF001
+            with contextlib.suppress(OSError):  # whatever is wrong with the listening socket, it wakes or is closed
+                socket.create_connection(self.socket.getsockname()[:2], 1).close()
+        super().stop()
+
+    def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
+        """To the logger of this module."""
+        log.log(level, msg, exc_info=traceback)
+
+
+def most_connections(listeners: int) -> int:
+    """That a listener may have open: half of the process's files are left to Kafka, Spark and plugins."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, files // 2 // listeners))

@@ -1,0 +1,130 @@
+"""The keys of a worker's file that are about REST, and how the values that are more than one word are read."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.config.definition import (
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    OneOf,
+    Rule,
+    Type,
+    Validator,
+    ValidList,
+    at_least,
+)
+from spark_tasks.errors import ConfigError
+
+MAX_BODY_BYTES = 16 << 20  # task configurations of a connector with thousands of tasks are forwarded in one body
+_LISTENER = re.compile(r"(https?)://\[?([0-9a-z\-%._:]*)\]?:([0-9]{1,5})", re.IGNORECASE)
+_LISTENER_SYNTAX = "http://HOST:PORT or https://HOST:PORT (HOST may be empty for all interfaces, PORT at most 65535)"
+_HEADER_RULE = re.compile(r"(set|add|setDate|addDate)\s+([^\s:]+)\s*:\s*(.*)", re.IGNORECASE)
+_ACTIONS = {action.lower(): action for action in ("set", "add", "setDate", "addDate")}
+_HEADER_SYNTAX = (
+    "header rules separated by commas, each `set|add|setDate|addDate NAME:VALUE`, in double quotes where it holds a "
+    "comma; a date is a number of milliseconds from now"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where to listen; an empty host means all interfaces, port 0 any free one."""
+
+    protocol: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRule:
+    """One rule of `response.http.headers.config`; a date's value is milliseconds from now."""
+
+    action: str
+    name: str
+    value: str
+
+
+def listener(text: str) -> Listener:
+    """Raises ConfigError."""
+    match = _LISTENER.fullmatch(text)
+    if match is None or int(match[3]) > 65535:
+        raise ConfigError(f"{text!r} must be {_LISTENER_SYNTAX}")
+    return Listener(match[1].lower(), match[2], int(match[3]))
+
+
+def header_rules(text: str) -> tuple[HeaderRule, ...]:
+    """A comma inside double quotes does not separate. Raises ConfigError."""
+    rules = next(csv.reader([text], skipinitialspace=True)) if text.strip() else []
+    return tuple(_header_rule(rule.strip()) for rule in rules)
+
+
+def _header_rule(text: str) -> HeaderRule:
+    match = _HEADER_RULE.fullmatch(text)
+    rule = None if match is None else HeaderRule(_ACTIONS[match[1].lower()], match[2], match[3])
+    if rule is None or (rule.action.endswith("Date") and re.fullmatch(r"[+-]?[0-9]+", rule.value) is None):
+        raise ConfigError(f"{text!r} must be {_HEADER_SYNTAX}")
+    return rule
+
+
+def origins(text: str) -> tuple[re.Pattern[str], ...] | None:
+    """The patterns of access.control.allow.origin; None where every origin may. Raises ConfigError."""
+    items = [item.strip() for item in text.split(",")]
+    try:
+        return None if "*" in items else tuple(re.compile(item) for item in items)
+    except re.error as error:
+        raise ConfigError(f"{text!r} is no list of patterns: {error}") from None
+
+
+def _read_by(read: Callable[[str], object]) -> Callable[[str], bool]:
+    def reads(text: str) -> bool:
+        try:
+            read(text)
+        except ConfigError:
+            return False
+        return True
+
+    return reads
+
+
+_is_listener = _read_by(listener)
+_LISTENERS = Rule(f"one or more of {_LISTENER_SYNTAX}, separated by commas",
+                  lambda v: bool(v) and all(map(_is_listener, v)))
+_ADMIN_LISTENERS = Rule(f"unset (the main listeners), empty (none) or {_LISTENER_SYNTAX}, separated by commas",
+                        lambda v: v is None or all(map(_is_listener, v)))
+_PORT = Rule("a port from 1 to 65535", lambda v: v is None or 0 < v <= 65535)
+_HOST = Rule("a host's name or address, of at most 255 characters and without spaces",
+             lambda v: v is None or (len(v) <= 255 and v.isprintable() and not any(c.isspace() for c in v)))
+_PROTOCOL = Rule("http or https", lambda v: v is None or v.lower() in ("http", "https"))
+_ORIGINS = Rule("*, or origins or patterns of them, separated by commas", _read_by(origins))
+
+
+def _key(name: str, kind: Type, default: Any, doc: str, validator: Validator | None = None) -> ConfigKey:
+    return ConfigKey(name, kind, default=default, validator=validator, importance=Importance.LOW, doc=doc)
+
+
+REST_KEYS = ConfigDef(
+    _key("listeners", Type.LIST, ["http://:8083"], "Where the REST API listens.", _LISTENERS),
+    _key("admin.listeners", Type.LIST, None, "Where /admin listens: unset for the main listeners, empty for nowhere.",
+         _ADMIN_LISTENERS),
+    _key("rest.advertised.host.name", Type.STRING, None, "The host under which other workers reach this one.",
+         _HOST),
+    _key("rest.advertised.port", Type.INT, None, "The port under which other workers reach this one.", _PORT),
+    _key("rest.advertised.listener", Type.STRING, None, "Which listener other workers use.", _PROTOCOL),
+    _key("rest.extension.classes", Type.LIST, [], "REST extensions (KIP-285): refused, there are none.", ValidList()),
+    _key("access.control.allow.origin", Type.STRING, "", "Access-Control-Allow-Origin of answers.", _ORIGINS),
+    _key("access.control.allow.methods", Type.STRING, "", "Access-Control-Allow-Methods of answers."),
+    _key("response.http.headers.config", Type.STRING, "", "Headers that every answer gets.",
+         Rule(_HEADER_SYNTAX, _read_by(header_rules))),
+    _key("ssl.client.auth", Type.STRING, "none", "Whether https clients show a certificate.",
+         OneOf("required", "requested", "none")),
+    _key("heeler.rest.max.body.bytes", Type.INT, MAX_BODY_BYTES,
+         "The longest body of a request; a longer one is answered with 413.", at_least(1024)),
+    _key("topic.tracking.enable", Type.BOOLEAN, True, "Whether a connector's topics are remembered (KIP-558)."),
+    _key("topic.tracking.allow.reset", Type.BOOLEAN, True, "Whether they may be forgotten on request."),
+)

@@ -1,0 +1,100 @@
+"""Rules of HTTP that hold for every resource: media types, CORS, extra headers, 404 before the worker is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import BadRequest, NotAcceptable, NotFound, UnsupportedMediaType
+
+from rest.server.keys import HeaderRule
+from rest.server.settings import Cors, RestSettings
+from rest.wire.view import WorkerView
+
+JSON = "application/json"
+ACCEPTABLE = frozenset({"", "*/*", "*", JSON, "application/*"})
+ANY_BODY = frozenset({"root", "internal"})  # blueprints whose resources do not look at a request's media type
+
+
+def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
+    """Make an app keep the rules."""
+
+    @app.before_request
+    def check() -> None:
+        if request.routing_exception is not None or request.method == "OPTIONS":
+            return
+        if view.kafka_cluster_id is None and request.endpoint != "root.health":
+            raise NotFound
+        if request.blueprint not in ANY_BODY:
+            _check_content_type()
+        _check_accept()
+
+    app.after_request(_typed)
+    if settings.cors is not None:
+        app.after_request(_cors_headers(settings.cors))
+    if settings.response_headers:
+        app.after_request(_extra_headers(settings.response_headers))
+
+
+def _typed(response: Response) -> Response:
+    """Answers that Flask makes by itself (to OPTIONS) say text/html of an empty body."""
+    if response.mimetype == "text/html":
+        response.mimetype = JSON
+    return response
+
+
+def json_body() -> bytes:
+    """The request's body where the resource reads one; a body of no type at all is refused."""
+    body = request.get_data(cache=False)
+    if body and not request.mimetype:
+        raise UnsupportedMediaType
+    return body
+
+
+def _check_content_type() -> None:
+    if request.mimetype in {"", JSON}:
+        return
+    if "/" not in request.mimetype:
+        raise BadRequest
+    raise UnsupportedMediaType
+
+
+def _check_accept() -> None:
+    accept = request.headers.get("Accept", "")
+    if accept in ACCEPTABLE:
+        return
+    if not any(item.partition(";")[0].strip().lower() in ACCEPTABLE for item in accept.split(",")):
+        raise NotAcceptable
+
+
+def _cors_headers(cors: Cors) -> Callable[[Response], Response]:
+    def add(response: Response) -> Response:
+        response.headers["Vary"] = "Origin"
+        origin = request.headers.get("Origin")
+        if origin is None or not cors.allows(origin):
+            return response
+        response.headers["Access-Control-Allow-Origin"] = origin
+        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+            response.headers["Access-Control-Allow-Methods"] = cors.methods
+            response.headers["Access-Control-Allow-Headers"] = "Content-Type"
+            response.headers["Access-Control-Max-Age"] = "60"
+        return response
+
+    return add
+
+
+def _extra_headers(rules: tuple[HeaderRule, ...]) -> Callable[[Response], Response]:
+    def add(response: Response) -> Response:
+        for rule in rules:
+            value = rule.value
+            if rule.action.endswith("Date"):
+                value = formatdate(time.time() + int(value) / 1000, usegmt=True)
+            if rule.action.startswith("set"):
+                response.headers[rule.name] = value
+            else:
+                response.headers.add(rule.name, value)
+        return response
+
+    return add

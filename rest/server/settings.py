@@ -1,0 +1,96 @@
+"""The REST part of a worker's properties, parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rest.server.keys import MAX_BODY_BYTES, REST_KEYS, HeaderRule, Listener, header_rules, listener, origins
+from spark_tasks.errors import ConfigError
+
+REQUEST_TIMEOUT_S = 90.0  # fixed in Kafka Connect too
+HEALTH_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cors:
+    """Who may call from a browser: `origins` are patterns, None allows all."""
+
+    origins: tuple[re.Pattern[str], ...] | None
+    methods: str = "HEAD,POST,GET"
+
+    def allows(self, origin: str) -> bool:
+        """Whether pages of an origin may read answers."""
+        return self.origins is None or any(pattern.fullmatch(origin) for pattern in self.origins)
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """Everything that REST needs to know of the worker's configuration."""
+
+    listeners: tuple[Listener, ...] = (Listener("http", "", 8083),)
+    admin_listeners: tuple[Listener, ...] | None = None  # None: on the main listeners; empty: nowhere
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+    advertised_listener: str | None = None
+    cors: Cors | None = None
+    response_headers: tuple[HeaderRule, ...] = ()
+    topic_tracking: bool = True
+    topic_tracking_reset: bool = True
+    tls: Mapping[str, str] = field(default_factory=dict)  # ssl.* keys for listeners and for calls to other workers
+    admin_tls: Mapping[str, str] = field(default_factory=dict)
+    max_body_bytes: int = MAX_BODY_BYTES
+    request_timeout_s: float = REQUEST_TIMEOUT_S
+    health_timeout_s: float = HEALTH_TIMEOUT_S
+
+    @classmethod
+    def from_properties(cls, props: Mapping[str, str]) -> RestSettings:
+        """From a worker's raw properties. Raises ConfigError."""
+        values = REST_KEYS.parse(props)
+        admin, advertised = values["admin.listeners"], values["rest.advertised.listener"]
+        settings = cls(
+            listeners=tuple(map(listener, values["listeners"])),
+            admin_listeners=None if admin is None else tuple(map(listener, admin)),
+            advertised_host=values["rest.advertised.host.name"] or None,
+            advertised_port=values["rest.advertised.port"],
+            advertised_listener=advertised and advertised.lower(),
+            cors=_cors(values["access.control.allow.origin"], values["access.control.allow.methods"]),
+            response_headers=header_rules(values["response.http.headers.config"]),
+            topic_tracking=values["topic.tracking.enable"],
+            topic_tracking_reset=values["topic.tracking.allow.reset"],
+            max_body_bytes=values["heeler.rest.max.body.bytes"],
+            tls=_tls(props, "listeners.https."),
+            admin_tls=_tls(props, "admin.listeners.https."),
+        )
+        protocol = settings.advertised_listener
+        protocols = {one.protocol for one in settings.listeners}
+        if protocol and settings.advertised_port is None and protocol not in protocols:
+            raise ConfigError(f"rest.advertised.listener: none of the listeners is {protocol}; name another, or set "
+                              "rest.advertised.port (and rest.advertised.host.name) for a proxy before the worker")
+        return settings
+
+    @property
+    def advertised_protocol(self) -> str:
+        """The scheme, http or https, that other workers shall use; plain http where there is a choice."""
+        if self.advertised_listener is not None:
+            return self.advertised_listener
+        return "https" if all(one.protocol == "https" for one in self.listeners) else "http"
+
+    @property
+    def admin_on_main(self) -> bool:
+        """Whether the main listeners serve /admin too."""
+        return self.admin_listeners is None or self.admin_listeners == self.listeners
+
+
+def _cors(origin: str, methods: str) -> Cors | None:
+    if not origin.strip():
+        return None
+    methods = ",".join(item.strip() for item in methods.split(",") if item.strip())
+    return Cors(origins(origin), methods) if methods else Cors(origins(origin))
+
+
+def _tls(props: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """All keys with the prefix, or where there is none the plain ones: never a mixture."""
+    prefixed = {key.removeprefix(prefix): value for key, value in props.items() if key.startswith(prefix + "ssl.")}
+    return prefixed or {key: value for key, value in props.items() if key.startswith("ssl.")}

@@ -1,0 +1,126 @@
+"""Bodies of answers: plain functions, as GET /connectors?expand=… builds hundreds of these objects for each request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from flask import Response, request
+
+from actors.errors import NotFoundError
+from actors.messages.requests import ConnectorInfo, ConnectorStateInfo, Created, TaskInfo
+from rest.forwarding import Remote
+from rest.json_text import dumps
+from rest.wire.view import LoggerLevel, PluginInfo, WorkerView
+from storage.ids import ConnectorName, ConnectorTaskId
+from storage.status.state import Status
+
+UNDEFINED_VERSION = "undefined"  # what Kafka Connect writes for a plugin without a version, and does not show
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """An answer with a body."""
+    return Response(dumps(value), status, mimetype="application/json")
+
+
+def no_body(status: int) -> Response:
+    """An answer without one."""
+    response = Response(status=status)
+    del response.headers["Content-Type"]
+    return response
+
+
+def created_response(outcome: Created | Remote) -> Response:
+    """201 with the new connector's address, or 200 where it existed; also for what another worker answered."""
+    if isinstance(outcome, Remote):
+        created, body, name = outcome.status == 201, outcome.body, str(outcome.body["name"])
+    else:
+        created, body, name = outcome.created, connector_info(outcome.info), outcome.info.name
+    if not created:
+        return json_response(body)
+    response = json_response(body, 201)
+    response.headers["Location"] = f"{request.host_url}connectors/{quote(name, safe='')}"
+    return response
+
+
+def connector_info(info: ConnectorInfo) -> dict[str, Any]:
+    """A connector with its config."""
+    return {"name": info.name, "config": info.config, "tasks": _task_ids(info.tasks), "type": info.type}
+
+
+def task_info(info: TaskInfo) -> dict[str, Any]:
+    """A task with its config."""
+    return {"id": {"connector": info.id.connector, "task": info.id.task}, "config": info.config}
+
+
+def state_info(info: ConnectorStateInfo) -> dict[str, Any]:
+    """A connector's status with its tasks'."""
+    tasks = {status.id.task: status for status in info.tasks if isinstance(status.id, ConnectorTaskId)}
+    return _states(info.name, info.connector, tasks, info.type)
+
+
+def status_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
+    """A connector's status as the status topic has it. Raises NotFoundError."""
+    statuses = view.statuses
+    status = statuses.connectors.get(name)
+    if status is None:
+        raise NotFoundError(f"No status found for connector {name}")
+    kind = view.connector_type(view.config.connector_configs.get(name))
+    return _states(name, status, statuses.tasks.get(name, {}), kind)
+
+
+def task_status_of(view: WorkerView, task: ConnectorTaskId) -> dict[str, Any]:
+    """A task's status. Raises NotFoundError."""
+    status = view.statuses.tasks.get(task.connector, {}).get(task.task)
+    if status is None:
+        raise NotFoundError(f"No status found for task {task}")
+    return {"id": task.task, **_state(status)}
+
+
+def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
+    """A connector as the config topic has it. Raises NotFoundError."""
+    snapshot = view.config
+    config = snapshot.connector_configs.get(name)
+    if config is None:
+        raise NotFoundError(f"Connector {name} not found")
+    kind = view.connector_type(config)
+    return {"name": name, "config": config, "tasks": _task_ids(snapshot.tasks(name)), "type": kind}
+
+
+def plugin_info(plugin: PluginInfo) -> dict[str, Any]:
+    """An installed plugin."""
+    shown = {"class": plugin.class_name, "type": plugin.kind}
+    return shown if plugin.version in {None, UNDEFINED_VERSION} else {**shown, "version": plugin.version}
+
+
+def logger_level(level: LoggerLevel) -> dict[str, Any]:
+    """A logger's level."""
+    return {"level": level.level, "last_modified": level.last_modified_ms}
+
+
+def offsets(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> dict[str, Any]:
+    """Offsets by partition (KIP-875)."""
+    return {"offsets": [{"partition": partition, "offset": offset} for partition, offset in pairs]}
+
+
+def _task_ids(tasks: Iterable[ConnectorTaskId]) -> list[dict[str, Any]]:
+    return [{"connector": task.connector, "task": task.task} for task in tasks]
+
+
+def _states(name: str, connector: Status, tasks: Mapping[int, Status], kind: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "connector": _state(connector),
+        "tasks": [{"id": number, **_state(tasks[number])} for number in sorted(tasks)],
+        "type": kind,
+    }
+
+
+def _state(status: Status) -> dict[str, Any]:
+    shown: dict[str, Any] = {"state": status.state.value, "worker_id": status.worker_id}
+    if status.version != UNDEFINED_VERSION:
+        shown["version"] = status.version
+    if status.trace:
+        shown["trace"] = status.trace
+    return shown

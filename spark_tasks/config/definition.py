@@ -1,0 +1,297 @@
+"""Kafka's ConfigDef: the keys that a plugin or a worker understands, their parsing, validation and description.
+
+`ConfigDef(ConfigKey("batch.size", Type.INT, default=2000, validator=at_least(1))).parse({})` gives
+`{"batch.size": 2000}`; `validate` collects errors instead of raising; `key_infos` describes the keys for REST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from spark_tasks.config.types import Password, Type, invalid, parse_type, to_text
+from spark_tasks.config.validators import (
+    AllOf,
+    Check,
+    ListSize,
+    NonEmpty,
+    NonEmptyNoControlChars,
+    NonNull,
+    OneOf,
+    OneOfIgnoringCase,
+    Range,
+    Rule,
+    Validator,
+    ValidList,
+    at_least,
+    between,
+)
+from spark_tasks.errors import ConfigError
+
+__all__ = [
+    "REQUIRED", "AllOf", "Check", "ConfigDef", "ConfigError", "ConfigKey", "ConfigValue", "Importance", "ListSize",
+    "NonEmpty", "NonEmptyNoControlChars", "NonNull", "OneOf", "OneOfIgnoringCase", "Password", "Range", "Recommender",
+    "Rule", "Type", "ValidList", "Validator", "Width", "at_least", "between", "invalid", "parse_type", "to_text",
+]
+
+
+class Importance(Enum):
+    """How likely a user has to think about a key."""
+
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+
+
+class Width(Enum):
+    """How wide a user interface may draw a key's field."""
+
+    NONE = "NONE"
+    SHORT = "SHORT"
+    MEDIUM = "MEDIUM"
+    LONG = "LONG"
+
+
+class Required(Enum):
+    """The default of a key that has none."""
+
+    REQUIRED = "REQUIRED"
+
+
+REQUIRED: Final = Required.REQUIRED
+
+
+class Recommender(Protocol):
+    """Suggests values, given the other values; shown by REST's validate and never enforced."""
+
+    def valid_values(self, name: str, parsed: Mapping[str, Any]) -> Sequence[Any]:
+        """What may be chosen now."""
+
+    def visible(self, name: str, parsed: Mapping[str, Any]) -> bool:
+        """Whether the key matters now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. A default may be given as text; it is parsed and checked like a user's value. One that is wrong raises
+    nothing here, where it would take all else that the module defines with it: a ConfigDef with it is of no use.
+    """
+
+    name: str
+    type: Type
+    default: Any = field(default=REQUIRED, kw_only=True)
+    validator: Validator | None = field(default=None, kw_only=True)
+    importance: Importance = field(default=Importance.MEDIUM, kw_only=True)
+    doc: str = field(default="", kw_only=True)
+    group: str | None = field(default=None, kw_only=True)
+    order: int = field(default=-1, kw_only=True)
+    width: Width = field(default=Width.NONE, kw_only=True)
+    display_name: str = field(default="", kw_only=True)
+    dependents: tuple[str, ...] = field(default=(), kw_only=True)
+    recommender: Recommender | None = field(default=None, kw_only=True)
+    mistake: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "display_name", self.display_name or self.name)
+        object.__setattr__(self, "dependents", tuple(self.dependents))
+        try:
+            self._take_default()
+        except Exception as error:  # noqa: BLE001 - a validator may be the plugin author's
+            what = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            object.__setattr__(self, "mistake", f"the definition of configuration {self.name} is wrong: {what}")
+
+    def _take_default(self) -> None:
+        if not isinstance(self.type, Type):
+            raise ConfigError(f"its type is {self.type!r}; it has to be one of Type, such as Type.STRING")
+        if self.default is not REQUIRED:
+            object.__setattr__(self, "default", parse_type(self.name, self.default, self.type))
+            if self.validator is not None:
+                self.validator(self.name, self.default)
+
+    @property
+    def required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is REQUIRED
+
+    def info(self) -> dict[str, Any]:
+        """The key as REST describes it (field names as Kafka Connect 4.3 writes them)."""
+        return {
+            "name": self.name,
+            "type": self.type.value,
+            "required": self.required,
+            "default_value": None if self.required else to_text(self.default, self.type),
+            "importance": self.importance.value,
+            "documentation": self.doc,
+            "group": self.group,
+            "order_in_group": self.order,
+            "width": self.width.value,
+            "display_name": self.display_name,
+            "dependents": list(self.dependents),
+        }
+
+
+@dataclass(slots=True)
+class ConfigValue:
+    """What validation says of one key; `value` is parsed. Mutable: validation steps add errors to it."""
+
+    name: str
+    value: Any = None
+    recommended_values: list[Any] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    visible: bool = True
+
+
+class ConfigDef:
+    """A set of keys in the order of their definition. Never changes; `plus` and `embed` make new ones.
+
+    One that is defined wrongly has a `mistake`; whatever uses it raises a ConfigError with that.
+    """
+
+    def __init__(self, *keys: ConfigKey) -> None:
+        self.keys: dict[str, ConfigKey] = {}
+        self.mistake = next((key.mistake for key in keys if key.mistake), None)
+        for key in keys:
+            if key.name in self.keys:
+                self.mistake = self.mistake or f"Configuration {key.name} is defined twice."
+            self.keys[key.name] = key
+
+    def check(self) -> None:
+        """Raises ConfigError where it is defined wrongly."""
+        if self.mistake is not None:
+            raise ConfigError(self.mistake)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of the keys, each once, in order."""
+        return list(dict.fromkeys(k.group for k in self.keys.values() if k.group is not None))
+
+    def plus(self, *others: ConfigDef | ConfigKey) -> ConfigDef:
+        """These keys and more; a key must not be in both."""
+        more = [key for o in others for key in (o.keys.values() if isinstance(o, ConfigDef) else (o,))]
+        return ConfigDef(*self.keys.values(), *more)
+
+    def embed(self, prefix: str, group: str, child: ConfigDef, *, order: int = 0) -> ConfigDef:
+        """These keys and the child's under a prefix; validators and recommenders still see the unprefixed names."""
+        ranks = {g: n for n, g in enumerate(child.groups)}
+        ordered = sorted(child.keys.values(), key=lambda k: _sort_key(k, ranks))
+        return self.plus(*(_embedded(key, prefix, group, order + n) for n, key in enumerate(ordered)))
+
+    def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """Every key's value, defaults filled in; unknown keys are left out. Raises ConfigError at the first error."""
+        self.check()
+        undefined = self._undefined_dependents()
+        if undefined:
+            raise ConfigError(f"Keys named as dependents are not defined: {','.join(undefined)}")
+        return {key.name: _parse_one(key, props) for key in self.keys.values()}
+
+    def validate(self, props: Mapping[str, Any]) -> list[ConfigValue]:
+        """Every key with its value and all its errors, in the order of definition; never raises for bad values."""
+        return list(self.validate_all(props).values())
+
+    def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
+        """As validate, by name."""
+        self.check()
+        values = {name: _examine(key, props) for name, key in self.keys.items()}
+        for name in self._undefined_dependents():
+            message = f"{name} is referred in the dependents, but not defined."
+            values[name] = ConfigValue(name, errors=[message], visible=False)
+        parsed = {name: value.value for name, value in values.items()}
+        for name, key in self.keys.items():
+            if key.recommender is not None:
+                _recommend(key.recommender, values[name], parsed)
+        return values
+
+    def key_infos(self) -> list[dict[str, Any]]:
+        """The keys as REST describes them."""
+        self.check()
+        return [key.info() for key in self.keys.values()]
+
+    def _undefined_dependents(self) -> list[str]:
+        named = dict.fromkeys(d for key in self.keys.values() for d in key.dependents)
+        return [name for name in named if name not in self.keys]
+
+
+def _parse_one(key: ConfigKey, props: Mapping[str, Any]) -> Any:
+    if key.name not in props:
+        if key.required:
+            raise ConfigError(f'Missing required configuration "{key.name}" which has no default value.')
+        return key.default
+    value = parse_type(key.name, props[key.name], key.type)
+    if isinstance(key.validator, ValidList) and value is not None:
+        value = list(dict.fromkeys(value))  # as Kafka does: duplicates are no reason not to start
+    if key.validator is not None:
+        key.validator(key.name, value)
+    return value
+
+
+def _examine(key: ConfigKey, props: Mapping[str, Any]) -> ConfigValue:
+    result = ConfigValue(key.name)
+    try:
+        if key.name in props:
+            result.value = parse_type(key.name, props[key.name], key.type)
+        elif key.required:
+            result.errors.append(f'Missing required configuration "{key.name}" which has no default value.')
+        else:
+            result.value = key.default
+    except ConfigError as e:
+        result.errors.append(str(e))
+    if key.validator is not None:
+        try:
+            key.validator(key.name, result.value)
+        except ConfigError as e:
+            result.errors.append(str(e))
+    return result
+
+
+def _recommend(recommender: Recommender, value: ConfigValue, parsed: Mapping[str, Any]) -> None:
+    try:
+        value.recommended_values = list(recommender.valid_values(value.name, parsed))
+        value.visible = recommender.visible(value.name, parsed)
+    except ConfigError as e:
+        value.errors.append(str(e))
+
+
+def _sort_key(key: ConfigKey, group_ranks: Mapping[str, int]) -> tuple[int, int, bool, int, str]:
+    importance = list(Importance).index(key.importance)
+    group = -1 if key.group is None else group_ranks[key.group]
+    return group, key.order, not key.required, importance, key.name
+
+
+def _embedded(key: ConfigKey, prefix: str, group: str, order: int) -> ConfigKey:
+    base = key.validator
+    validator = None if base is None else Check(lambda name, value: base(name.removeprefix(prefix), value), str(base))
+    return replace(
+        key,
+        name=prefix + key.name,
+        validator=validator,
+        group=group + ("" if key.group is None else f": {key.group}"),
+        order=order,
+        display_name=key.display_name,
+        dependents=tuple(prefix + d for d in key.dependents),
+        recommender=None if key.recommender is None else _Embedded(prefix, key.recommender),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Embedded:
+    """A recommender that sees the keys under a prefix without it."""
+
+    prefix: str
+    base: Recommender
+
+    def valid_values(self, name: str, parsed: Mapping[str, Any]) -> Sequence[Any]:
+        return self.base.valid_values(name.removeprefix(self.prefix), self._inner(parsed))
+
+    def visible(self, name: str, parsed: Mapping[str, Any]) -> bool:
+        return self.base.visible(name.removeprefix(self.prefix), self._inner(parsed))
+
+    def _inner(self, parsed: Mapping[str, Any]) -> dict[str, Any]:
+        return {k.removeprefix(self.prefix): v for k, v in parsed.items() if k.startswith(self.prefix)}

@@ -1,0 +1,6 @@
+"""Kafka Connect's file connectors, under one name."""
+
+from spark_tasks.connectors.file_stream.sink import FileStreamSinkConnector
+from spark_tasks.connectors.file_stream.source import FileStreamSourceConnector
+
+__all__ = ["FileStreamSinkConnector", "FileStreamSourceConnector"]

@@ -1,0 +1,120 @@
+"""FileStreamSink: each record's value as a line of a file, or of the standard output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.connectors.lines import to_lines
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins.api import Options, SinkConnector
+
+
+class FileStreamSinkConnector(SinkConnector):
+    """As Kafka Connect's: the line is the value's toString. At least once."""
+
+    version = "4.3.1"
+    aliases = ("org.apache.kafka.connect.file.FileStreamSinkConnector", "FileStreamSink")
+    config_def = ConfigDef(
+        ConfigKey(
+            "file", Type.STRING, default=None, importance=Importance.HIGH,
+            doc="The file to append to. Unset: the worker's standard output.",
+        ),
+    )  # fmt: skip
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        """See Connector."""
+        return [dict(self.config) for _ in range(max_tasks)]
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """See Connector."""
+        return FileStreamSinkData(dict(options))
+
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:  # noqa: ARG003
+        """Any consumer group offsets will do."""
+        return True
+
+
+class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no types
+    """A file to append lines to."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See DataSource."""
+        return "filestream"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
+        """See DataSource. The file is there, or the task fails, from its start on, as in Kafka Connect."""
+        file = self.options.get("file") or None
+        if file is not None:
+            os.close(_open(file))
+        return LineWriter(file)
+
+
+@dataclass
+class Written(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
+    """What one split wrote; `lines` where the worker is to print them."""
+
+    rows: int
+    size: int  # bytes
+    lines: bytes = b""
+
+
+class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
+    """Appends whole lines in few large writes, each to the end of the file as it then is: several splits can write
+    to one file at a time and no line is torn. Data is written when `write` returns (not forced to the disk).
+    """
+
+    def __init__(self, file: str | None) -> None:
+        self._file = file
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """See DataSourceArrowWriter."""
+        if self._file is None:
+            pieces = [(len(batch), _lines(batch).to_pybytes()) for batch in iterator]
+            printed = b"".join(piece for _, piece in pieces)
+            return Written(sum(rows for rows, _ in pieces), len(printed), printed)
+        fd = _open(self._file)
+        try:
+            rows = size = 0
+            for batch in iterator:
+                lines = _lines(batch)
+                _append(fd, memoryview(lines))
+                rows += len(batch)
+                size += lines.size
+            return Written(rows, size)
+        finally:
+            os.close(fd)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Prints what is for the standard output."""
+        if self._file is None:
+            for message in messages:
+                if isinstance(message, Written) and message.lines:
+                    sys.stdout.buffer.write(message.lines)
+            sys.stdout.buffer.flush()
+
+
+def _lines(batch: pa.RecordBatch) -> pa.Buffer:
+    return to_lines(batch.column("value"), batch.schema.field("value").metadata)
+
+
+def _open(file: str) -> int:
+    try:
+        return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as error:
+        raise ConnectError(f"Couldn't find or create file '{file}' for FileStreamSink: {error}") from error
+
+
+def _append(fd: int, lines: memoryview) -> None:
+    while len(lines):
+        lines = lines[os.write(fd, lines) :]  # short only where the disk is full or a signal came: then it may tear

@@ -1,0 +1,287 @@
+"""FileStreamSource: the lines of one file, which may grow, or of the standard input."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
+from pyspark.sql.types import StructType
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
+from spark_tasks.connectors.file_stream.line_ends import last_line_end, nth_line_end
+from spark_tasks.connectors.file_stream.standard_input import standard_input
+from spark_tasks.connectors.limits import DEFAULT_BYTES, max_bytes
+from spark_tasks.connectors.lines import split_lines
+from spark_tasks.data.columns import SCHEMA_KEY, one_topic
+from spark_tasks.data.schema import STRING, to_text
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
+
+_LOG = logging.getLogger(__name__)
+_FIRST_CHUNK = 1024 * 1024  # small: the broker has work while the next one is read
+_CHUNK = 8 * 1024 * 1024
+_HELD_BYTES = 64 * 1024 * 1024  # of the standard input: the worker's memory has them
+_MAX_LONG = 2**63 - 1
+
+
+class FileStreamSourceConnector(SourceConnector):
+    """As Kafka Connect's, with one source partition {"filename"} whose offset {"position"} counts the bytes of the
+    lines sent. (Java adds up characters and then skips as many bytes: ADR 0008.) `batch.size` counts where it is set:
+    for batches of its default, 2000 lines, Spark's jobs would cost far more than the reading.
+    """
+
+    version = "4.3.1"
+    aliases = ("org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSource")
+    config_def = ConfigDef(
+        ConfigKey(
+            "file", Type.STRING, default=None, importance=Importance.HIGH,
+            doc="The file to read. Unset: the worker's standard input.",
+        ),
+        ConfigKey(
+            "topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH,
+            doc="The topic to write the lines to.",
+        ),
+        ConfigKey(
+            "batch.size", Type.INT, default=2000, importance=Importance.LOW,
+            doc="How many lines of the file a batch has at most, where it is set; with transaction.boundary=poll each "
+                "batch is a transaction. Where it is not set, batches are planned by bytes and time, which is faster.",
+        ),
+    )  # fmt: skip
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:  # noqa: ARG002 - one input makes one task
+        """See Connector."""
+        return [dict(self.config)]
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """See Connector."""
+        return FileStreamData(dict(options))
+
+    @classmethod
+    def exactly_once_support(cls, config: Options) -> bool | None:
+        """A file can be read again from a position; the standard input cannot."""
+        return bool(config.get("file"))
+
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+        """Refuses what no task could start from; tombstones are always allowed."""
+        if not config.get("file"):
+            raise ConnectError(
+                "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used "
+                "for input and offsets are not tracked."
+            )
+        for partition, offset in offsets:
+            if offset is not None:
+                _check_position(offset)
+                if partition is None:
+                    raise ConnectError("Partition objects cannot be null")
+                if "filename" not in partition:
+                    raise ConnectError("Partition objects should contain the key 'filename'")
+        return True
+
+
+def _check_position(offset: SourceOffset) -> None:
+    if "position" not in offset:
+        raise ConnectError("Offset objects should either be null or contain the key 'position'")
+    position = offset["position"]
+    if not _is_long(position):
+        raise ConnectError("The value for the 'position' key in the offset is expected to be a Long value")
+    if position < 0:
+        raise ConnectError("The value for the 'position' key in the offset should be a non-negative value")
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MAX_LONG
+
+
+class FileStreamData(DataSource):  # type: ignore[misc]  # PySpark has no types
+    """One file's, or the standard input's, lines."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See DataSource."""
+        return "filestream"
+
+    def schema(self) -> str:
+        """See DataSource."""
+        return "topic string, timestamp long, value string"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - PySpark's signature
+        """See DataSource."""
+        file, topic = self.options.get("file"), self.options["topic"]
+        if not file:
+            return StandardInputReader(topic)
+        lines = self.options.get("batch.size")
+        return FileReader(file, topic, None if lines is None else int(lines))
+
+
+@dataclass
+class FileRange(InputPartition):  # type: ignore[misc]  # PySpark has no types
+    """Complete lines of a file: the bytes from `start` to `end`."""
+
+    file: str
+    topic: str
+    start: int
+    end: int
+
+
+class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
+    """Its offset is {"filename", "position"}. Opens the file anew for each batch, so a file that was replaced under
+    its name is read on at the position; a file that has become shorter is waited for until it is longer again. A batch
+    has at most `lines` lines, but one at least.
+    """
+
+    def __init__(self, file: str, topic: str, lines: int | None = None) -> None:
+        self._file = file
+        self._topic = topic
+        self._lines = lines
+        self._complaint = ""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
+        """See DataSourceStreamReader."""
+        return {"filename": self._file, "position": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """See DataSourceStreamReader."""
+        return ReadMaxBytes(DEFAULT_BYTES)
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
+        """The end of the last complete line that the limit allows; `start` where there is nothing new."""
+        position = int(start["position"])
+        try:
+            fd = os.open(self._file, os.O_RDONLY)
+        except FileNotFoundError:
+            self._complain(f"Couldn't find file {self._file} for FileStreamSource, waiting for it to be created")
+            return dict(start)
+        except OSError as error:
+            raise RetriableError(f"file {self._file} cannot be opened: {error}") from error
+        try:
+            size = os.fstat(fd).st_size
+            if size < position:
+                self._complain(f"File {self._file} has {size} bytes, the next line is expected at {position}: waiting")
+                return dict(start)
+            self._complaint = ""
+            allowed = max_bytes(limit)
+            bound = size if allowed is None else min(size, position + max(1, allowed))
+            if self._lines is not None:
+                bound = nth_line_end(fd, position, bound, max(1, self._lines))
+            return {"filename": self._file, "position": last_line_end(fd, position, bound, size)}
+        except OSError as error:
+            raise ConnectError(f"file {self._file} cannot be read: {error}") from error
+        finally:
+            os.close(fd)
+
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._complaint:
+            _LOG.warning(complaint)
+            self._complaint = complaint
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """See DataSourceStreamReader."""
+        if start["position"] >= end["position"]:
+            return []
+        return [FileRange(self._file, self._topic, int(start["position"]), int(end["position"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The lines of the range, some megabytes a batch."""
+        assert isinstance(partition, FileRange)  # noqa: S101
+        at, end, room = partition.start, partition.end, _FIRST_CHUNK
+        with open(partition.file, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered
+            while at < end:
+                data = np.empty(min(room, end - at), np.uint8)
+                file.seek(at)
+                got = file.readinto(data.data)
+                if not got:
+                    raise ConnectError(f"file {partition.file} ends at {at}, but had {end} bytes: was it truncated?")
+                lines, used = split_lines(data[:got], final=at + got == end)
+                if not used:
+                    if got < len(data) or at + got == end:  # there was a line end when this was planned
+                        raise ConnectError(f"file {partition.file} has no complete line at {at} any more: was it "
+                                           "truncated or replaced?")
+                    room *= 2  # a line longer than the chunk
+                    continue
+                yield line_batch(partition.topic, lines)
+                at += used
+                room = max(room, min(2 * room, _CHUNK))
+
+    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
+        """See PartitionedOffsets."""
+        return [({"filename": offset["filename"]}, {"position": offset["position"]})]
+
+    def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
+        """See PartitionedOffsets. ConnectError where the position is no number."""
+        for partition, offset in offsets:
+            if dict(partition) == {"filename": self._file} and offset and offset.get("position") is not None:
+                if not _is_long(offset["position"]):
+                    raise ConnectError("Offset position is the incorrect type")
+                return {"filename": self._file, "position": offset["position"]}
+        return self.initialOffset()
+
+
+_LINE_METADATA = {SCHEMA_KEY: to_text(STRING).encode()}
+
+
+def line_batch(topic: str, lines: pa.Array) -> pa.RecordBatch:
+    """A source batch of lines: no key, the present time."""
+    now = pa.array(np.full(len(lines), int(time.time() * 1000), np.int64))
+    topics = one_topic(topic, len(lines))
+    fields = [
+        pa.field("topic", topics.type),
+        pa.field("timestamp", pa.int64()),
+        pa.field("value", pa.string(), metadata=_LINE_METADATA),
+    ]
+    return pa.RecordBatch.from_arrays([topics, now, lines], schema=pa.schema(fields))
+
+
+@dataclass
+class Lines(InputPartition):  # type: ignore[misc]  # PySpark has no types
+    """Complete lines that the worker has read."""
+
+    topic: str
+    data: bytes
+
+
+class StandardInputReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
+    """The worker's standard input, whose position nobody can go back to: {"filename": null} has {"position": null}."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """From where no batch was committed yet."""
+        return {"at": standard_input().begin}
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
+        """See DataSourceStreamReader."""
+        return {"at": standard_input().line_end(int(start["at"]), max_bytes(limit) or _HELD_BYTES)}
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """See DataSourceStreamReader."""
+        data = standard_input().between(int(start["at"]), int(end["at"]))
+        return [Lines(self._topic, data)] if data else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See DataSourceStreamReader."""
+        assert isinstance(partition, Lines)  # noqa: S101
+        lines, _ = split_lines(np.frombuffer(partition.data, np.uint8), final=True)
+        yield line_batch(partition.topic, lines)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Forget what has arrived."""
+        standard_input().forget(int(end["at"]))
+
+    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:  # noqa: ARG002
+        """See PartitionedOffsets."""
+        return [({"filename": None}, {"position": None})]
+
+    def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:  # noqa: ARG002
+        """See PartitionedOffsets."""
+        return self.initialOffset()

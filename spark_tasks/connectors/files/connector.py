@@ -1,0 +1,111 @@
+"""The `files` source: CSV, JSON lines and Parquet files of a folder, in which files may appear and grow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf, Type, at_least
+from spark_tasks.connectors.files.reader import FilesReader
+from spark_tasks.connectors.files.settings import FilesSettings
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
+
+_INDEX, _COUNT = "files.task.index", "files.task.count"
+
+
+class FilesSourceConnector(SourceConnector):
+    """Source partition {"filename"}; offset {"position"}: bytes of a CSV or JSON file, row groups of a Parquet file.
+
+    Rows keep their order within a file; several files are read in parallel, and shared out among tasks.
+    """
+
+    version = "0.1.0"
+    config_def = ConfigDef(
+        ConfigKey(
+            "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder, or one file.",
+        ),
+        ConfigKey("topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The topic to write to."),
+        ConfigKey(
+            "format", Type.STRING, default="auto", validator=OneOf("auto", "csv", "json", "parquet"),
+            importance=Importance.HIGH, doc="What the files are; auto goes by their names.",
+        ),
+        ConfigKey("pattern", Type.STRING, default="*", doc="Which names count, such as *.csv; hidden files never do."),
+        ConfigKey("recursive", Type.BOOLEAN, default=False, doc="Whether to look into folders of the folder."),
+        ConfigKey(
+            "schema", Type.STRING, default=None,
+            doc="Columns and types of CSV files, for example: id BIGINT, name STRING, at TIMESTAMP_NTZ (2024-01-02 "
+                "03:04:05; TIMESTAMP where times have a zone). Unset: inferred from the beginning of the first file.",
+        ),
+        ConfigKey("csv.delimiter", Type.STRING, default=",", doc="What separates fields; \\t for a tab."),
+        ConfigKey("csv.quote", Type.STRING, default='"', doc="What quotes fields."),
+        ConfigKey(
+            "csv.header", Type.BOOLEAN, default=True, doc="Whether each file begins with the names of its columns.",
+        ),
+        ConfigKey(
+            "csv.null.values", Type.LIST, default=",NA,N/A,NULL,null,NaN", doc="What stands for null, unless quoted.",
+        ),
+        ConfigKey("csv.multiline", Type.BOOLEAN, default=False, doc="Whether quoted fields may contain line ends."),
+        ConfigKey(
+            "last.line.wait.ms", Type.LONG, default=60000, validator=at_least(-1),
+            doc="A last line without an end is taken when the file has not changed for so long; -1: never.",
+        ),
+        ConfigKey(
+            "files.parallel", Type.INT, default=4, validator=at_least(1), doc="How many files a batch reads at most.",
+        ),
+    )  # fmt: skip
+
+    @classmethod
+    def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
+        """See Connector."""
+        return FilesSettings.problems(config)
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        """Each task takes the files whose names fall to it."""
+        return [{**self.config, _INDEX: str(index), _COUNT: str(max_tasks)} for index in range(max_tasks)]
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """See Connector."""
+        return FilesData(dict(options))
+
+    @classmethod
+    def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
+        """Files can be read again from any position."""
+        return True
+
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:  # noqa: ARG003
+        """A position is a number that is not negative."""
+        for partition, offset in offsets:
+            if offset is None:
+                continue
+            position = offset.get("position")
+            if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+                raise ConnectError("The value for the 'position' key in the offset should be a non-negative number")
+            if not isinstance(partition.get("filename"), str):
+                raise ConnectError("Partition objects should contain the key 'filename'")
+        return True
+
+
+class FilesData(DataSource):  # type: ignore[misc]  # PySpark has no types
+    """The files of one task."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See DataSource."""
+        return "files"
+
+    def schema(self) -> str:
+        """Connect records."""
+        return "topic string, value string"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - PySpark's signature
+        """See DataSource."""
+        options: dict[str, Any] = dict(self.options)
+        index, count = int(options.pop(_INDEX, 0)), int(options.pop(_COUNT, 1))
+        parsed = FilesSourceConnector.config_def.parse(options)
+        return FilesReader(FilesSettings.of(parsed), index, count)

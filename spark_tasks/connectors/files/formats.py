@@ -1,0 +1,201 @@
+"""Reading pieces of CSV, JSON lines and Parquet files as Connect values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.connectors.file_stream.line_ends import last_line_end
+from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
+from spark_tasks.connectors.lines import split_lines
+from spark_tasks.data.rows import as_value, value_field
+from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.pipeline.converters.base import BadRowError, Column
+from spark_tasks.pipeline.converters.json_columns import parse_columns
+
+Columns = tuple[tuple[str, pa.DataType], ...]
+
+_SAMPLE = 1024 * 1024
+_BLOCK = 4 * 1024 * 1024
+_ROWS = 65_536
+
+
+class Part(Protocol):
+    """The piece of a file to read; see files_reader.FilePart."""
+
+    path: str
+    format: FileFormat
+    start: int
+    end: int
+    columns: Columns | None
+
+
+def read(part: Part, settings: FilesSettings) -> Iterator[Column]:
+    """The values of the piece with the metadata of their field, in pieces of some megabytes."""
+    if part.format is FileFormat.CSV:
+        return _read_csv(part, settings)
+    return _read_json(part) if part.format is FileFormat.JSON else _read_parquet(part)
+
+
+def complete_until(path: Path, start: int, share: int | None, size: int, quote: str | None) -> int:
+    """The end of the last complete row within `share` bytes after `start`, of the first one if that is longer."""
+    bound = size if share is None else min(size, start + share)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        if quote is None:
+            return last_line_end(fd, start, bound, size)
+        for stop in (bound, size):
+            data = np.frombuffer(os.pread(fd, stop - start, start), np.uint8)
+            end = int(_last_unquoted_end(data, ord(quote)))
+            if end:
+                return start + end
+        return start
+    finally:
+        os.close(fd)
+
+
+@jit
+def _last_unquoted_end(data: Any, quote: int) -> int:
+    """After the last LF that is outside quotes; 0 if there is none."""
+    inside, end = False, 0
+    for i in range(len(data)):
+        if data[i] == quote:
+            inside = not inside
+        elif data[i] == 10 and not inside:
+            end = i + 1
+    return end
+
+
+def _options(settings: FilesSettings) -> tuple[csv.ParseOptions, dict[str, Any]]:
+    parsing = csv.ParseOptions(
+        delimiter=settings.delimiter, quote_char=settings.quote, newlines_in_values=settings.multiline
+    )
+    converting = {
+        "null_values": list(settings.nulls), "strings_can_be_null": True, "quoted_strings_can_be_null": False,
+    }  # fmt: skip
+    return parsing, converting
+
+
+def _head(path: str | Path) -> bytes:
+    """The beginning of a file, whole lines of it."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        data = file.read(_SAMPLE)
+    end = data.rfind(b"\n") + 1
+    return data[:end] if end and len(data) == _SAMPLE else data
+
+
+def infer_columns(path: Path, settings: FilesSettings) -> Columns:
+    """Names and types by the beginning of a file; a column without values there is taken for text."""
+    parsing, converting = _options(settings)
+    reading = csv.ReadOptions(use_threads=False, block_size=_SAMPLE, autogenerate_column_names=not settings.header)
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(_head(path)), reading, parsing, csv.ConvertOptions(**converting)
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(f"file {path} is no CSV file that can be read: {error}") from error
+    return tuple((f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in table.schema)
+
+
+def _header(path: str, parsing: csv.ParseOptions) -> list[str]:
+    lines = _head(path).splitlines(keepends=True)
+    table = csv.read_csv(pa.BufferReader(lines[0]), csv.ReadOptions(use_threads=False), parsing)
+    return list(table.column_names)
+
+
+def _read_csv(part: Part, settings: FilesSettings) -> Iterator[Column]:
+    columns = part.columns or ()
+    parsing, converting = _options(settings)
+    names = _header(part.path, parsing) if settings.header else [name for name, _ in columns]
+    reading = csv.ReadOptions(
+        use_threads=False, block_size=_BLOCK, column_names=names,
+        skip_rows=1 if settings.header and part.start == 0 else 0,
+    )  # fmt: skip
+    conversion = csv.ConvertOptions(
+        **converting, column_types=dict(columns), include_columns=[name for name, _ in columns],
+        include_missing_columns=True,
+    )  # fmt: skip
+    source = _bytes(part)
+    if not source.size:
+        return
+    try:
+        with csv.open_csv(pa.BufferReader(source), reading, parsing, conversion) as reader:
+            for batch in reader:
+                if len(batch):
+                    yield as_value(batch), value_field(batch.schema)
+    except pa.ArrowInvalid as error:
+        if "Empty CSV file" in str(error):
+            return  # nothing but the header
+        where = f"{part.path}, bytes {part.start} to {part.end}"
+        hint = "" if settings.columns else " (the types were inferred; `schema` sets them)"
+        if "zone offset" in str(error):
+            hint = " (in `schema`, TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for those without)"
+        raise DataError(f"a row of {where} cannot be read: {error}{hint}") from error
+
+
+def _bytes(part: Part) -> pa.Buffer:
+    with pa.memory_map(part.path) as file:
+        if file.size() < part.end:
+            raise ConnectError(f"file {part.path} has {file.size()} bytes, but had {part.end}: was it truncated?")
+        file.seek(part.start)
+        return file.read_buffer(part.end - part.start)
+
+
+def _read_json(part: Part) -> Iterator[Column]:
+    data = np.frombuffer(_bytes(part), np.uint8)
+    at = 0
+    while at < len(data):
+        piece = data[at : at + _BLOCK]
+        last = at + len(piece) == len(data)
+        lines, used = split_lines(piece, final=last)
+        rest = piece[used:]
+        if last and len(rest):  # a last line that nobody ended
+            lines, used = pa.concat_arrays([lines, pa.array([rest.tobytes().decode("utf-8", "replace")])]), len(piece)
+        if not used:
+            lines, used = split_lines(np.append(data[at:], np.uint8(10)), final=True)  # a line longer than a block
+            used = min(used, len(data) - at)
+        texts = lines.filter(pc.not_equal(pc.utf8_trim_whitespace(lines), "")).cast(pa.binary())
+        try:
+            if len(texts):
+                yield parse_columns(texts)
+        except BadRowError as bad:
+            near = texts[bad.row].as_py()[:100]
+            raise DataError(f"a line of {part.path} after byte {part.start + at} is not JSON: {bad}: {near!r}") from bad
+        at += used
+
+
+def row_groups(path: Path) -> int | None:
+    """How many row groups a Parquet file has; None if it is not complete, or no Parquet file."""
+    try:
+        return int(pq.read_metadata(path).num_row_groups)
+    except (OSError, pa.ArrowInvalid):
+        return None
+
+
+def row_groups_within(path: Path, start: int, share: int | None) -> int:
+    """The row group after the last one that `share` bytes allow; at least one more than `start`."""
+    metadata = pq.read_metadata(path)
+    end, size = start, 0
+    while end < metadata.num_row_groups:
+        size += metadata.row_group(end).total_byte_size
+        if share is not None and end > start and size > share:
+            break
+        end += 1
+    return end
+
+
+def _read_parquet(part: Part) -> Iterator[Column]:
+    with pq.ParquetFile(part.path) as file:
+        groups = range(part.start, part.end)
+        for batch in file.iter_batches(batch_size=_ROWS, row_groups=groups, use_threads=False):
+            if len(batch):
+                yield as_value(batch), value_field(batch.schema)

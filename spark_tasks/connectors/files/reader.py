@@ -1,0 +1,180 @@
+"""The stream reader of the `files` source: which bytes of which files make the next batch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
+
+from spark_tasks.connectors.files import formats
+from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
+from spark_tasks.connectors.limits import DEFAULT_BYTES, max_bytes, max_files
+from spark_tasks.data.columns import one_topic
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins.api import SourceOffset, SourcePartition
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class FilePart(InputPartition):  # type: ignore[misc]  # PySpark has no types
+    """Bytes (or row groups) `start` to `end` of a file."""
+
+    path: str
+    format: FileFormat
+    start: int
+    end: int
+    columns: formats.Columns | None  # of CSV files
+
+
+class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
+    """Its offset is {"files": {path: position}}, of all files of the task that it has begun to read."""
+
+    def __init__(self, settings: FilesSettings, index: int, count: int) -> None:
+        self._settings = settings
+        self._index = index
+        self._count = count
+        self._columns: formats.Columns | None = settings.columns
+        self._complaints: dict[str, str] = {}
+        self._served: set[str] = set()  # what the last batch took to the end: files that always grow starve no other
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
+        """See DataSourceStreamReader."""
+        return {"files": {}}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """See DataSourceStreamReader."""
+        return ReadMaxBytes(DEFAULT_BYTES)
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
+        """`start`, with the next pieces of some files: as much as the limit allows in all, evenly shared."""
+        before: Mapping[str, int] = start["files"]
+        grown = [path for path in self._files() if self._has_more(path, before.get(str(path), 0))]
+        grown.sort(key=lambda path: str(path) in self._served)  # by name, those with an old backlog first
+        most = max_files(limit) or self._settings.parallel
+        allowed = max_bytes(limit)
+        share = None if allowed is None else max(1, allowed // max(1, min(most, len(grown))))
+        after = dict(before)
+        chosen: dict[str, int] = {}
+        for path in grown:
+            position = before.get(str(path), 0)
+            end = self._end(path, position, share) if len(chosen) < most else position
+            if end > position:
+                after[str(path)] = end
+                chosen[str(path)] = end - position
+        self._served = {path for path, size in chosen.items() if share is None or size < share // 2}
+        return {"files": after}
+
+    def _files(self) -> list[Path]:
+        """The task's own, by name."""
+        root = Path(self._settings.path)
+        if root.is_file():
+            return [root] if self._index == 0 else []
+        found: list[Path] = []
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(f for f in folders if self._settings.recursive and not f.startswith((".", "_")))
+            found += (Path(folder, name) for name in names if self._wanted(Path(folder, name), name))
+        return sorted(path for path in found if self._mine(path.relative_to(root)))
+
+    def _wanted(self, path: Path, name: str) -> bool:
+        hidden = name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))
+        return not hidden and fnmatch(name, self._settings.pattern) and self._settings.format_of(path) is not None
+
+    def _mine(self, path: Path) -> bool:
+        return self._count == 1 or zlib.crc32(str(path).encode()) % self._count == self._index
+
+    def _has_more(self, path: Path, position: int) -> bool:
+        if self._settings.format_of(path) is FileFormat.PARQUET:
+            groups = formats.row_groups(path)
+            if groups is None:
+                self._complain(path, "is not a complete Parquet file (yet): waiting")
+            return groups is not None and groups > position
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            return False  # gone since the folder was listed
+        if size < position:
+            self._complain(path, f"has {size} bytes, the next row is expected at {position}: waiting")
+        return size > position
+
+    def _complain(self, path: Path, complaint: str) -> None:
+        if self._complaints.get(str(path)) != complaint:
+            self._complaints[str(path)] = complaint
+            _LOG.warning("File %s %s", path, complaint)
+
+    def _end(self, path: Path, position: int, share: int | None) -> int:
+        if self._settings.format_of(path) is FileFormat.PARQUET:
+            return formats.row_groups_within(path, position, share)
+        quote = self._settings.quote if self._settings.multiline else None
+        try:
+            status = path.stat()
+            end = formats.complete_until(path, position, share, status.st_size, quote)
+        except FileNotFoundError:
+            return position  # gone since the folder was listed
+        if end == position and self._is_abandoned(status):
+            return status.st_size
+        return end
+
+    def _is_abandoned(self, status: os.stat_result) -> bool:
+        waited_ms = (time.time() - status.st_mtime) * 1000
+        return 0 <= self._settings.wait_ms <= waited_ms
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """One for each file that has grown."""
+        parts = []
+        for path, until in sorted(end["files"].items()):
+            begin = start["files"].get(path, 0)
+            kind = self._settings.format_of(Path(path))
+            if until > begin and kind is not None:
+                columns = self._csv_columns() if kind is FileFormat.CSV else None
+                parts.append(FilePart(path, kind, begin, until, columns))
+        return parts
+
+    def _csv_columns(self) -> formats.Columns:
+        """The columns of all CSV files of the connector: given, or inferred from the first file by name."""
+        if self._columns is None:
+            root = Path(self._settings.path)
+            files = [root] if root.is_file() else sorted(
+                path for path in root.glob("**/*" if self._settings.recursive else "*")
+                if path.is_file() and self._wanted(path, path.name)
+                and self._settings.format_of(path) is FileFormat.CSV and path.stat().st_size
+            )  # fmt: skip
+            if not files:
+                raise ConnectError(f"there is no CSV file in {root} to infer columns from")
+            self._columns = formats.infer_columns(files[0], self._settings)
+            _LOG.info("Columns inferred from %s: %s", files[0], self._columns)
+        return self._columns
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Batches of records, in the order of the file. DataError where a row cannot be read."""
+        assert isinstance(partition, FilePart)  # noqa: S101
+        for value, metadata in formats.read(partition, self._settings):
+            topics = one_topic(self._settings.topic, len(value))
+            fields = [pa.field("topic", topics.type), pa.field("value", value.type, metadata=metadata or None)]
+            yield pa.RecordBatch.from_arrays([topics, value], schema=pa.schema(fields))
+
+    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
+        """See PartitionedOffsets."""
+        return [({"filename": path}, {"position": position}) for path, position in offset["files"].items()]
+
+    def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
+        """See PartitionedOffsets. Files of other tasks stay out, so that a change of tasks.max moves files over."""
+        root = Path(self._settings.path)
+        files = {}
+        for partition, offset in offsets:
+            path = partition.get("filename")
+            if isinstance(path, str) and offset and isinstance(offset.get("position"), int):
+                inside = root in Path(path).parents
+                if (inside and self._mine(Path(path).relative_to(root))) or (Path(path) == root and self._index == 0):
+                    files[path] = offset["position"]
+        return {"files": files}

@@ -1,0 +1,97 @@
+"""What a `files` source is told, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_tasks.data import ddl
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins.api import Options
+
+
+class FileFormat(Enum):
+    """What a file is."""
+
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+_ENDINGS = {
+    ".csv": FileFormat.CSV, ".tsv": FileFormat.CSV, ".txt": FileFormat.CSV,
+    ".json": FileFormat.JSON, ".jsonl": FileFormat.JSON, ".ndjson": FileFormat.JSON,
+    ".parquet": FileFormat.PARQUET,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSettings:
+    """A task's configuration. `columns`: given names and Arrow types, or None to infer them."""
+
+    path: str
+    topic: str
+    format: FileFormat | None
+    pattern: str
+    recursive: bool
+    columns: tuple[tuple[str, pa.DataType], ...] | None
+    delimiter: str
+    quote: str
+    header: bool
+    nulls: tuple[str, ...]
+    multiline: bool
+    wait_ms: int
+    parallel: int
+
+    @classmethod
+    def of(cls, parsed: Mapping[str, Any]) -> FilesSettings:
+        """From values that FilesSourceConnector.config_def has parsed. ConfigError for a schema that is none."""
+        return cls(
+            path=parsed["path"],
+            topic=parsed["topic"],
+            format=None if parsed["format"] == "auto" else FileFormat(parsed["format"]),
+            pattern=parsed["pattern"],
+            recursive=parsed["recursive"],
+            columns=_columns(parsed["schema"]),
+            delimiter=parsed["csv.delimiter"].replace("\\t", "\t"),
+            quote=parsed["csv.quote"],
+            header=parsed["csv.header"],
+            nulls=tuple(parsed["csv.null.values"]),
+            multiline=parsed["csv.multiline"],
+            wait_ms=parsed["last.line.wait.ms"],
+            parallel=parsed["files.parallel"],
+        )
+
+    @staticmethod
+    def problems(config: Options) -> Mapping[str, Sequence[str]]:
+        """What is wrong with single keys that a ConfigDef cannot say."""
+        found: dict[str, list[str]] = {}
+        for key in ("csv.delimiter", "csv.quote"):
+            value = config.get(key)
+            if value is not None and len(value.replace("\\t", "\t")) != 1:
+                found[key] = [f"Invalid value {value} for configuration {key}: it must be one character"]
+        try:
+            _columns(config.get("schema"))
+        except ConfigError as error:
+            found["schema"] = [str(error)]
+        if config.get("csv.header", "true").lower() == "false" and not config.get("schema"):
+            named = config.get("format", "auto") == "csv"
+            if named:
+                found["schema"] = ["Files without a header need a schema, which names the columns"]
+        return found
+
+    def format_of(self, path: Path) -> FileFormat | None:
+        """What the file is; None for one that is of no known kind."""
+        return self.format or _ENDINGS.get(path.suffix.lower())
+
+
+def _columns(schema: str | None) -> tuple[tuple[str, pa.DataType], ...] | None:
+    if not schema:
+        return None
+    return tuple((field.name, field.type) for field in to_arrow_schema(ddl.parse(schema), timezone="UTC"))

@@ -1,0 +1,78 @@
+"""At most one file of the parquet sink begins at any offset, whoever writes.
+
+A look at the folder is not enough: a task that is suspended after it has looked, and woken when its successor has
+written the same offsets with another end, would add its own. So a file is claimed first: a second name, made of the
+first offset only, is linked to it, which fails where that name exists. All tasks go on where a file ends, so their
+files form one chain. A claim holds the data; a file whose task died before it had its proper name gets it later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from spark_tasks.connectors.parquet.files import OffsetRange, parse
+
+_logger = logging.getLogger(__name__)
+
+RANGE_KEY = "heeler.offsets"  # in the file's metadata: its proper name
+_CLAIM = re.compile(r"\.(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})\.claim")
+KEPT_S = 3600  # a claim keeps a file's data on the disk, even if somebody takes the file away
+
+
+def name_of_claim(folder: Path, held: OffsetRange) -> Path:
+    """The second name of the file that holds these offsets."""
+    return folder / f".{held.topic}-{held.partition}-{held.first:020d}.claim"
+
+
+def claim(folder: Path, path: str, held: OffsetRange) -> bool:
+    """Whether this file may be the one with these offsets; a file of the very same ones says yes as well.
+
+    On file systems without hard links everybody may.
+    """
+    name = name_of_claim(folder, held)
+    try:
+        os.link(path, name)
+    except FileExistsError:
+        return _range_of(name) == held
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        _logger.debug("no hard links in %s: %s", folder, error)
+    return True
+
+
+def finish(folder: Path, topic: str, partition: int) -> None:
+    """Give their names to claimed files that do not have them yet, and forget claims of long ago.
+
+    A file that somebody took away after it had its name is not brought back.
+    """
+    for name in folder.glob(f".{_escaped(topic)}-{partition}-*.claim") if folder.is_dir() else ():
+        found = _CLAIM.fullmatch(name.name)
+        held = _range_of(name) if found and found["topic"] == topic else None
+        if held is None:
+            continue
+        with suppress(FileExistsError, FileNotFoundError):
+            if name.stat().st_nlink > 1:  # its hidden name, or the proper one
+                os.link(name, folder / held.name)
+        with suppress(FileNotFoundError):
+            if name.stat().st_nlink == 1 or time.time() - name.stat().st_mtime > KEPT_S:
+                name.unlink()
+
+
+def _range_of(path: Path) -> OffsetRange | None:
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except FileNotFoundError:
+        return None
+    return parse(metadata.get(RANGE_KEY.encode(), b"").decode())
+
+
+def _escaped(topic: str) -> str:
+    return re.sub(r"([*?[])", r"[\1]", topic)

@@ -1,0 +1,76 @@
+"""The `parquet` sink: values as rows of Parquet files, each row exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
+from pyspark.sql.types import StructType
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf, Type, at_least
+from spark_tasks.connectors.parquet.files import ParquetSettings
+from spark_tasks.connectors.parquet.writer import ParquetWriter
+from spark_tasks.plugins.api import Options, SinkConnector
+
+_CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+
+
+class ParquetSinkConnector(SinkConnector):
+    """Exactly once: a file is named by the offsets in it (topic-partition-first-last.parquet), written under a hidden
+    name and renamed when the whole batch is good; a task resumes behind the offsets of the files that are there.
+    """
+
+    version = "0.1.0"
+    config_def = ConfigDef(
+        ConfigKey(
+            "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder for the files.",
+        ),
+        ConfigKey(
+            "compression", Type.STRING, default="snappy", validator=OneOf(*_CODECS), doc="How pages are compressed.",
+        ),
+        ConfigKey(
+            "rotate.records", Type.LONG, default=1_000_000, validator=at_least(0),
+            doc="A file is closed when it has so many rows; 0: no limit.",
+        ),
+        ConfigKey(
+            "rotate.bytes", Type.LONG, default=128 * 1024 * 1024, validator=at_least(0),
+            doc="A file is closed when its rows take so many bytes in memory; 0: no limit.",
+        ),
+        ConfigKey(
+            "rotate.ms", Type.LONG, default=0, validator=at_least(0),
+            doc="A file is closed when it has been written to for so long; 0: no limit. A batch ends it in any case.",
+        ),
+        ConfigKey(
+            "kafka.columns", Type.BOOLEAN, default=False,
+            doc="Whether rows begin with the record's _topic, _partition, _offset and _timestamp.",
+        ),
+    )  # fmt: skip
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        """See Connector."""
+        return [dict(self.config) for _ in range(max_tasks)]
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """See Connector."""
+        return ParquetData(dict(options))
+
+
+class ParquetData(DataSource):  # type: ignore[misc]  # PySpark has no types
+    """A folder of Parquet files."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See DataSource."""
+        return "heeler-parquet"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
+        """See DataSource."""
+        options: Mapping[str, Any] = ParquetSinkConnector.config_def.parse(dict(self.options))
+        return ParquetWriter(
+            ParquetSettings(
+                options["path"], options["compression"], options["rotate.records"], options["rotate.bytes"],
+                options["rotate.ms"], options["kafka.columns"],
+            )
+        )  # fmt: skip

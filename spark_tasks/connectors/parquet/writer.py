@@ -1,0 +1,246 @@
+"""The writer of the parquet sink."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from spark_tasks.connectors.parquet.claims import KEPT_S, RANGE_KEY, claim, finish, name_of_claim
+from spark_tasks.connectors.parquet.files import OffsetRange, ParquetSettings, present
+from spark_tasks.data.columns import is_json, metadata_of
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.pipeline.converters.json_columns import parse_columns
+from spark_tasks.pipeline.converters.json_write import JsonWriter
+
+_STALE_S = 24 * 3600  # hidden files of that age belong to nobody any more
+
+
+@dataclass
+class Files(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
+    """What one split wrote: hidden files and what they are to be called."""
+
+    files: list[tuple[str, OffsetRange]]
+
+
+class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
+    """`write` makes hidden files, `commit` gives them their names: a batch that fails half-way leaves nothing that a
+    reader would see. The folder must be the same for the worker and the executors.
+    """
+
+    def __init__(self, settings: ParquetSettings) -> None:
+        self._settings = settings
+        self._claims = deque[tuple[float, Path]]()  # of its own commits, and when they were made
+
+    def __reduce__(self) -> tuple[type[ParquetWriter], tuple[ParquetSettings]]:
+        """The claims stay with the one who commits."""
+        return ParquetWriter, (self._settings,)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Files:
+        """See DataSourceArrowWriter."""
+        settings, done = self._settings, list[tuple[str, OffsetRange]]()
+        try:
+            Path(settings.folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConnectError(f"path: the folder {settings.folder} cannot be made: {error.strerror}") from error
+        current: _OpenFile | None = None
+        try:
+            for batch in iterator:
+                for piece in _pieces(batch, settings.records):
+                    table = as_table(piece, kafka_columns=settings.kafka_columns)
+                    if current and not current.takes(piece, table.schema):
+                        done.append(current.close())
+                        current = None
+                    current = current or _OpenFile(settings, piece, table.schema)
+                    current.add(piece, table)
+            if current:
+                done.append(current.close())
+        except BaseException:
+            if current:
+                current.discard()
+            _remove(path for path, _ in done)
+            raise
+        return Files(done)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Rename, in the order of the offsets: after a crash in between, what is there has no gap."""
+        files = sorted((r, path) for m in messages if isinstance(m, Files) for path, r in m.files)
+        for held in {(r.topic, r.partition) for r, _ in files}:
+            self._refuse_overlap([r for r, _ in files if (r.topic, r.partition) == held])
+        folder = Path(self._settings.folder)
+        for held_range, path in files:
+            if not claim(folder, path, held_range):
+                raise OverlapError(
+                    f"{folder} already has a file from offset {held_range.first} of {held_range.topic}-"
+                    f"{held_range.partition} on: another task has written it"
+                )
+            os.replace(path, folder / held_range.name)  # noqa: PTH105
+            self._claims.append((time.monotonic(), name_of_claim(folder, held_range)))
+        if files:
+            _sync_folder(folder)
+        while self._claims and time.monotonic() - self._claims[0][0] > KEPT_S:
+            self._claims.popleft()[1].unlink(missing_ok=True)
+
+    def _refuse_overlap(self, new: Sequence[OffsetRange]) -> None:
+        """Files that hold some of the offsets under other names were written by somebody else in the meantime."""
+        names = {one.name for one in new}
+        for there in present(self._settings.folder, new[0].topic, new[0].partition):
+            if there.name not in names and any(there.overlaps(one) for one in new):
+                raise OverlapError(
+                    f"{self._settings.folder} already has {there.name}, offsets {new[0].first} to {new[-1].last} of "
+                    f"{there.topic}-{there.partition} were to be added: another task has written them"
+                )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the splits wrote."""
+        _remove(path for m in messages if isinstance(m, Files) for path, _ in m.files)
+
+    def resume_from(self, topic: str, partition: int) -> int | None:
+        """See ResumableWriter. Also removes hidden files that were left behind long ago."""
+        self._remove_stale()
+        finish(Path(self._settings.folder), topic, partition)
+        there = present(self._settings.folder, topic, partition)
+        return there[-1].last + 1 if there else None
+
+    def _remove_stale(self) -> None:
+        folder = Path(self._settings.folder)
+        for path in folder.glob(".*.parquet.tmp") if folder.is_dir() else ():
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _STALE_S:
+                    path.unlink()
+
+
+class OverlapError(RetriableError):
+    """Another task has written the same offsets just now; the next batch starts behind them."""
+
+
+class _OpenFile:
+    """A hidden file that is being written."""
+
+    def __init__(self, settings: ParquetSettings, first: pa.RecordBatch, schema: pa.Schema) -> None:
+        self._settings = settings
+        self._topic, self._partition = _where(first)
+        self._first = self._last = _offset(first, 0)
+        self._schema = schema
+        self._path = str(Path(settings.folder) / f".{uuid.uuid4().hex}.parquet.tmp")
+        self._records = self._size = 0
+        self._begun = time.monotonic()
+        self._writer = pq.ParquetWriter(self._path, schema, compression=settings.compression)
+
+    def takes(self, batch: pa.RecordBatch, schema: pa.Schema) -> bool:
+        """Whether the batch belongs into this file."""
+        limits = self._settings
+        full = (
+            (limits.records and self._records + len(batch) > limits.records)
+            or (limits.bytes and self._size >= limits.bytes)
+            or (limits.millis and (time.monotonic() - self._begun) * 1000 >= limits.millis)
+        )
+        return not full and _where(batch) == (self._topic, self._partition) and schema.equals(self._schema)
+
+    def add(self, batch: pa.RecordBatch, table: pa.Table) -> None:
+        self._writer.write_table(table)
+        self._last = _offset(batch, len(batch) - 1)
+        self._records += len(batch)
+        self._size += table.nbytes
+
+    def close(self) -> tuple[str, OffsetRange]:
+        """The data is on the disk then, before the name is."""
+        held = OffsetRange(self._topic, self._partition, self._first, self._last)
+        self._writer.add_key_value_metadata({RANGE_KEY: held.name})
+        self._writer.close()
+        fd = os.open(self._path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        return self._path, held
+
+    def discard(self) -> None:
+        self._writer.close()
+        _remove([self._path])
+
+
+def _pieces(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    size = limit or max(len(batch), 1)
+    for start in range(0, len(batch), size):
+        yield batch.slice(start, size)
+
+
+def _where(batch: pa.RecordBatch) -> tuple[str, int]:
+    return str(batch.column("topic")[0].as_py()), int(batch.column("partition")[0].as_py())
+
+
+def _offset(batch: pa.RecordBatch, row: int) -> int:
+    return int(batch.column("offset")[row].as_py())
+
+
+def _remove(paths: Iterator[str] | Sequence[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
+    """The fields of the values as columns (a value that is no struct or map: one column `value`)."""
+    value, field = batch.column("value"), batch.schema.field("value")
+    if is_json(field.metadata):
+        parsed, _ = parse_columns(value.cast(pa.binary()))
+        value = parsed if pa.types.is_struct(parsed.type) else value
+    if pa.types.is_struct(value.type) and value.type.num_fields:
+        columns = dict(zip((f.name for f in value.type), value.flatten(), strict=True))
+        described = {f.name: metadata_of(f) for f in value.type}
+    else:
+        columns, described = {"value": value}, {"value": metadata_of(field)}
+    arrays = {name: storable(array, json=is_json(described[name])) for name, array in columns.items()}
+    if kafka_columns:
+        own = {
+            "_topic": batch.column("topic").cast(pa.string()),
+            "_partition": batch.column("partition"),
+            "_offset": batch.column("offset"),
+            "_timestamp": batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC")),
+        }
+        arrays = {**own, **arrays}
+    return pa.table(arrays)
+
+
+def storable(array: pa.Array, *, json: bool = False) -> pa.Array:
+    """The array as Parquet can hold it: numbers of mixed kinds as doubles, structs without fields as JSON."""
+    if json:
+        parsed = _as_doubles(array)
+        return array if parsed is None else parsed
+    if _has_empty_struct(array.type):
+        texts = JsonWriter().write(array, None)
+        return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
+    return array
+
+
+def _as_doubles(texts: pa.Array) -> pa.Array | None:
+    try:
+        cleaned = pc.if_else(pc.equal(texts, "null"), pa.scalar(None, pa.string()), texts)
+        return cleaned.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _has_empty_struct(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return kind.num_fields == 0 or any(_has_empty_struct(field.type) for field in kind)
+    return pa.types.is_list(kind) and _has_empty_struct(kind.value_type)

@@ -1,0 +1,120 @@
+"""Finding PySpark Python data sources, and giving them the options that are theirs."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
+from spark_tasks.data import ddl
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins.data_sources import offered
+from spark_tasks.plugins.discovery import Found
+from spark_tasks.plugins.registry import resolve, why
+
+_log = logging.getLogger(__name__)
+_WHERE = (
+    "Data sources are looked for when the worker starts: in the folders of plugin.path, and in installed packages "
+    "whose metadata speaks of Spark. For any other, put a module with a class derived from it into a folder of "
+    "plugin.path, or have its package publish an entry point of the group heeler.data_sources"
+)
+
+FORMAT_KEYS = ConfigDef(
+    ConfigKey(
+        "format", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH,
+        doc="A Python data source of PySpark: its format name or the path of its class (package.module:Class). It lies "
+            "in a folder of plugin.path, or an installed package offers it.",
+    ),
+    ConfigKey(
+        "schema", Type.STRING, default=None,
+        doc="The columns, as Spark writes them (id BIGINT, name STRING), where the data source needs to be told.",
+    ),
+)  # fmt: skip
+
+_OPTION = "option."
+
+
+def find(name: str) -> type[DataSource]:
+    """The class by its format name or its path. Only what was found as a data source is ever imported.
+
+    ConfigError says what there is.
+    """
+    found = {f.target: f for f in offered() if _named(f, name)}
+    if not found and not set(name) & set(".:"):  # a class may work its name out, which is known once it is imported
+        found = {f.target: f for f in offered() if f.alias is None and _says(f, name)}
+    if not found:
+        raise _wrong(name, f"{_nearest(name)}. {_WHERE}")
+    if len(found) > 1:
+        raise _wrong(name, f"there are several: {', '.join(sorted(found))}; give the path of one")
+    [one] = found.values()
+    try:
+        source = resolve(one)
+    except Exception as error:  # the module is the author's
+        raise _wrong(name, f"{one.target} cannot be imported: {why(error)}") from error
+    if not issubclass(source, DataSource):
+        raise _wrong(name, "it is no PySpark DataSource")
+    return source
+
+
+def _named(found: Found, name: str) -> bool:
+    """By format name, by its class's path, or by that of a package that offers the class as its own."""
+    if name in (found.name, found.target) or name.lower() == (found.alias or "").lower():
+        return True
+    package, _, attribute = name.replace(":", ".").rpartition(".")
+    module, _, of_class = found.target.partition(":")
+    return attribute == of_class and package != "" and module.startswith(f"{package}.")
+
+
+def _says(found: Found, name: str) -> bool:
+    try:
+        source: Any = resolve(found)
+        return str(source.name()).lower() == name.lower()
+    except Exception as error:  # noqa: BLE001 - somebody else's, perhaps without what it needs; nobody asked for it
+        _log.debug("%s does not say its name: %r", found.target, error)
+        return False
+
+
+def _nearest(name: str) -> str:
+    known = sorted({f.alias or f.target for f in offered()})
+    near = difflib.get_close_matches(name, known, 1)
+    there = f"there are: {', '.join(known)}" if known else "there are none"
+    return f"no data source has that name; {f'did you mean {near[0]}? ' if near else ''}{there}"
+
+
+def _wrong(name: str, what: str) -> ConfigError:
+    return ConfigError(f"Invalid value {name} for configuration format: {what}")
+
+
+def has(kind: type[DataSource], *methods: str) -> bool:
+    """Whether it has one of these methods of a DataSource."""
+    return any(getattr(kind, name) is not getattr(DataSource, name) for name in methods)
+
+
+def problems(config: Mapping[str, str], *methods: str) -> Mapping[str, Sequence[str]]:
+    """What is wrong, by key: there is no such data source, it has none of these methods, the schema cannot be read."""
+    name, found = config["format"], dict[str, list[str]]()
+    try:
+        if not has(find(name), *methods):
+            lacking = " and no ".join(methods)
+            found["format"] = [f"Invalid value {name} for configuration format: it has no {lacking}"]
+    except ConfigError as error:
+        found["format"] = [str(error)]
+    try:
+        ddl.parse(config.get("schema") or "")
+    except ConfigError as error:
+        found["schema"] = [str(error)]
+    return found
+
+
+def make(options: Mapping[str, str]) -> DataSource:
+    """The data source of a task's configuration; `schema` overrides its own."""
+    own = {k.removeprefix(_OPTION): v for k, v in options.items() if k.startswith(_OPTION)}
+    source: Any = find(options["format"])(options=CaseInsensitiveDict(own))
+    if options.get("schema"):
+        schema = ddl.parse(options["schema"])
+        source.schema = lambda: schema
+    return source

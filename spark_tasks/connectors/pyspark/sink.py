@@ -1,0 +1,103 @@
+"""Any Python data source of PySpark that can be written to as a sink: the values' fields are its columns."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_tasks.connectors.pyspark.formats import FORMAT_KEYS, make, problems
+from spark_tasks.data.rows import spark_rows, spark_schema
+from spark_tasks.plugins.api import Options, SinkConnector
+
+
+class PySparkSinkConnector(SinkConnector):
+    """At least once: what the data source commits may be repeated after a crash. `option.<name>` is given to the
+    data source as the option <name>; it appends (overwrite=False).
+    """
+
+    version = "0.1.0"
+    accepts = "rows"
+    config_def = FORMAT_KEYS
+
+    @classmethod
+    def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
+        """See Connector."""
+        return problems(config, "writer")
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        """See Connector."""
+        return [dict(self.config) for _ in range(max_tasks)]
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """See Connector."""
+        return AnySink(make(options))
+
+
+class AnySink(DataSource):  # type: ignore[misc]  # PySpark has no types
+    """Asks the data source for a writer only when the columns of the data are known."""
+
+    def __init__(self, source: DataSource) -> None:
+        super().__init__(source.options)
+        self._source = source
+
+    def schema(self) -> StructType | str:
+        """See DataSource."""
+        return self._source.schema()
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
+        """See DataSource."""
+        return AnyWriter(self._source)
+
+
+@dataclass
+class Wrapped(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
+    """Messages of the data source's own writers, each with the schema that its writer was made for."""
+
+    messages: list[tuple[str, WriterCommitMessage | None]]
+
+
+class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
+    """One of the data source's writers for each schema that the data has, row by row or by Arrow batches."""
+
+    def __init__(self, source: DataSource) -> None:
+        self._source = source
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Wrapped:
+        """See DataSourceArrowWriter."""
+        messages = []
+        groups = itertools.groupby(iterator, key=lambda batch: batch.schema.remove_metadata())
+        for schema, batches in groups:
+            columns = spark_schema(schema)
+            writer = self._source.writer(columns, overwrite=False)
+            by_row = (row for batch in batches for row in spark_rows(batch))
+            rows: Iterator[Any] = batches if isinstance(writer, DataSourceArrowWriter) else by_row
+            messages.append((columns.json(), writer.write(rows)))
+        return Wrapped(messages)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """See DataSourceWriter."""
+        for writer, own in self._writers(messages):
+            writer.commit(own)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """See DataSourceWriter."""
+        for writer, own in self._writers(messages):
+            writer.abort(own)
+
+    def _writers(
+        self, messages: Sequence[WriterCommitMessage | None]
+    ) -> Iterator[tuple[DataSourceWriter, list[WriterCommitMessage | None]]]:
+        by_schema: dict[str, list[WriterCommitMessage | None]] = {}
+        for message in messages:
+            for schema, own in message.messages if isinstance(message, Wrapped) else ():
+                by_schema.setdefault(schema, []).append(own)
+        for schema, own in by_schema.items():
+            yield self._source.writer(StructType.fromJson(json.loads(schema)), overwrite=False), own

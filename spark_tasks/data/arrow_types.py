@@ -1,0 +1,106 @@
+"""Which Arrow type holds the values of a Connect schema, and which Connect schema an Arrow type stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
+from spark_tasks.errors import DataError
+
+_PLAIN = {
+    Type.INT8: pa.int8(),
+    Type.INT16: pa.int16(),
+    Type.INT32: pa.int32(),
+    Type.INT64: pa.int64(),
+    Type.FLOAT32: pa.float32(),
+    Type.FLOAT64: pa.float64(),
+    Type.BOOLEAN: pa.bool_(),
+    Type.STRING: pa.string(),
+    Type.BYTES: pa.binary(),
+}
+# A logical name changes the type only on the base type that it belongs to; on any other it is just a name.
+_LOGICAL = {
+    (DATE, Type.INT32): pa.date32(),
+    (TIME, Type.INT32): pa.time32("ms"),
+    (TIMESTAMP, Type.INT64): pa.timestamp("ms", tz="UTC"),
+}
+PRECISION = "connect.decimal.precision"  # the parameter by which JDBC connectors say it
+DEFAULT_PRECISION = 38
+
+
+def to_arrow(schema: Schema) -> pa.DataType:
+    """The Arrow type of the schema's values; DataError for a Decimal that Arrow cannot hold."""
+    if schema.type is Type.ARRAY and schema.value:
+        return pa.list_(pa.field("item", to_arrow(schema.value), nullable=schema.value.optional))
+    if schema.type is Type.MAP and schema.key and schema.value:
+        return pa.map_(
+            pa.field("key", to_arrow(schema.key), nullable=False),
+            pa.field("value", to_arrow(schema.value), nullable=schema.value.optional),
+        )
+    if schema.type is Type.STRUCT:
+        return pa.struct([pa.field(f.name, to_arrow(f.schema), nullable=f.schema.optional) for f in schema.fields])
+    if schema.name == DECIMAL and schema.type is Type.BYTES:
+        return _decimal(schema)
+    return _LOGICAL.get((schema.name or "", schema.type), _PLAIN.get(schema.type))
+
+
+def _decimal(schema: Schema) -> pa.DataType:
+    precision = int(dict(schema.parameters).get(PRECISION, DEFAULT_PRECISION))
+    try:
+        return pa.decimal128(precision, schema.scale) if precision <= 38 else pa.decimal256(precision, schema.scale)
+    except (ValueError, pa.ArrowInvalid) as error:
+        raise DataError(f"Decimal({precision}, {schema.scale}) has no Arrow type: {error}") from error
+
+
+# Arrow has more integer types than Connect: an unsigned one becomes the next larger signed one.
+_FROM_PLAIN: dict[pa.DataType, Type] = {
+    **{arrow: kind for kind, arrow in _PLAIN.items()},
+    pa.uint8(): Type.INT16,
+    pa.uint16(): Type.INT32,
+    pa.uint32(): Type.INT64,
+    pa.uint64(): Type.INT64,
+    pa.float16(): Type.FLOAT32,
+    pa.large_string(): Type.STRING,
+    pa.string_view(): Type.STRING,
+    pa.large_binary(): Type.BYTES,
+    pa.binary_view(): Type.BYTES,
+    pa.null(): Type.STRING,
+}
+_FROM_FAMILY: tuple[tuple[Callable[[pa.DataType], bool], Schema], ...] = (
+    (pa.types.is_date, Schema(Type.INT32, name=DATE, version=1)),
+    (pa.types.is_time, Schema(Type.INT32, name=TIME, version=1)),
+    (pa.types.is_timestamp, Schema(Type.INT64, name=TIMESTAMP, version=1)),
+    (pa.types.is_duration, Schema(Type.INT64)),
+    (pa.types.is_fixed_size_binary, Schema(Type.BYTES)),
+)
+
+
+def from_arrow(arrow: pa.DataType, optional: bool = True) -> Schema:
+    """The Connect schema for values of an Arrow type, as files and tables have them; DataError if there is none."""
+    schema = _from_arrow(arrow)
+    return replace(schema, optional=optional)
+
+
+def _from_arrow(arrow: pa.DataType) -> Schema:
+    if arrow in _FROM_PLAIN:
+        return Schema(_FROM_PLAIN[arrow])
+    for belongs, schema in _FROM_FAMILY:
+        if belongs(arrow):
+            return schema
+    if pa.types.is_decimal(arrow):
+        parameters = (("scale", str(arrow.scale)), (PRECISION, str(arrow.precision)))
+        return Schema(Type.BYTES, name=DECIMAL, version=1, parameters=parameters)
+    if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
+        return _from_arrow(arrow.value_type)
+    if pa.types.is_struct(arrow):
+        fields = tuple(Field(f.name, from_arrow(f.type, f.nullable)) for f in arrow)
+        return Schema(Type.STRUCT, fields=fields)
+    if pa.types.is_map(arrow):
+        value = from_arrow(arrow.item_type, arrow.item_field.nullable)
+        return Schema(Type.MAP, key=from_arrow(arrow.key_type, optional=False), value=value)
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return Schema(Type.ARRAY, value=from_arrow(arrow.value_type, arrow.value_field.nullable))
+    raise DataError(f"Arrow type {arrow} has no equivalent in Kafka Connect")

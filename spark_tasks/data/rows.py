@@ -1,0 +1,70 @@
+"""Rows of any Arrow types as values of Connect records, and as PySpark's Rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.conversion import ArrowTableToRowsConversion
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from spark_tasks.data.arrow_types import from_arrow, to_arrow
+from spark_tasks.data.columns import SCHEMA_KEY, struct_array
+from spark_tasks.data.schema import to_text
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The array in the Arrow type that its Connect schema has: dictionaries decoded, large and view types plain."""
+    kind = array.type
+    if pa.types.is_null(kind) or pa.types.is_nested(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        return array
+    wanted = to_arrow(from_arrow(kind))
+    return array if kind == wanted else array.cast(wanted, safe=False)
+
+
+def as_value(batch: pa.RecordBatch) -> pa.StructArray:
+    """Each row as one struct."""
+    columns = [plain(column) for column in batch.columns]
+    fields = [f.with_type(column.type).remove_metadata() for f, column in zip(batch.schema, columns, strict=True)]
+    return struct_array(columns, fields, len(batch), None)
+
+
+def value_field(schema: pa.Schema) -> dict[bytes, bytes]:
+    """The metadata of a column of such structs: the Connect schema that the rows' types stand for."""
+    return {SCHEMA_KEY: to_text(from_arrow(pa.struct(list(schema)), optional=False)).encode()}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The schema that Spark has for batches of that one."""
+    return from_arrow_schema(pa.schema([field.with_type(_known_to_spark(field.type)) for field in schema]))
+
+
+def spark_rows(batch: pa.RecordBatch) -> list[Row]:
+    """The rows as PySpark gives them to a DataSourceWriter: structs are Rows, maps dicts, timestamps naive, local."""
+    rows: list[Row] = ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), spark_schema(batch.schema))
+    return rows
+
+
+def write_batches(writer: DataSourceWriter, batches: Iterable[pa.RecordBatch]) -> Any:
+    """The message of a writer that is given batches, or their Rows where it is none for Arrow."""
+    if isinstance(writer, DataSourceArrowWriter):
+        return writer.write(iter(batches))
+    return writer.write(row for batch in batches for row in spark_rows(batch))
+
+
+def _known_to_spark(kind: pa.DataType) -> pa.DataType:
+    """Connect's times of day are milliseconds, Spark knows only those of nanoseconds."""
+    if pa.types.is_time32(kind):
+        return pa.time64("ns")
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_known_to_spark(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_known_to_spark(key.type)), item.with_type(_known_to_spark(item.type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_known_to_spark(kind.value_type)))
+    return kind

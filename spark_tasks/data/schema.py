@@ -1,0 +1,229 @@
+"""Connect schemas and their JSON form: JsonConverter's, which is also how they travel in Arrow field metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from spark_tasks.errors import DataError
+from spark_tasks.java.double import java_double
+from spark_tasks.limits import MAX_DEPTH, nests_deeper
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+DATE = "org.apache.kafka.connect.data.Date"
+TIME = "org.apache.kafka.connect.data.Time"
+TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
+_BEYOND = re.compile("[\U00010000-\U0010ffff]")
+LOGICAL_NAMES = frozenset({DECIMAL, DATE, TIME, TIMESTAMP})
+
+
+class Type(Enum):
+    """Connect's types, each with the word that stands for it in JSON."""
+
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT32 = "float"
+    FLOAT64 = "double"
+    BOOLEAN = "boolean"
+    STRING = "string"
+    BYTES = "bytes"
+    ARRAY = "array"
+    MAP = "map"
+    STRUCT = "struct"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct."""
+
+    name: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A Connect schema. `default` is the default value as JSON text, in the form that values have in a payload."""
+
+    type: Type
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    doc: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    default: str | None = None
+    fields: tuple[Field, ...] = ()  # STRUCT
+    key: Schema | None = None  # MAP
+    value: Schema | None = None  # MAP and ARRAY
+
+    @property
+    def logical(self) -> str | None:
+        """The name of the logical type that converters know, or None."""
+        return self.name if self.name in LOGICAL_NAMES else None
+
+    @property
+    def scale(self) -> int:
+        """The scale of a Decimal; DataError where the schema does not say it."""
+        text = dict(self.parameters).get("scale")
+        if text is None:
+            raise DataError("a Decimal schema must have the parameter 'scale'")
+        try:
+            return int(text)
+        except ValueError:
+            raise DataError(f"the parameter 'scale' of a Decimal schema must be an integer, not {text!r}") from None
+
+    def as_optional(self) -> Schema:
+        """The same schema, optional."""
+        return self if self.optional else replace(self, optional=True)
+
+
+BOOLEAN = Schema(Type.BOOLEAN)
+STRING = Schema(Type.STRING)
+BYTES = Schema(Type.BYTES)
+OPTIONAL_STRING = Schema(Type.STRING, optional=True)
+OPTIONAL_BYTES = Schema(Type.BYTES, optional=True)
+
+
+def to_json(schema: Schema) -> dict[str, Any]:
+    """The schema as JsonConverter writes it: the same members in the same order."""
+    out: dict[str, Any] = {"type": schema.type.value}
+    if schema.type is Type.STRUCT:
+        out["fields"] = [{**to_json(field.schema), "field": field.name} for field in schema.fields]
+    elif schema.type is Type.MAP:
+        out["keys"] = to_json(_part(schema.key, "key"))
+        out["values"] = to_json(_part(schema.value, "value"))
+    elif schema.type is Type.ARRAY:
+        out["items"] = to_json(_part(schema.value, "element"))
+    out["optional"] = schema.optional
+    optional = (("name", schema.name), ("version", schema.version), ("doc", schema.doc))
+    out.update({word: said for word, said in optional if said is not None})
+    if schema.parameters:
+        out["parameters"] = dict(schema.parameters)
+    if schema.default is not None:
+        out["default"] = json.loads(schema.default)
+    return out
+
+
+def _part(schema: Schema | None, what: str) -> Schema:
+    if schema is None:
+        raise DataError(f"the schema does not say its {what} type")
+    return schema
+
+
+@lru_cache(maxsize=1000)
+def to_text(schema: Schema) -> str:
+    """`to_json` as compact text, ready for an envelope or for field metadata."""
+    return _dumped(to_json(schema))
+
+
+def _dumped(value: Any) -> str:
+    """JSON as Jackson writes it: doubles as Java prints them, letters beyond 16 bits escaped."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_dumped(key)}:{_dumped(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_dumped, value)) + "]"
+    if isinstance(value, float):
+        return java_double(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return _BEYOND.sub(lambda found: "".join(f"\\u{unit:04X}" for unit in _units(found[0])), text)
+
+
+def _single(number: Any) -> Any:
+    """The double that prints as the float does."""
+    return float(str(np.float32(number))) if isinstance(number, float) else number
+
+
+def _units(letter: str) -> tuple[int, int]:
+    high, low = divmod(ord(letter) - 0x10000, 0x400)
+    return 0xD800 + high, 0xDC00 + low
+
+
+@lru_cache(maxsize=1000)
+def from_text(text: str | bytes) -> Schema:
+    """The schema that `text` describes; DataError with the reason that JsonConverter would give."""
+    try:
+        described = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"a schema is not valid JSON: {error}") from error
+    if nests_deeper(described):
+        raise DataError(f"a schema nests more than {MAX_DEPTH} levels deep")
+    found = from_json(described)
+    if found is None:
+        raise DataError("a schema must not be null here")
+    return found
+
+
+def from_json(described: Any) -> Schema | None:
+    """Reads JsonConverter's form as it does: unknown members ignored, members of a wrong type mostly too."""
+    if described is None:
+        return None
+    if not isinstance(described, Mapping) or not isinstance(described.get("type"), str):
+        raise DataError("Schema must contain 'type' field")
+    try:
+        kind = Type(described["type"])
+    except ValueError:
+        raise DataError(f"Unknown schema type: {described['type']}") from None
+    version, default = described.get("version"), described.get("default")
+    is_integer = isinstance(version, int) and not isinstance(version, bool)
+    return Schema(
+        kind,
+        optional=described.get("optional") is True,
+        name=_text(described.get("name")),
+        version=version if is_integer else None,
+        doc=_text(described.get("doc")),
+        parameters=_parameters(described.get("parameters")),
+        default=None if default is None else _dumped(_single(default) if kind is Type.FLOAT32 else default),
+        fields=_fields(described.get("fields")) if kind is Type.STRUCT else (),
+        key=_inner(described, "keys", "Map schema did not specify the key type") if kind is Type.MAP else None,
+        value=_value(kind, described),
+    )
+
+
+def _value(kind: Type, described: Mapping[str, Any]) -> Schema | None:
+    if kind is Type.MAP:
+        return _inner(described, "values", "Map schema did not specify the value type")
+    if kind is Type.ARRAY:
+        return _inner(described, "items", "Array schema did not specify the element type")
+    return None
+
+
+def _inner(described: Mapping[str, Any], word: str, otherwise: str) -> Schema:
+    found = from_json(described.get(word))
+    if found is None:
+        raise DataError(otherwise)
+    return found
+
+
+def _fields(described: Any) -> tuple[Field, ...]:
+    if not isinstance(described, list):
+        raise DataError('Struct schema\'s "fields" argument is not an array.')
+    fields = []
+    for one in described:
+        name = one.get("field") if isinstance(one, Mapping) else None
+        schema = from_json(one)
+        if not isinstance(name, str) or schema is None:
+            raise DataError("Struct schema's field name not specified properly")
+        fields.append(Field(name, schema))
+    if len({field.name for field in fields}) != len(fields):
+        raise DataError("Cannot create field because of field name duplication")
+    return tuple(fields)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _parameters(described: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(described, Mapping):
+        return ()
+    if not all(isinstance(value, str) for value in described.values()):
+        raise DataError("Schema parameters must have string values.")
+    return tuple(described.items())

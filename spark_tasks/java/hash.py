@@ -1,0 +1,120 @@
+"""The order in which Java's HashMap gives its entries back: it shows in what FileStreamSink prints and in the order of
+members that JsonConverter writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from spark_tasks.arrays.jit import kernel as jit
+
+
+@lru_cache(maxsize=10_000)
+def string_hash(text: str) -> int:
+    """Java's String.hashCode, as an unsigned 32-bit number."""
+    value = 0
+    units = text.encode("utf-16-le", "surrogatepass")
+    for i in range(0, len(units), 2):
+        value = (value * 31 + units[i] + 256 * units[i + 1]) & 0xFFFFFFFF
+    return value
+
+
+def table_size(entries: int, capacity: int = 16) -> int:
+    """Buckets of a table that began with `capacity` and to which entries were added one by one."""
+    while entries > capacity * 3 // 4:
+        capacity *= 2
+    return capacity
+
+
+def capacity_for(asked: int) -> int:
+    """What `new HashMap(asked)` begins with."""
+    return 1 << max(asked - 1, 0).bit_length() if asked > 0 else 1
+
+
+def copy_capacity(entries: int) -> int:
+    """What `new HashMap(otherMap)` begins with."""
+    return capacity_for(int(entries / 0.75 + 1.0)) if entries else 16
+
+
+def hash_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
+    """The keys, put in this order into a new table, in the order of iteration. (Tree bins, which need eight keys in
+    one bucket of a table of 64, are not modelled.)
+    """
+    return list(_ordered(tuple(keys), capacity))
+
+
+@lru_cache(maxsize=10_000)
+def _ordered(keys: tuple[str, ...], capacity: int) -> tuple[str, ...]:
+    distinct = dict.fromkeys(keys)
+    mask = table_size(len(distinct), capacity) - 1
+    return tuple(sorted(distinct, key=lambda key: (string_hash(key) ^ (string_hash(key) >> 16)) & mask))
+
+
+def copied(keys: Sequence[str], *added: str) -> list[str]:
+    """The order in a `new HashMap(map)` to which more keys are put."""
+    return hash_order([*keys, *added], copy_capacity(len(keys)))
+
+
+def entry_order(data: Any, ends: Any, offsets: Any) -> Any:
+    """For maps with string keys, one list of keys each: the permutation of all entries into HashMap order.
+
+    Keys are in `data` up to `ends[i + 1]`; map m has the entries offsets[m] to offsets[m + 1].
+    """
+    largest = int(np.max(np.diff(offsets), initial=0))
+    order, buckets = np.empty(int(offsets[-1]), np.int32), np.empty(largest, np.int64)
+    _entry_order(data, ends, offsets, buckets, np.empty(table_size(largest), np.int64), order)
+    return order
+
+
+@jit
+def _entry_order(data: Any, ends: Any, offsets: Any, buckets: Any, places: Any, out: Any) -> None:
+    """`buckets` has room for the entries of any map, `places` for its table."""
+    for m in range(len(offsets) - 1):
+        first, last = offsets[m], offsets[m + 1]
+        size = 16
+        while (last - first) * 4 > size * 3:
+            size *= 2
+        places[:size] = 0
+        for i in range(first, last):
+            h = _hash(data, ends[i], ends[i + 1])
+            bucket = np.int64((h ^ (h >> np.uint32(16))) & np.uint32(size - 1))
+            buckets[i - first] = bucket
+            places[bucket] += 1
+        place = first
+        for each in range(size):
+            count = places[each]
+            places[each] = place
+            place += count
+        for i in range(first, last):  # within a bucket the order of insertion stays
+            bucket = buckets[i - first]
+            out[places[bucket]] = i
+            places[bucket] += 1
+
+
+@jit
+def _hash(data: Any, at: int, end: int) -> Any:
+    """String.hashCode of UTF-8 bytes."""
+    h = np.uint32(0)
+    while at < end:
+        c = np.uint32(data[at])
+        if c < 0x80:
+            at += 1
+        elif c < 0xE0:
+            c = np.uint32(((c & 31) << 6) | (data[at + 1] & 63))
+            at += 2
+        elif c < 0xF0:
+            c = np.uint32(((c & 15) << 12) | ((data[at + 1] & 63) << 6) | (data[at + 2] & 63))
+            at += 3
+        else:
+            c = np.uint32(((c & 7) << 18) | ((data[at + 1] & 63) << 12))
+            c |= np.uint32(((data[at + 2] & 63) << 6) | (data[at + 3] & 63))
+            c -= np.uint32(0x10000)
+            h = np.uint32(np.uint32(h * np.uint32(31)) + np.uint32(0xD800 + (c >> np.uint32(10))))
+            c = np.uint32(0xDC00 + (c & np.uint32(0x3FF)))
+            at += 4
+        h = np.uint32(np.uint32(h * np.uint32(31)) + c)
+    return h

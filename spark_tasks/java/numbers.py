@@ -1,0 +1,174 @@
+"""Floating point numbers as Java's Double.toString and Float.toString print them, a column at a time.
+
+The digits are the shortest that identify the number, as Java prints them since version 19; older versions print one
+digit too many for a few numbers.
+"""
+
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.arrays.buffers import string_array, texts
+from spark_tasks.arrays.jit import kernel as jit
+
+_ROOM = 26  # -1.2345678901234567E-308
+
+
+def float_texts(array: pa.Array) -> pa.Array:
+    """A string array of float32 or float64 values; nulls stay."""
+    shortest = texts(array.cast(pa.string()))
+    offsets = np.empty(len(array) + 1, np.int32)
+    out = np.empty(len(array) * _ROOM, np.uint8)
+    digits = np.empty(32, np.uint8)
+    used = _java(shortest.data, shortest.offsets, pa.types.is_float32(array.type), digits, out, offsets)
+    return string_array(out[:used], offsets, shortest.valid)
+
+
+@jit
+def _java(data: Any, ends: Any, single: bool, digits: Any, out: Any, offsets: Any) -> int:
+    at = 0
+    offsets[0] = 0
+    for row in range(len(ends) - 1):
+        at = _number(data, ends[row], ends[row + 1], single, digits, out, at)
+        offsets[row + 1] = at
+    return at
+
+
+@jit
+def _number(data: Any, start: int, end: int, single: bool, digits: Any, out: Any, at: int) -> int:
+    """One number, from the way C++ writes it (12.5, 1e+22, inf) to Java's (12.5, 1.0E22, Infinity)."""
+    if start < end and data[start] == 45:
+        out[at] = 45
+        at += 1
+        start += 1
+    if start < end and data[start] >= 97:
+        return _word(data[start] == 105, out, at)
+    count, point, seen_point = 0, 0, False
+    exponent = 0
+    while start < end:
+        c = data[start]
+        start += 1
+        if c == 46:
+            seen_point = True
+        elif c == 101:
+            exponent = _exponent(data, start, end)
+            break
+        else:
+            if count or c != 48:
+                digits[count] = c
+                count += 1
+            if seen_point:
+                point -= 1
+    while count > 1 and digits[count - 1] == 48:
+        count -= 1
+        point += 1
+    if count == 0:
+        digits[0], count, point, exponent = 48, 1, 0, 0
+    power = point + exponent
+    if count == 1:
+        count, power = _two_digits(digits, power, single)
+    return _layout(digits, count, power, out, at)
+
+
+@jit
+def _two_digits(digits: Any, power: int, single: bool) -> tuple[int, int]:
+    """Java wants two digits, the nearest to the number; that shows in the very smallest numbers only."""
+    digit = digits[0] - 48
+    nearest = 0
+    if single and power == -45:
+        nearest = 14 * digit if digit == 1 else 28 if digit == 3 else 42 if digit == 4 else 56 if digit == 6 else 0
+        nearest = 84 if digit == 8 else nearest
+    elif single and power == -44 and digit == 1:
+        nearest, power = 98, -45
+    elif not single and power == -324 and digit == 5:
+        nearest = 49
+    elif not single and power == -323 and digit == 1:
+        nearest, power = 99, -324
+    if not nearest:
+        return 1, power
+    digits[0], digits[1] = 48 + nearest // 10, 48 + nearest % 10
+    return 2, power - 1
+
+
+@jit
+def _exponent(data: Any, start: int, end: int) -> int:
+    negative = data[start] == 45
+    if data[start] < 48:
+        start += 1
+    value = 0
+    while start < end:
+        value = value * 10 + data[start] - 48
+        start += 1
+    return -value if negative else value
+
+
+@jit
+def _layout(digits: Any, count: int, power: int, out: Any, at: int) -> int:
+    """Lays out digits x 10^power: plain from 10^-3 up to 10^7, else with an exponent; always with a point."""
+    leading = power + count - 1  # the exponent of the first digit
+    if leading < -3 or leading >= 7:
+        at = _put(digits, 0, 1, out, at)
+        out[at] = 46
+        at = _put(digits, 1, count, out, at + 1)
+        if count == 1:
+            out[at] = 48
+            at += 1
+        out[at] = 69
+        return _put_integer(leading, out, at + 1)
+    if leading < 0:
+        at = _zeros(1, out, at)
+        out[at] = 46
+        at = _zeros(-leading - 1, out, at + 1)
+        return _put(digits, 0, count, out, at)
+    whole = min(count, leading + 1)
+    at = _put(digits, 0, whole, out, at)
+    at = _zeros(leading + 1 - whole, out, at)
+    out[at] = 46
+    if whole == count:
+        return _zeros(1, out, at + 1)
+    return _put(digits, whole, count, out, at + 1)
+
+
+@jit
+def _put(digits: Any, start: int, end: int, out: Any, at: int) -> int:
+    for i in range(start, end):
+        out[at] = digits[i]
+        at += 1
+    return at
+
+
+@jit
+def _zeros(count: int, out: Any, at: int) -> int:
+    for _ in range(count):
+        out[at] = 48
+        at += 1
+    return at
+
+
+@jit
+def _put_integer(value: int, out: Any, at: int) -> int:
+    if value < 0:
+        out[at] = 45
+        at += 1
+        value = -value
+    if value >= 100:
+        out[at] = 48 + value // 100
+        at += 1
+    if value >= 10:
+        out[at] = 48 + value // 10 % 10
+        at += 1
+    out[at] = 48 + value % 10
+    return at + 1
+
+
+@jit
+def _word(infinite: bool, out: Any, at: int) -> int:
+    word = b"Infinity" if infinite else b"NaN"
+    for c in word:
+        out[at] = c
+        at += 1
+    return at

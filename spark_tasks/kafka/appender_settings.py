@@ -1,0 +1,36 @@
+"""A producer's properties as the Appender takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.task_clients import number
+
+_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def appender_options(properties: Mapping[str, str]) -> tuple[dict[str, Any], bool]:
+    """Keyword arguments of the Appender, and whether it is to be idempotent.
+
+    Idempotent unless `enable.idempotence` is false or `acks` is not all: without it a broker that is slow to answer
+    makes duplicates. (Kafka Connect's own producers are not, for the sake of brokers that are older than 0.11.)
+    """
+    acks = properties.get("acks", "all").strip().lower()
+    if acks not in _ACKS:
+        raise ConfigError(f"Invalid value {acks} for configuration acks: expected one of {', '.join(_ACKS)}")
+    compression = properties.get("compression.type", "none").strip().lower()
+    if compression not in _COMPRESSIONS:
+        allowed = ", ".join(_COMPRESSIONS)
+        raise ConfigError(f"Invalid value {compression} for configuration compression.type: expected one of {allowed}")
+    options: dict[str, Any] = {"acks": _ACKS[acks], "compression": None if compression == "none" else compression}
+    options["max_request_bytes"] = number(properties, "max.request.size", 1_048_576, 1)
+    in_flight = number(properties, "max.in.flight.requests.per.connection", 5, 1)
+    wanted = properties.get("enable.idempotence", "true").strip().lower() != "false"
+    idempotent = wanted and acks in ("all", "-1")
+    options["in_flight"] = min(in_flight, 5) if idempotent else in_flight
+    if properties.get("delivery.timeout.ms"):
+        options["delivery_timeout_ms"] = float(number(properties, "delivery.timeout.ms", 120_000, 1))
+    return options, idempotent

@@ -1,0 +1,298 @@
+"""A sink task's membership in its consumer group: assignment, committed offsets, fenced commits; it reads no records.
+
+The only file that knows kafka-python's consumer coordinator. All sink tasks of a worker share one IO thread, and a
+member costs a heartbeat every few seconds: between rebalances nobody polls, the coordinator wakes the task.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import kafka.errors as protocol
+from kafka.consumer.subscription_state import ConsumerRebalanceListener, SubscriptionState
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.coordinator.heartbeat import Heartbeat
+from kafka.net.selector import NetworkSelector
+from kafka.structs import MemberState, OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from spark_tasks.errors import ConfigError, RetriableError
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.connections import net_client
+from spark_tasks.kafka.errors import join_refusal, translated
+from spark_tasks.process.pulse import process_pulse
+
+_logger = logging.getLogger(__name__)
+
+_BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
+_METADATA_BACKOFF_MS: Final = 1_000  # a topic that does not exist is asked for again and again
+_CLOSE_TIMEOUT_MS: Final = 3_000
+_SETTLING_S: Final = 0.05
+_SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
+_COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
+
+_ASSIGNORS: Final[Mapping[str, Any]] = {
+    "RangeAssignor": RangePartitionAssignor,
+    "RoundRobinAssignor": RoundRobinPartitionAssignor,
+    "StickyAssignor": StickyPartitionAssignor,
+    "CooperativeStickyAssignor": CooperativeStickyAssignor,
+}
+_LOST_MEMBERSHIP = (
+    protocol.CommitFailedError,
+    protocol.RebalanceInProgressError,
+    protocol.UnknownMemberIdError,
+    protocol.IllegalGenerationError,
+)
+
+
+class CommitRefusedError(RetriableError):
+    """The group has moved on: what was read counts for another member, or will be read again."""
+
+
+def assignors(names: str) -> tuple[Any, ...]:
+    """kafka-python's assignors for `partition.assignment.strategy`; Java class names or their last part."""
+    found = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        simple = name.rpartition(".")[2]
+        if simple not in _ASSIGNORS:
+            raise ConfigError(
+                f"Invalid value {name} for configuration partition.assignment.strategy: expected some of "
+                f"{', '.join(_ASSIGNORS)}"
+            )
+        found.append(_ASSIGNORS[simple])
+    return tuple(found) or (RangePartitionAssignor,)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """A group consumer's settings; times in ms. Exactly one of `topics` and `pattern` is set."""
+
+    group_id: str
+    client: Mapping[str, Any]  # kafka-python's connection settings
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    group_instance_id: str | None = None
+    exclude_internal_topics: bool = True
+    allow_auto_create_topics: bool = True
+    assignors: tuple[Any, ...] = (RangePartitionAssignor,)
+    expects_others: bool = True  # other members are about to join, so it should be noticed quickly
+
+
+class GroupIo:
+    """The IO thread that all group consumers of a worker share; starts with the first of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._net: NetworkSelector | None = None
+
+    def net(self) -> NetworkSelector:
+        """The running IO loop."""
+        with self._lock:
+            if self._net is None:
+                self._net = NetworkSelector(client_id="heeler-sinks", slow_task_threshold_secs=1.0)
+                self._net.start()
+            return self._net
+
+    def close(self) -> None:
+        """End the thread; all consumers must be closed."""
+        with self._lock:
+            net, self._net = self._net, None
+        if net is not None:
+            net.close()
+
+
+class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
+    """Says when the group wants something of this member, so that nobody has to ask."""
+
+    wake: Callable[[], None] = staticmethod(lambda: None)
+
+    def request_rejoin(self) -> None:
+        super().request_rejoin()
+        self.wake()
+
+    def reset_generation(self, *arguments: Any, **keywords: Any) -> None:
+        super().reset_generation(*arguments, **keywords)
+        self.wake()
+
+    async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
+        if self.state is MemberState.REBALANCING and self.coordinator_id is not None:
+            # A broker answers a connection's requests one by one, and the JoinGroup waits for the other members.
+            self._manager.close(self.coordinator_id)
+        await super().maybe_leave_group_async(reason, timeout_ms)
+
+    def _handle_metadata_update(self, cluster: Any) -> None:
+        super()._handle_metadata_update(cluster)
+        if self.need_rejoin():
+            self.wake()
+
+
+class _Heartbeat(Heartbeat):  # type: ignore[misc]
+    """More frequent just after a join: a heartbeat is how a member hears that the next one has come, and a
+    connector's tasks come one after the other. Each pause is half of the time since the join, within bounds.
+    """
+
+    def time_to_next_heartbeat(self) -> float:
+        """Seconds until the next heartbeat."""
+        regular: float = super().time_to_next_heartbeat()
+        now = time.monotonic()
+        settling: float = max(_SETTLING_S, (now - self.last_reset) / 2)
+        last: float = max(self.last_send, self.last_reset)
+        return min(regular, max(0.0, last + settling - now))
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Notes that the assignment changed; between two batches nothing has to be done before partitions go."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def on_partitions_revoked(self, _revoked: Collection[Any]) -> None:
+        self._changed()
+
+    def on_partitions_assigned(self, _assigned: Collection[Any]) -> None:
+        self._changed()
+
+    def on_partitions_lost(self, _lost: Collection[Any]) -> None:
+        self._changed()
+
+
+class GroupConsumer:
+    """One member. All methods but the callbacks belong to one thread; errors are ConnectErrors."""
+
+    def __init__(self, settings: ConsumerSettings, io: GroupIo, wake: Callable[[], None]) -> None:
+        """Connects (seconds where no broker answers)."""
+        self._settings = settings
+        self._changed = True
+        self._pulse = process_pulse()
+        self._joined_at = time.monotonic()
+        config = {
+            **settings.client,
+            "group_id": settings.group_id,
+            "session_timeout_ms": settings.session_timeout_ms,
+            "heartbeat_interval_ms": settings.heartbeat_interval_ms,
+            "max_poll_interval_ms": settings.max_poll_interval_ms,
+            "group_instance_id": settings.group_instance_id,
+            "exclude_internal_topics": settings.exclude_internal_topics,
+            "enable_auto_commit": False,
+            "retry_backoff_ms": _COMMIT_BACKOFF_MS,
+        }
+        self._client = net_client(io.net(), **config)
+        self._manager = self._client._manager  # noqa: SLF001
+        self._net = io.net()
+        try:
+            # Subscribed first, the answer to the bootstrap has the topics' partitions, which a leader has to know.
+            self._subscription = SubscriptionState("none")
+            self._subscribe()
+            self._manager.bootstrap(_BOOTSTRAP_TIMEOUT_MS)
+            config["api_version"] = self._manager.broker_version
+        except (protocol.KafkaError, OSError) as error:
+            self._net.run(self._close_manager)
+            raise translated(error, "connecting to Kafka") from error
+        self._coordinator = _Coordinator(
+            self._client, self._subscription, metrics=None, assignors=settings.assignors, **config
+        )
+        if settings.expects_others:
+            self._coordinator.heartbeat = _Heartbeat(**self._coordinator.config)
+        self._coordinator.wake = wake
+
+    def _subscribe(self) -> None:
+        cluster, listener = self._manager.cluster, _Listener(self._note_change)
+        cluster.config["allow_auto_create_topics"] = self._settings.allow_auto_create_topics
+        cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
+        if self._settings.pattern is not None:
+            pattern = self._settings.pattern
+            self._subscription.subscribe(pattern=f"(?:{pattern.pattern})\\Z", listener=listener)
+            cluster.need_all_topic_metadata = True
+            cluster.set_topics([])
+        else:
+            self._subscription.subscribe(topics=list(self._settings.topics), listener=listener)
+            cluster.set_topics(self._subscription.group_subscription())
+
+    def _note_change(self) -> None:
+        self._changed = True
+
+    @property
+    def _slept(self) -> bool:
+        """Whether this process may have missed that it is no member any more."""
+        return self._pulse.silence_since(self._joined_at) * 1000 > self._settings.session_timeout_ms
+
+    def poll(self, timeout_ms: int) -> bool:
+        """Be a member: join, or join again, where the group wants it; True while the membership is good. Must be
+        called at least every `max_poll_interval_ms`; cheap while nothing is the matter.
+        """
+        coordinator = self._coordinator
+        if self._slept and not coordinator.need_rejoin():
+            coordinator.request_rejoin()
+        begun = time.monotonic()
+        try:
+            if coordinator.stable() and not coordinator.need_rejoin():
+                coordinator.poll_heartbeat()
+                return True
+            joined = bool(coordinator.poll(timeout_ms=timeout_ms)) and coordinator.stable()
+        except protocol.KafkaError as error:
+            group, session = self._settings.group_id, self._settings.session_timeout_ms
+            why = join_refusal(error, group, session, _SESSION_KEY)
+            raise translated(error, f"joining the consumer group {group}", why) from error
+        if joined:
+            self._joined_at = begun
+        return joined
+
+    def take_change(self) -> bool:
+        """Whether partitions were assigned or revoked since the last call."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def generation(self) -> tuple[int, str] | None:
+        """The group's generation and this member's id; None while there is no membership that holds."""
+        found = self._coordinator.generation_if_stable()
+        return None if found is None or self._slept else (found.generation_id, found.member_id)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions of this member."""
+        return frozenset((tp.topic, tp.partition) for tp in self._subscription.assigned_partitions())
+
+    def committed(self, partitions: Collection[TopicPartition], timeout_ms: int = 5_000) -> dict[TopicPartition, int]:
+        """The group's committed offsets; partitions without one are left out."""
+        wanted = [KafkaTopicPartition(*tp) for tp in partitions]
+        try:
+            found = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=timeout_ms)
+        except protocol.KafkaError as error:
+            raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
+        return {(tp.topic, tp.partition): item.offset for tp, item in found.items() if item.offset >= 0}
+
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000) -> None:
+        """Commit; raises CommitRefusedError where this is no longer the member that the group knows."""
+        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()}
+        try:
+            self._coordinator.commit_offsets_sync(wanted, timeout_ms=timeout_ms)
+        except _LOST_MEMBERSHIP as error:
+            self._coordinator.request_rejoin()
+            raise CommitRefusedError(f"consumer group {self._settings.group_id} refused the commit: {error}") from error
+        except protocol.KafkaError as error:
+            raise translated(error, f"committing offsets of consumer group {self._settings.group_id}") from error
+
+    def close(self) -> None:
+        """Leave the group, so that others take over at once, and close the connections."""
+        self._coordinator.wake = lambda: None
+        try:
+            self._coordinator.close(autocommit=False, timeout_ms=_CLOSE_TIMEOUT_MS)
+        except (protocol.KafkaError, OSError) as error:
+            _logger.warning("leaving consumer group %s failed: %s", self._settings.group_id, error)
+        finally:
+            self._net.run(self._close_manager)
+
+    async def _close_manager(self) -> None:
+        self._manager.close()

@@ -1,0 +1,238 @@
+"""The compressed part of a record batch: all records of the batch as one block, by the codec in its attributes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+import cramjam
+import pyarrow as pa
+
+from spark_tasks.kafka.records.errors import UnsupportedFormatError
+
+Bytes = bytes | memoryview
+
+CODECS: Final = {None: 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+"""Kafka's `compression.type` to the number in a batch's attributes."""
+
+_XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 * 1024
+_LENGTH = struct.Struct(">i")
+_SNAPPY_RATIO = 22  # no element of three bytes stands for more than 64
+
+# Kafka's LZ4 reader wants independent blocks, which libraries do not write by default: version 1, independent blocks,
+# no checksums, 64 KiB blocks, and the checksum of these two bytes.
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK = 64 * 1024
+_LZ4_PLAIN = 0x80000000
+_LZ4_LENGTH = struct.Struct("<I")
+
+_PART = 1024 * 1024
+
+
+def codec_number(name: str | None) -> int:
+    """The codec's number in a batch's attributes. Raises UnsupportedFormatError for a name that Kafka has not."""
+    try:
+        return CODECS[name]
+    except KeyError:
+        known = ", ".join(str(codec) for codec in CODECS if codec)
+        raise UnsupportedFormatError(f"compression {name!r} is none of {known}") from None
+
+
+def compress(codec: int, data: Bytes) -> bytes:
+    """The records' bytes as a batch holds them."""
+    return _COMPRESS[codec](data)
+
+
+def decompress_into(codec: int, data: Bytes, out: memoryview) -> int | None:
+    """Undo `compress` in one go: the bytes written to the front of `out`, of which more may have been changed. None
+    where they have no room there, or where `data` is damaged: `Decompressor` tells which. Raises
+    UnsupportedFormatError for an unknown codec.
+    """
+    function = _INTO.get(codec)
+    if function is None:
+        raise UnsupportedFormatError(f"records compressed by codec {codec}, which does not exist")
+    try:
+        return function(data, out)
+    except _FAILURES:
+        return None
+
+
+def decompress(codec: int, data: Bytes, most: int) -> bytes:
+    """Undo `compress`. Raises DecompressError, also where that makes more than `most` bytes, of which then no more are
+    held; UnsupportedFormatError.
+    """
+    source = Decompressor(codec, data, most)
+    parts, total = [], 0
+    while True:
+        part = bytearray(min(_PART, most + 1 - total))
+        size = source.read_into(memoryview(part))
+        total += size
+        if total > most:
+            raise DecompressError(f"more than the {most} bytes allowed, from {len(data)}")
+        parts.append(part[:size])
+        if size < len(part):
+            return b"".join(parts)
+
+
+class DecompressError(ValueError):
+    """The block is no valid output of its codec, or it makes more bytes than allowed."""
+
+
+class BlockTooLargeError(DecompressError):
+    """Snappy has no pieces: a block is there as a whole or not at all. `size` is what it would be uncompressed."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a snappy block of {size} bytes uncompressed, more than the {limit} allowed")
+        self.size = size
+
+
+class Decompressor:
+    """Undoes `compress` piece by piece, so that the reader alone decides how much is held at a time, whatever the data
+    becomes. What a codec itself keeps: zstd and lz4 as far as they look back (128 MiB and 4 MiB at most), snappy a
+    block (`most` bytes at most, else BlockTooLargeError). Raises UnsupportedFormatError for an unknown codec.
+    """
+
+    def __init__(self, codec: int, data: Bytes, most: int) -> None:
+        make = _STREAMS.get(codec)
+        if make is None:
+            raise UnsupportedFormatError(f"records compressed by codec {codec}, which does not exist")
+        self._stream = make(data, most)
+
+    def read_into(self, out: memoryview) -> int:
+        """Fill `out`; less comes at the end only. Raises DecompressError."""
+        at = 0
+        try:
+            while at < len(out) and (size := self._stream.readinto(out[at:])):
+                at += size
+        except DecompressError:
+            raise
+        except _FAILURES as error:
+            raise DecompressError(str(error)) from error
+        return at
+
+
+def _snappy_compress(data: Bytes) -> bytes:
+    """Xerial's framing (what snappy-java writes): a header, then blocks with their length before them."""
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for at in range(0, len(view), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK]))
+        parts += (_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _lz4_compress(data: Bytes) -> bytes:
+    view = memoryview(data)
+    parts = [_LZ4_HEADER]
+    for at in range(0, len(view), _LZ4_BLOCK):
+        plain = view[at : at + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_LZ4_LENGTH.pack(len(block)), block)
+        else:
+            parts += (_LZ4_LENGTH.pack(len(plain) | _LZ4_PLAIN), bytes(plain))
+    parts.append(_LZ4_LENGTH.pack(0))
+    return b"".join(parts)
+
+
+class _Stream(Protocol):
+    def readinto(self, out: memoryview, /) -> int:
+        """Some bytes; none at the end."""
+
+
+class _Snappy:
+    """A _Stream: the blocks one after the other."""
+
+    def __init__(self, data: Bytes, most: int) -> None:
+        self._blocks = snappy_blocks(memoryview(data))
+        self._most = most
+        self._block = memoryview(b"")
+
+    def readinto(self, out: memoryview) -> int:
+        while not self._block:
+            found = next(self._blocks, None)
+            if found is None:
+                return 0
+            block, size = found
+            if size > self._most:
+                raise BlockTooLargeError(size, self._most)
+            self._block = memoryview(cramjam.snappy.decompress_raw(block))
+        size = min(len(out), len(self._block))
+        out[:size] = self._block[:size]
+        self._block = self._block[size:]
+        return size
+
+
+def snappy_blocks(view: memoryview) -> Iterator[tuple[memoryview, int]]:
+    """Each block and its size uncompressed, which is no more than the block can hold. Raises DecompressError."""
+    if bytes(view[:8]) != _XERIAL_HEADER[:8]:  # librdkafka and others write one plain block
+        yield view, _snappy_size(view)
+        return
+    at = len(_XERIAL_HEADER)
+    while at < len(view):
+        if len(view) - at < _LENGTH.size:
+            raise DecompressError("a snappy block's length is cut off")
+        (size,) = _LENGTH.unpack_from(view, at)
+        at += _LENGTH.size
+        if not 0 <= size <= len(view) - at:
+            raise DecompressError(f"a snappy block of {size} bytes in {len(view) - at}")
+        block = view[at : at + size]
+        yield block, _snappy_size(block)
+        at += size
+
+
+def _snappy_size(block: memoryview) -> int:
+    try:
+        size = int(cramjam.snappy.decompress_raw_len(block))
+    except _FAILURES as error:
+        raise DecompressError(str(error)) from error
+    if size > len(block) * _SNAPPY_RATIO:
+        raise DecompressError(f"a snappy block of {len(block)} bytes that is said to hold {size}")
+    return size
+
+
+def _snappy_into(data: Bytes, out: memoryview) -> int | None:
+    at = 0
+    for block, size in snappy_blocks(memoryview(data)):
+        if size > len(out) - at:
+            return None
+        if size:
+            at += cramjam.snappy.decompress_raw_into(block, out[at : at + size])
+    return at
+
+
+def _plain_into(data: Bytes, out: memoryview) -> int | None:
+    if len(data) > len(out):
+        return None
+    out[: len(data)] = data
+    return len(data)
+
+
+def _arrow_stream(name: str) -> Callable[[Bytes, int], _Stream]:
+    return lambda data, _most: pa.CompressedInputStream(pa.BufferReader(data), name)
+
+
+_FAILURES = (cramjam.DecompressionError, ValueError, OSError, OverflowError)
+
+_COMPRESS: dict[int, Callable[[Bytes], bytes]] = {
+    1: lambda data: bytes(cramjam.gzip.compress(data, level=6)),
+    2: _snappy_compress,
+    3: _lz4_compress,
+    4: lambda data: bytes(cramjam.zstd.compress(data, level=3)),
+}
+_INTO: dict[int, Callable[[Bytes, memoryview], int | None]] = {
+    0: _plain_into,
+    1: cramjam.gzip.decompress_into,
+    2: _snappy_into,
+    3: cramjam.lz4.decompress_into,
+    4: cramjam.zstd.decompress_into,
+}
+_STREAMS: dict[int, Callable[[Bytes, int], _Stream]] = {
+    0: lambda data, _most: pa.BufferReader(data),
+    1: _arrow_stream("gzip"),
+    2: _Snappy,
+    3: _arrow_stream("lz4"),
+    4: _arrow_stream("zstd"),
+}

@@ -1,0 +1,272 @@
+"""Kafka record batches (v2) to an Arrow record batch of columns.RAW_SCHEMA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import crc32c
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
+from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
+from spark_tasks.kafka.records import decode_kernels as kernels
+from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
+from spark_tasks.kafka.records.flat import frozen
+from spark_tasks.kafka.records.layout import (
+    ABORT_MARKER,
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    CONTROL,
+    SMALLEST_RECORD,
+    TRANSACTIONAL,
+)
+from spark_tasks.kafka.records.scan import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_AT,
+    COUNT,
+    CRC,
+    END,
+    LAST_DELTA,
+    PRODUCER_ID,
+    START,
+    batch_table,
+)
+from spark_tasks.kafka.records.unpack import WINDOW_BYTES, windows
+
+Array = np.ndarray[Any, Any]
+Buffer = bytes | bytearray | memoryview
+
+MAX_OFFSET = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """`records` in RAW_SCHEMA; a record without headers has null there. `next_offset`: the offset to read on from:
+    the one after the last record or, when all has been decoded, behind everything that was complete, markers and gaps
+    included.
+    """
+
+    records: pa.RecordBatch
+    next_offset: int
+
+
+def decode(
+    data: Buffer,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    aborted: Iterable[tuple[int, int]] = (),
+    check_crc: bool = True,
+) -> Decoded:
+    """As decode_pieces, all in one: for data that is known not to be large."""
+    pieces = list(decode_pieces(data, start=start, end=end, aborted=aborted, check_crc=check_crc))
+    batches = [piece.records for piece in pieces[:-1]]
+    records = _EMPTY if not batches else batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    return Decoded(records, pieces[-1].next_offset)
+
+
+def decode_pieces(
+    data: Buffer,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    aborted: Iterable[tuple[int, int]] = (),
+    check_crc: bool = True,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    window_bytes: int = WINDOW_BYTES,
+) -> Iterator[Decoded]:
+    """The records with start <= offset < end of concatenated record batches; the last one may be cut off.
+
+    Compressed batches are decompressed as the pieces are taken: at most `window_bytes`, or one record, at a time.
+    Only the last piece has no records. Where no batch is complete, its `next_offset` is `start` or 0.
+    `aborted`: (producer id, first offset) of aborted transactions as a fetch response lists them; their records are
+    left out (read_committed). Control batches always are.
+    Raises CorruptRecordsError, OversizedRecordError (for a record of the range only) or UnsupportedFormatError, once
+    the records before the damage have been taken; never returns a record it is not sure of.
+    """
+    array = frozen(np.frombuffer(data, np.uint8))
+    table = batch_table(array)
+    if len(table) == 0:
+        yield Decoded(_EMPTY, 0 if start is None else start)
+        return
+    next_offset = int(table[-1, BASE_OFFSET] + table[-1, LAST_DELTA] + 1)
+    low = 0 if start is None else start
+    high = MAX_OFFSET if end is None else end
+    damage = _wrong_crc(data, table) if check_crc else None
+    if damage is not None:
+        table = table[table[:, BATCH_AT] < damage.position]
+    wanted = _wanted(data, table, low, high, sorted(aborted, key=lambda item: item[1]))
+    if (wanted[:, ATTRIBUTES] & COMPRESSION_MASK).any():
+        found = windows(memoryview(data), wanted, low, high, max_record_bytes, window_bytes)
+    else:
+        found = iter([(array, wanted)] if len(wanted) else [])
+    for content, batches in found:
+        records, error = _sound(content, batches, low, high, max_record_bytes)
+        if len(records):
+            yield Decoded(records, records.column(0)[len(records) - 1].as_py() + 1)
+        if error is not None:
+            raise error
+        del records  # before the next ones are made
+    if damage is not None:
+        raise damage
+    yield Decoded(_EMPTY, next_offset)
+
+
+def _wrong_crc(data: Buffer, table: Array) -> CorruptRecordsError | None:
+    view = memoryview(data)
+    checksum = crc32c.crc32c
+    for at, stop, expected, offset in table[:, [BATCH_AT, END, CRC, BASE_OFFSET]].tolist():
+        if checksum(view[at + ATTRIBUTES_AT : stop]) != expected:
+            return CorruptRecordsError("its checksum is wrong", at, offset)
+    return None
+
+
+def _wanted(data: Buffer, table: Array, low: int, high: int, aborted: list[tuple[int, int]]) -> Array:
+    """The batches that hold records to return, in order."""
+    attributes = table[:, ATTRIBUTES]
+    keep = (attributes & CONTROL) == 0
+    keep &= table[:, COUNT] > 0
+    keep &= (table[:, BASE_OFFSET] + table[:, LAST_DELTA] >= low) & (table[:, BASE_OFFSET] < high)
+    if aborted:
+        keep &= ~_in_aborted(data, table, aborted)
+    return table if keep.all() else np.ascontiguousarray(table[keep])
+
+
+def _in_aborted(data: Buffer, table: Array, aborted: list[tuple[int, int]]) -> Array:
+    """A transaction is aborted from its first offset until its producer's next abort marker (KIP-98)."""
+    result = np.zeros(len(table), np.bool_)
+    active: set[int] = set()
+    upcoming = 0
+    columns = table[:, [BASE_OFFSET, LAST_DELTA, PRODUCER_ID, ATTRIBUTES, START, END]].tolist()
+    for row, (base, delta, producer, attributes, start, end) in enumerate(columns):
+        while upcoming < len(aborted) and aborted[upcoming][1] <= base + delta:
+            active.add(aborted[upcoming][0])
+            upcoming += 1
+        if producer not in active:
+            continue
+        if attributes & CONTROL:
+            if _control_type(bytes(data[start:end])) == ABORT_MARKER:
+                active.discard(producer)
+        elif attributes & TRANSACTIONAL:
+            result[row] = True
+    return result
+
+
+def _control_type(record: bytes) -> int:
+    """The type in a control record's key (KIP-98: version int16, type int16); -1 where there is no such key. The
+    record is small: its length, both deltas and the key's length are one byte each but for the timestamp's.
+    """
+    at = 2  # length, attributes
+    while at < len(record) and record[at] & 0x80:  # timestamp delta
+        at += 1
+    at += 3  # the delta's last byte, the offset delta, the key's length
+    return int.from_bytes(record[at + 2 : at + 4], "big", signed=True) if at + 4 <= len(record) else -1
+
+
+def _sound(
+    data: Array, table: Array, low: int, high: int, most: int
+) -> tuple[pa.RecordBatch, CorruptRecordsError | OversizedRecordError | None]:
+    """The records before the first damage, and the damage."""
+    try:
+        return _columns(data, table, low, high, most), None
+    except OversizedRecordError as error:
+        before = table[table[:, BASE_OFFSET] <= error.offset]
+        return _columns(data, before, low, error.offset, most), error
+    except CorruptRecordsError as error:
+        before = table[table[:, BASE_OFFSET] < (error.offset or 0)]
+        return _columns(data, before, low, high, most) if len(before) else _EMPTY, error
+
+
+def _columns(data: Array, table: Array, low: int, high: int, most: int) -> pa.RecordBatch:
+    sizes = table[:, END] - table[:, START]
+    impossible = np.flatnonzero(table[:, COUNT] * SMALLEST_RECORD > sizes)
+    if len(impossible):
+        raise _corrupt("it holds fewer bytes than records", table[impossible[0]])
+    rows, room = int(table[:, COUNT].sum()), int(sizes.sum())
+    offsets, timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    keys, values = _Bytes(rows, room), _Bytes(rows, room)
+    told = np.zeros(kernels.TOLD, np.int64)
+    error = kernels.decode_records(
+        data, table, low, high, most, offsets, timestamps,
+        keys.ends, keys.data, keys.valid, values.ends, values.data, values.valid, told,
+    )  # fmt: skip
+    _refuse(error, told, table, most)
+    count = int(told[kernels.ROWS])
+    headers = pa.nulls(count, HEADERS_TYPE)
+    if told[kernels.HEADERS]:
+        headers = _headers(data, table, low, high, count)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]),
+            pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(timestamps)]),
+            keys.array(pa.binary(), count, int(told[kernels.KEY_BYTES]), int(told[kernels.KEY_NULLS])),
+            values.array(pa.binary(), count, int(told[kernels.VALUE_BYTES]), int(told[kernels.VALUE_NULLS])),
+            headers,
+        ],
+        schema=RAW_SCHEMA,
+    )
+
+
+def _headers(data: Array, table: Array, low: int, high: int, count: int) -> pa.Array:
+    room = int((table[:, END] - table[:, START]).sum())
+    ends, present = np.empty(count + 1, np.int32), np.full((count + 7) // 8, 0xFF, np.uint8)
+    names, values = _Bytes(room // 2, room), _Bytes(room // 2, room)
+    told = np.zeros(kernels.TOLD, np.int64)
+    error = kernels.decode_headers(
+        data, table, low, high, ends, present,
+        names.ends, names.data, values.ends, values.data, values.valid, told,
+    )  # fmt: skip
+    _refuse(error, told, table)
+    total = int(told[kernels.ROWS])
+    name_array = names.array(pa.string(), total, int(told[kernels.KEY_BYTES]), 0)
+    value_array = values.array(pa.binary(), total, int(told[kernels.VALUE_BYTES]), int(told[kernels.VALUE_NULLS]))
+    item = HEADERS_TYPE.value_type
+    structs = pa.StructArray.from_arrays([_readable(name_array), value_array], fields=list(item))
+    return pa.Array.from_buffers(
+        HEADERS_TYPE, count, [pa.py_buffer(present), pa.py_buffer(ends)], children=[structs],
+    )  # fmt: skip
+
+
+def _readable(names: pa.Array) -> pa.Array:
+    """Header names are strings; bytes that are no UTF-8 (other clients let them pass) become U+FFFD as in Java."""
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = names.view(pa.binary()).to_pylist()
+        return pa.array([name.decode("utf-8", "replace") for name in raw], pa.string())
+    return names
+
+
+def _refuse(error: int, told: Array, table: Array, most: int = 0) -> None:
+    if error == kernels.TOO_LARGE:
+        raise OversizedRecordError(int(told[kernels.LARGE_SIZE]), most, int(told[kernels.LARGE_OFFSET]))
+    if error:
+        raise _corrupt(kernels.REASONS[error], table[told[kernels.BAD_BATCH]])
+
+
+def _corrupt(reason: str, batch: Array) -> CorruptRecordsError:
+    return CorruptRecordsError(reason, int(batch[BATCH_AT]), int(batch[BASE_OFFSET]))
+
+
+class _Bytes:
+    """Room for a variable-size column: where each value ends, the bytes, which are not null."""
+
+    __slots__ = ("data", "ends", "valid")
+
+    def __init__(self, rows: int, room: int) -> None:
+        self.ends: Array = np.empty(rows + 1, np.int32)
+        self.data: Array = np.empty(room, np.uint8)
+        self.valid: Array = np.full((rows + 7) // 8, 0xFF, np.uint8)
+
+    def array(self, kind: pa.DataType, rows: int, size: int, nulls: int) -> pa.Array:
+        # The room was an upper bound; a copy frees what was not needed where that is most of it.
+        data = self.data[:size] if size * 2 > len(self.data) else self.data[:size].copy()
+        valid = pa.py_buffer(self.valid) if nulls else None
+        return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(self.ends), pa.py_buffer(data)], nulls)
+
+
+_EMPTY = pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)

@@ -1,0 +1,143 @@
+"""An Arrow record batch of columns.RAW_SCHEMA to Kafka record batches (v2)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import crc32c
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.kafka.records import encode_kernels as kernels
+from spark_tasks.kafka.records.compression import codec_number, compress
+from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.kafka.records.flat import (
+    NO_COLUMN,
+    NO_HEADERS,
+    Column,
+    binary_column,
+    frozen,
+    header_columns,
+    timestamps,
+)
+from spark_tasks.kafka.records.layout import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    PREFIX,
+    SUFFIX,
+    TRANSACTIONAL,
+)
+
+Array = np.ndarray[Any, Any]
+
+DEFAULT_BATCH_BYTES: Final = 1_000_000
+"""A little less than a broker's default message.max.bytes (1 048 588)."""
+
+_SEQUENCES: Final = 2**31
+_LENGTHS: Final = 48  # more than a record's length, deltas, key and value length and header count can take
+
+
+class EncodedBatch(NamedTuple):
+    """One record batch as a produce request carries it, and the number of its records."""
+
+    data: bytes | memoryview
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
+
+
+def next_sequence(sequence: int, count: int) -> int:
+    """The sequence number after `count` records; wraps to 0 behind 2^31 - 1 as Kafka's does. -1 (none) stays -1."""
+    return -1 if sequence < 0 else (sequence + count) % _SEQUENCES
+
+
+def encode(
+    raw: pa.RecordBatch,
+    *,
+    rows: Array | None = None,
+    no_timestamp: int = NO_TIMESTAMP,
+    producer_id: int = -1,
+    epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    compression: str | None = None,
+    max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    max_record_bytes: int | None = None,
+) -> list[EncodedBatch]:
+    """Record batches of at most `max_batch_bytes` each; together they hold `rows` (int64 indices, in that order) or
+    all rows. Offsets start at 0 in each batch, as the broker wants them; column `offset` is not read. Rows whose
+    timestamp is negative or null get `no_timestamp` (ms). Column `headers` and `timestamp` may be missing.
+
+    `compression`: None, gzip, snappy, lz4 or zstd; a batch that it does not make smaller goes uncompressed.
+    A record that needs more goes alone, up to `max_record_bytes` (as a batch; by default the same limit), and beyond
+    that raises RecordTooLargeError.
+    """
+    rows = frozen(np.arange(len(raw), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False))
+    if len(rows) == 0:
+        return []
+    codec = codec_number(compression)
+    largest = max_batch_bytes if max_record_bytes is None else max(max_record_bytes, max_batch_bytes)
+    out, table = _records(raw, rows, no_timestamp, max_batch_bytes, largest)
+    result = []
+    sequence = base_sequence
+    attributes = TRANSACTIONAL if transactional else 0
+    for start, end, first, last, base_time, most_time in table.tolist():
+        count = last - first
+        suffix = (count - 1, base_time, most_time, producer_id, epoch, sequence, count)
+        result.append(EncodedBatch(_finished(out[start:end], attributes, codec, suffix), count))
+        sequence = next_sequence(sequence, count)
+    return result
+
+
+def _records(raw: pa.RecordBatch, rows: Array, no_timestamp: int, limit: int, largest: int) -> tuple[memoryview, Array]:
+    keys, values = _column(raw, "key"), _column(raw, "value")
+    headers = header_columns(raw.column("headers")) if "headers" in raw.schema.names else None
+    sizes = np.empty(len(rows) if headers else 0, np.int64)
+    if headers:
+        kernels.header_sizes(rows, headers, sizes)
+    times = timestamps(raw.column("timestamp")) if "timestamp" in raw.schema.names else _no_times(len(raw))
+    body = len(rows) * _LENGTHS + _bytes_of(keys, rows) + _bytes_of(values, rows) + int(sizes.sum())
+    batches = min(len(rows), 2 * body // max(limit, 1) + 2)
+    out: Array = np.empty(body + batches * HEADER_BYTES, np.uint8)
+    table = np.empty((batches, kernels.COLUMNS), np.int64)
+    found, bad = kernels.encode_records(
+        rows, times, no_timestamp, keys, values, headers is not None, headers or NO_HEADERS, sizes,
+        limit, largest, out, table,
+    )  # fmt: skip
+    if bad >= 0:
+        raise RecordTooLargeError(int(rows[bad]), int(found), largest)
+    return memoryview(out.data), table[:found]
+
+
+def _column(raw: pa.RecordBatch, name: str) -> Column:
+    array = raw.column(name)
+    return binary_column(array) if len(array) else NO_COLUMN
+
+
+def _bytes_of(column: Column, rows: Array) -> int:
+    """The bytes of the rows, or of all where they are most of them (a row is never selected twice)."""
+    ends = column[0]
+    if 2 * len(rows) > len(ends):
+        return int(ends[-1]) - int(ends[0])
+    return int((ends[rows + 1].astype(np.int64) - ends[rows]).sum())
+
+
+def _no_times(rows: int) -> Array:
+    return frozen(np.full(rows, NO_TIMESTAMP, np.int64))
+
+
+def _finished(batch: memoryview, attributes: int, codec: int, suffix: tuple[int, ...]) -> bytes | memoryview:
+    """Compress the records if that helps, and write the header."""
+    data: bytearray | memoryview = batch
+    if codec:
+        packed = compress(codec, batch[HEADER_BYTES:])
+        if len(packed) + HEADER_BYTES < len(batch):
+            data = bytearray(HEADER_BYTES)
+            data += packed
+            attributes |= codec
+    SUFFIX.pack_into(data, ATTRIBUTES_AT, attributes, *suffix)
+    view = memoryview(data)
+    checksum = crc32c.crc32c(view[ATTRIBUTES_AT:])
+    PREFIX.pack_into(data, 0, 0, len(data) - LOG_OVERHEAD, -1, MAGIC, checksum)
+    return view.toreadonly()

@@ -1,0 +1,81 @@
+"""Arrow arrays as the flat arrays that kernels read. Nothing is copied but what has an unexpected type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.data.columns import HEADERS_TYPE
+
+Array = np.ndarray[Any, Any]
+Column = tuple[Array, Array, Array, int]
+"""Where values end (one entry more than rows), bytes, validity bitmap (empty: no nulls), bit of the first row."""
+
+Headers = tuple[Array, Array, int, Array, Array, Array, Array, Array, int]
+
+
+def frozen(array: Array) -> Array:
+    """A view that may not be written to. A kernel compiles anew for each combination of argument types, and writable
+    is another type than not; so whatever a kernel only reads is given to it frozen.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+_NOTHING: Array = np.frombuffer(b"", np.uint8)
+_NO_ENDS: Array = np.frombuffer(bytes(8), np.int32)
+NO_COLUMN: Column = (_NO_ENDS, _NOTHING, _NOTHING, 0)
+NO_HEADERS: Headers = (_NO_ENDS, _NOTHING, 0, _NO_ENDS, _NOTHING, _NO_ENDS, _NOTHING, _NOTHING, 0)
+
+
+def binary_column(array: pa.Array, kind: pa.DataType | None = None) -> Column:
+    """A binary (or, by `kind`, string) array; other types of text and bytes are cast."""
+    kind = pa.binary() if kind is None else kind
+    if array.type != kind:
+        array = array.cast(kind)
+    valid, ends, data = array.buffers()
+    flat = _NOTHING if data is None or data.size == 0 else frozen(np.frombuffer(data, np.uint8))
+    return _ends(ends, array), flat, _bitmap(valid, array), array.offset
+
+
+def timestamps(array: pa.Array) -> Array:
+    """Milliseconds; null is -1."""
+    if array.type != pa.int64():
+        array = array.cast(pa.timestamp("ms")) if pa.types.is_timestamp(array.type) else array
+        array = array.cast(pa.int64())
+    if array.null_count:
+        array = array.fill_null(-1)
+    if len(array) == 0:
+        return frozen(np.empty(0, np.int64))
+    flat: Array = np.frombuffer(array.buffers()[1], np.int64)
+    return frozen(flat[array.offset : array.offset + len(array)])
+
+
+def header_columns(array: pa.Array) -> Headers | None:
+    """The list array of headers in its parts; None where no row has any."""
+    if array.null_count == len(array):
+        return None
+    if array.type != HEADERS_TYPE:
+        array = array.cast(HEADERS_TYPE)
+    structs = array.values
+    valid, ends = array.buffers()[:2]
+    flat_ends = _ends(ends, array)
+    if flat_ends[0] == flat_ends[-1]:
+        return None
+    names = binary_column(structs.field(0), pa.string())
+    values = binary_column(structs.field(1))
+    return (flat_ends, _bitmap(valid, array), array.offset, names[0], names[1], *values)
+
+
+def _ends(buffer: pa.Buffer | None, array: pa.Array) -> Array:
+    if buffer is None or buffer.size == 0:  # Arrow allows that for an empty array
+        return frozen(np.zeros(len(array) + 1, np.int32))
+    flat: Array = np.frombuffer(buffer, np.int32)
+    return frozen(flat[array.offset : array.offset + len(array) + 1])
+
+
+def _bitmap(buffer: pa.Buffer | None, array: pa.Array) -> Array:
+    return _NOTHING if buffer is None or array.null_count == 0 else frozen(np.frombuffer(buffer, np.uint8))

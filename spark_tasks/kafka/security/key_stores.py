@@ -1,0 +1,70 @@
+"""Key and trust stores as Java's users have them, turned into PEM. The content decides what a store is: keytool has
+written PKCS12 for years, whatever the file is called, and Java reads it where ssl.*.type says JKS (the default).
+What is JKS in truth becomes PKCS12 first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.security.jks import is_jks, to_pkcs12
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+
+def read_store(key: str, location: str) -> bytes:
+    """A store's content; `key` says where its location is configured. Raises ConfigError."""
+    try:
+        return Path(location).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{key}: {location} cannot be read: {error.strerror}") from None
+
+
+def is_pem(content: bytes) -> bool:
+    """Whether a store is PEM text."""
+    return b"-----BEGIN" in content
+
+
+def identity(content: bytes, password: str | None, key_password: str | None) -> bytes:
+    """The private key, not encrypted, and its certificate chain; only in JKS has a key a password of its own. Raises
+    ConfigError.
+    """
+    # In the functions here: this library would cost every start 100 ms.
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
+
+    store = _load("ssl.keystore.location", content, password, key_password)
+    if store.key is None or store.cert is None:
+        raise ConfigError("ssl.keystore.location: there is no private key with its certificate in the store")
+    parts = [store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
+    parts += [c.certificate.public_bytes(Encoding.PEM) for c in (store.cert, *store.additional_certs)]
+    return b"".join(parts)
+
+
+def certificates(content: bytes, password: str | None) -> str:
+    """All certificates of a trust store. Raises ConfigError."""
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+
+    store = _load("ssl.truststore.location", content, password)
+    found = [c for c in (store.cert, *store.additional_certs) if c is not None]
+    if not found:
+        raise ConfigError("ssl.truststore.location: there is no certificate in the store")
+    return "".join(c.certificate.public_bytes(Encoding.PEM).decode() for c in found)
+
+
+def _load(
+    key: str, content: bytes, password: str | None, key_password: str | None = None
+) -> PKCS12KeyAndCertificates:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415
+
+    if is_jks(content):
+        try:
+            content, password = to_pkcs12(content, password, key_password)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+    try:
+        return load_pkcs12(content, None if password is None else password.encode())
+    except ValueError as error:
+        raise ConfigError(f"{key} is neither PEM nor JKS nor a PKCS12 store with this password: {error}") from None

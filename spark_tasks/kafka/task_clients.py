@@ -1,0 +1,97 @@
+"""Kafka's client properties to the settings of a task's clients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeVar
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.java.regex import compile_java
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.cluster import Isolation
+from spark_tasks.kafka.membership import ConsumerSettings, assignors
+
+Reset = Literal["earliest", "latest", "none"]
+T = TypeVar("T")
+
+
+def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
+    """kafka-python's settings; tasks that have the same share connections. A broker that is back is tried within a
+    second, as Java's clients do (the library waits up to 30 s).
+    """
+    return {"reconnect_backoff_max_ms": 1000, **client_settings(properties)}
+
+
+def isolation(properties: Mapping[str, str]) -> Isolation:
+    """`isolation.level`; Kafka Connect's default is read_uncommitted."""
+    return _choice(properties, "isolation.level", _LEVELS)
+
+
+def reset_policy(properties: Mapping[str, str]) -> Reset:
+    """`auto.offset.reset`; Kafka Connect's default is earliest."""
+    return _choice(properties, "auto.offset.reset", _RESETS)
+
+
+_LEVELS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
+_RESETS: Final[tuple[Reset, ...]] = ("earliest", "latest", "none")
+
+
+def _choice(properties: Mapping[str, str], key: str, allowed: tuple[T, ...]) -> T:
+    text = properties.get(key, "").strip().lower()
+    if not text:
+        return allowed[0]
+    for value in allowed:
+        if value == text:
+            return value
+    raise ConfigError(f"Invalid value {properties[key]} for configuration {key}: expected one of {allowed}")
+
+
+def number(properties: Mapping[str, str], key: str, default: int, least: int = 0) -> int:
+    """A whole number of at least `least`."""
+    text = properties.get(key, "").strip()
+    if not text:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: allowed is a whole number from {least} on")
+    return value
+
+
+def consumer_settings(
+    connector_name: str, task: int, connector: Mapping[str, str], properties: Mapping[str, str]
+) -> ConsumerSettings:
+    """The group consumer of a sink task; `properties` as client_properties(…, "consumer")."""
+    topics = tuple(dict.fromkeys(t.strip() for t in connector.get("topics", "").split(",") if t.strip()))
+    regex = connector.get("topics.regex", "").strip()
+    if bool(topics) == bool(regex):
+        raise ConfigError("Must configure one of topics or topics.regex")
+    return ConsumerSettings(
+        group_id=properties.get("group.id") or f"connect-{connector_name}",
+        client={"client_id": f"connector-consumer-{connector_name}-{task}", **connection_settings(properties)},
+        topics=topics,
+        pattern=_pattern(regex) if regex else None,
+        session_timeout_ms=number(properties, "session.timeout.ms", 45_000, 1),
+        heartbeat_interval_ms=number(properties, "heartbeat.interval.ms", 3_000, 1),
+        max_poll_interval_ms=number(properties, "max.poll.interval.ms", 300_000, 1),
+        group_instance_id=properties.get("group.instance.id") or None,
+        exclude_internal_topics=_flag(properties, "exclude.internal.topics"),
+        allow_auto_create_topics=_flag(properties, "allow.auto.create.topics"),
+        assignors=assignors(properties.get("partition.assignment.strategy", "")),
+        expects_others=connector.get("tasks.max", "1").strip() != "1",
+    )
+
+
+def _flag(properties: Mapping[str, str], key: str) -> bool:
+    """True unless it is set to false."""
+    return properties.get(key, "true").strip().lower() != "false"
+
+
+def _pattern(regex: str) -> re.Pattern[str]:
+    try:
+        return compile_java(regex)
+    except re.error as error:
+        raise ConfigError(f"Invalid value {regex} for configuration topics.regex: {error}") from error

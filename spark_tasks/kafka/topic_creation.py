@@ -1,0 +1,114 @@
+"""Topics that source connectors create (KIP-158): which settings a new topic gets, and creating it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import kafka.errors as protocol
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.java.regex import compile_java
+from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.connections import net_client
+from spark_tasks.kafka.errors import UnknownTopicError, translated
+
+_logger = logging.getLogger(__name__)
+
+_PREFIX = "topic.creation."
+_OWN = ("include", "exclude", "replication.factor", "partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """How a topic is created; -1 leaves a number to the brokers."""
+
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """A connector's `topic.creation.*` settings and the admin client's. Pickles; does its work in executors."""
+
+    connector: Mapping[str, str]
+    admin: Mapping[str, Any]
+
+    def settings_of(self, topic: str) -> TopicSettings:
+        """The settings of the first group whose `include` matches and whose `exclude` does not, else the default's."""
+        for group in self.groups:
+            if self._matches(group, "include", topic) and not self._matches(group, "exclude", topic):
+                return self.settings(group)
+        return self.settings("default")
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups beside the default one."""
+        return [g.strip() for g in self.connector.get(_PREFIX + "groups", "").split(",") if g.strip()]
+
+    def _matches(self, group: str, key: str, topic: str) -> bool:
+        patterns = self.connector.get(f"{_PREFIX}{group}.{key}", "").split(",")
+        return any(compile_java(p.strip()).fullmatch(topic) for p in patterns if p.strip())
+
+    def settings(self, group: str) -> TopicSettings:
+        """A group's settings. Raises ConfigError."""
+        prefix = f"{_PREFIX}{group}."
+        mine = {k.removeprefix(prefix): v for k, v in self.connector.items() if k.startswith(prefix)}
+        inherited = {k: self.connector.get(f"{_PREFIX}default.{k}", "") for k in ("partitions", "replication.factor")}
+        numbers = {k: _number(prefix + k, mine.get(k) or inherited[k]) for k in inherited}
+        configs = {k: v for k, v in mine.items() if k not in _OWN}
+        return TopicSettings(numbers["partitions"], numbers["replication.factor"], configs)
+
+    def ensure(self, cluster: KafkaCluster, topic: str) -> None:
+        """Create the topic unless it exists. Another task may do the same at the same time."""
+        try:
+            cluster.partitions(topic)
+        except UnknownTopicError:
+            self._create(topic)
+
+    def _create(self, topic: str) -> None:
+        from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - once for each topic
+
+        wanted = self.settings_of(topic)
+        client = KafkaAdminClient(**self.admin, kafka_client=net_client)
+        try:
+            numbers = {"num_partitions": wanted.partitions, "replication_factor": wanted.replication_factor}
+            client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)
+            _logger.info("created topic %s with %d partitions", topic, wanted.partitions)
+        except protocol.TopicAlreadyExistsError:
+            _logger.debug("topic %s has been created meanwhile", topic)
+        except protocol.KafkaError as error:
+            raise translated(error, f"creating topic {topic}") from error
+        finally:
+            client.close()
+
+
+def topic_creation(
+    worker: Mapping[str, str], connector: Mapping[str, str], admin: Mapping[str, Any]
+) -> TopicCreation | None:
+    """None where the brokers create topics by themselves: the worker or the connector does not ask for more.
+
+    Raises ConfigError for settings that no topic could be created with, whether one has to be or not.
+    """
+    mine = {k: v for k, v in connector.items() if k.startswith(_PREFIX)}
+    if not mine or worker.get("topic.creation.enable", "true").strip().lower() == "false":
+        return None
+    found = TopicCreation(mine, admin)
+    for group in ("default", *found.groups):
+        found.settings(group)
+    return found
+
+
+def _number(key: str, text: str) -> int:
+    if not text.strip():
+        raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1 and value != -1:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: allowed is -1, or a number from 1 on")
+    return value

@@ -1,0 +1,88 @@
+"""What a converter is: between the bytes of Kafka's records and Connect's typed values, a column at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOf, Type
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata
+from spark_tasks.data.schema import Schema, from_text
+from spark_tasks.errors import DataError
+
+Column = tuple[pa.Array, dict[bytes, bytes]]
+
+CONVERTER_KEYS = ConfigDef(
+    ConfigKey(
+        "converter.type", Type.STRING, validator=OneOf("key", "value", "header"),
+        importance=Importance.LOW, doc="What the converter is used for: key, value or header.",
+    ),
+)  # fmt: skip
+
+
+class BadRowError(DataError):
+    """Row `row` of the array is not what it should be."""
+
+    def __init__(self, row: int, reason: object) -> None:
+        super().__init__(str(reason))
+        self.row = row
+
+
+class MixedSchemasError(DataError):
+    """The rows of one array have different schemas; `ends`: where each run of one schema ends. Convert run by run."""
+
+    def __init__(self, ends: list[int]) -> None:
+        super().__init__("the records have different schemas")
+        self.ends = ends
+
+
+class Converter(ABC):
+    """Converts keys or values. Made without arguments, then configured once; holds no connections."""
+
+    version: ClassVar[str] = "unknown"
+    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
+        """Take the configuration (without the prefix key.converter. or value.converter.)."""
+
+    @abstractmethod
+    def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
+        """Of a binary array, the values and the metadata of their field (columns.py).
+
+        BadRowError at the first row that cannot be read; MixedSchemasError where one column cannot hold all rows.
+        """
+
+    @abstractmethod
+    def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+        """A binary array, null for records without a key or value. DataError (BadRowError) if it cannot be written."""
+
+
+class HeaderConverter(ABC):
+    """Converts the values of headers, which come with their names and are seldom looked at: one by one."""
+
+    version: ClassVar[str] = "unknown"
+    config_def: ClassVar[ConfigDef] = ConfigDef()
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Take the configuration (without the prefix header.converter.)."""
+
+    @abstractmethod
+    def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
+        """The schema and the value, as Python has it."""
+
+    @abstractmethod
+    def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The bytes of a value."""
+
+
+def schema_of(metadata: Metadata | None) -> Schema | None:
+    """The Connect schema in a field's metadata, or None."""
+    text = (metadata or {}).get(SCHEMA_KEY)
+    return None if text is None else from_text(text)

@@ -1,0 +1,137 @@
+"""Connect values as Java's toString prints them: what FileStreamSink writes and StringConverter makes of any value.
+
+Deviations: bytes print as Base64 (Java: an address); Dates print in UTC (Java: in the worker's time zone).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.arrays.buffers import list_offsets
+from spark_tasks.arrays.joining import Member, join, join_members, null_like
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.java.double import java_double
+from spark_tasks.java.hash import hash_order
+from spark_tasks.java.numbers import float_texts
+from spark_tasks.pipeline.converters.json_mixed import write_mixed
+
+_DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
+
+
+def to_texts(array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+    """A string array, null where the value is null."""
+    described = metadata or {}
+    if is_json(described):
+        return json_texts(array)
+    return _texts(array, schemaless=SCHEMA_KEY not in described)
+
+
+def _texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _map_texts(array) if schemaless else _struct_texts(array)
+    if pa.types.is_map(kind):
+        return _entries_texts(array, schemaless=schemaless)
+    if pa.types.is_list(kind):
+        return _list_texts(array, schemaless=schemaless)
+    for belongs, write in _SCALARS:
+        if belongs(kind):
+            return write(array)
+    return array.cast(pa.string())
+
+
+def _same(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _base64(array: pa.Array) -> pa.Array:
+    return pa.array([None if v is None else base64.b64encode(v).decode() for v in array.to_pylist()], pa.string())
+
+
+def _date(array: pa.Array) -> pa.Array:
+    if pa.types.is_time(array.type):
+        array = array.cast(pa.time32("ms")).cast(pa.int32()).cast(pa.int64())
+    stamps = array.cast(pa.timestamp("ms")) if not pa.types.is_timestamp(array.type) else array
+    return pc.strftime(stamps.cast(pa.timestamp("s"), safe=False), format=_DATE_FORMAT)
+
+
+def _decimal(array: pa.Array) -> pa.Array:
+    return pa.array([None if v is None else str(v) for v in array.to_pylist()], pa.string())
+
+
+_SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
+    (pa.types.is_string, _same),
+    (pa.types.is_floating, float_texts),
+    (pa.types.is_binary, _base64),
+    (pa.types.is_temporal, _date),
+    (pa.types.is_decimal, _decimal),
+)
+
+
+def _child_texts(field: pa.Field, child: pa.Array, *, schemaless: bool) -> pa.Array:
+    if is_json(metadata_of(field)):
+        return json_texts(child)
+    return _texts(child, schemaless=schemaless)
+
+
+def _map_texts(array: pa.Array) -> pa.Array:
+    """A schemaless map, its keys in the order of the columns: {k=v, k2=v2}."""
+    members = []
+    for field, child in zip(array.type, array.flatten(), strict=True):
+        optional = child.null_count > 0 and nulls_are_absent(metadata_of(field))
+        members.append(Member(field.name + "=", _child_texts(field, child, schemaless=True), optional))
+    return null_like(array, join_members(members, "{", ", ", "}", len(array)))
+
+
+def _struct_texts(array: pa.Array) -> pa.Array:
+    """Struct{a=1,b=x}: fields that are null are left out."""
+    members = []
+    for field, child in zip(array.type, array.flatten(), strict=True):
+        text = _child_texts(field, child, schemaless=False)
+        members.append(Member(field.name + "=", text, text.null_count > 0))
+    return null_like(array, join_members(members, "Struct{", ",", "}", len(array)))
+
+
+def _list_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
+    items = _child_texts(array.type.value_field, array.flatten(), schemaless=schemaless)
+    return _bracketed(array, items, "[", "]")
+
+
+def _entries_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
+    offsets = np.asarray(array.offsets)
+    keys = array.keys.slice(offsets[0], offsets[-1] - offsets[0])
+    values = array.items.slice(offsets[0], offsets[-1] - offsets[0])
+    names = _texts(keys, schemaless=schemaless)
+    return _bracketed(array, join(names, "=", _texts(values, schemaless=schemaless)), "{", "}")
+
+
+def _bracketed(array: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
+    """One text for each list of `array`, of its items' texts."""
+    lists = pa.ListArray.from_arrays(list_offsets(array), pc.fill_null(items, "null"))
+    return null_like(array, join(opening, pc.binary_join(lists, ", "), closing))
+
+
+def json_texts(array: pa.Array) -> pa.Array:
+    """FORM_JSON values as Java's toString prints them; a JSON null prints as null."""
+    return write_mixed(array, to_texts, java_string)
+
+
+def java_string(value: Any) -> str:
+    """What toString gives for a value that JsonConverter made: Long, Double, String, Boolean, ArrayList or HashMap."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return java_double(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}={java_string(value[key])}" for key in hash_order(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(java_string, value)) + "]"
+    return str(value)

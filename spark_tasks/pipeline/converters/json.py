@@ -1,0 +1,215 @@
+"""JsonConverter: JSON texts, with the schema beside each payload (schemas.enable) or without one."""
+# ruff: noqa: ARG002 - the signatures are those of the base class
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.arrays.buffers import Bools, Bytes, Texts, all_valid, texts
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata
+from spark_tasks.data.schema import Schema, from_text, to_text
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.pipeline.converters import json_kernels as kernels
+from spark_tasks.pipeline.converters import json_text
+from spark_tasks.pipeline.converters.base import (
+    CONVERTER_KEYS,
+    BadRowError,
+    Column,
+    Converter,
+    HeaderConverter,
+    MixedSchemasError,
+    schema_of,
+)
+from spark_tasks.pipeline.converters.json_columns import build, find_members, parse_columns, raw, read_tape
+from spark_tasks.pipeline.converters.json_tape import OBJECT, Tape, enclosed, tokenize
+from spark_tasks.pipeline.converters.json_typed import TypedReader
+from spark_tasks.pipeline.converters.json_write import JsonWriter
+from spark_tasks.pipeline.converters.python_values import to_python
+
+_ENVELOPE = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
+    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
+)
+
+
+class JsonConverter(Converter, HeaderConverter):
+    """As Kafka Connect's JsonConverter; schemas are cached by their text."""
+
+    version = "4.3.1"
+    aliases = ("org.apache.kafka.connect.json.JsonConverter", "JsonConverter")
+    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(
+        ConfigKey(
+            "schemas.enable", Type.BOOLEAN, default=True, importance=Importance.HIGH, group="Schemas", order=0,
+            width=Width.MEDIUM, display_name="Enable Schemas",
+            doc="Whether each key and value carries its schema beside the payload.",
+        ),
+        ConfigKey(
+            "schemas.cache.size", Type.INT, default=1000, importance=Importance.HIGH, group="Schemas", order=1,
+            width=Width.MEDIUM, display_name="Schema Cache Size", doc="How many schemas are kept in parsed form.",
+        ),
+        ConfigKey(
+            "schema.content", Type.STRING, default=None, importance=Importance.HIGH, group="Schemas", order=2,
+            width=Width.MEDIUM, display_name="Schema Content",
+            doc="One schema for all records, which then are payloads only (with schemas.enable, for sinks).",
+        ),
+        ConfigKey(
+            "decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("BASE64", "NUMERIC"),
+            importance=Importance.LOW, group="Serialization", order=0, width=Width.MEDIUM,
+            display_name="Decimal Format", doc="How decimals are written: BASE64 (their bytes) or NUMERIC.",
+        ),
+        ConfigKey(
+            "replace.null.with.default", Type.BOOLEAN, default=True, importance=Importance.LOW, group="Serialization",
+            order=1, width=Width.MEDIUM, display_name="Replace null with default",
+            doc="Whether a field that is null takes its default value, where it has one.",
+        ),
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
+        """See Converter."""
+        values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
+        self._schemas = bool(values["schemas.enable"])
+        self._replace_nulls = bool(values["replace.null.with.default"])
+        numeric = str(values["decimal.format"]).upper() == "NUMERIC"
+        self._writer = JsonWriter(numeric_decimals=numeric, replace_nulls=self._replace_nulls)
+        content = values["schema.content"]
+        try:
+            self._fixed = from_text(content) if self._schemas and content else None
+        except DataError as error:
+            raise ConfigError(f"schema.content: {error}") from error
+
+    def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
+        """See Converter."""
+        if not self._schemas:
+            return parse_columns(array)
+        if self._fixed is not None:
+            tape = read_tape(array)
+            return self._typed(tape, self._fixed, tape.roots)
+        return self._in_same_envelope(array) or self._enveloped(read_tape(array))
+
+    def _typed(self, tape: Tape, schema: Schema, tokens: np.ndarray[Any, Any]) -> Column:
+        reader = TypedReader(tape, replace_nulls=self._replace_nulls)
+        found = reader.build(schema, tokens, tombstones=tape.roots < 0)
+        return found, {SCHEMA_KEY: to_text(schema).encode()}
+
+    def _in_same_envelope(self, array: pa.Array) -> Column | None:
+        """The fast way where all records have one schema, written alike: then only the payloads are read."""
+        found = texts(array)
+        there = all_valid(len(array)) if found.valid is None else found.valid
+        envelope = _first_envelope(found, there)
+        if envelope is None:
+            return None
+        prefix, suffix, schema = envelope
+        begins, stops = np.empty(len(array), np.int32), np.empty(len(array), np.int32)
+        if not enclosed(found.data, found.offsets, there, prefix, suffix, begins, stops):
+            return None
+        try:
+            array.cast(pa.string())  # is it UTF-8?
+            tape = tokenize(found.data, begins, stops, there)
+            return None if len(tape.unusual) else self._typed(tape, schema, tape.roots)
+        except pa.ArrowInvalid:
+            return None  # the thorough way knows what to do
+
+    def _enveloped(self, tape: Tape) -> Column:
+        rows = np.flatnonzero(tape.roots >= 0)
+        if not len(rows):
+            return pa.nulls(len(tape.roots)), {}
+        schemas, payloads = _envelopes(tape, rows)
+        runs = _schema_runs(tape, schemas, rows)
+        if len(runs) > 1:
+            raise MixedSchemasError([end for end, _ in runs])
+        schema = runs[0][1]
+        if schema is None:
+            return build(tape, payloads)
+        return self._typed(tape, schema, payloads)
+
+    def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+        """See Converter."""
+        schema = schema_of(metadata)
+        written = self._writer.write(array, schema, metadata)
+        if self._schemas:
+            described = "null" if schema is None else to_text(schema)
+            written = pc.binary_join_element_wise(f'{{"schema":{described},"payload":', written, "}", "")
+        if schema is None and array.null_count:
+            written = pc.if_else(array.is_valid(), written, pa.scalar(None, pa.string()))
+        if schema is None and pa.types.is_null(array.type):
+            return pa.nulls(len(array), pa.binary())
+        return written.cast(pa.binary())
+
+    def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
+        """See HeaderConverter."""
+        array, metadata = self.to_connect(topic, pa.array([value], pa.binary()))
+        return schema_of(metadata), to_python(array, metadata)[0]
+
+    def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
+        """See HeaderConverter."""
+        if schema is None:
+            array, metadata = parse_columns(pa.array([json_text.canonical(value).encode()]))
+        else:
+            array, metadata = pa.array([value], to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()}
+        written: bytes | None = self.from_connect(topic, array, metadata)[0].as_py()
+        return written
+
+
+def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:
+    """What stands before and after the payload of the first record, and its schema; None if that is not clear."""
+    if not there.any():
+        return None
+    row = int(np.argmax(there))
+    begin, stop = int(found.offsets[row]), int(found.offsets[row + 1])
+    tape = tokenize(found.data, found.offsets[row : row + 1], found.offsets[row + 1 : row + 2], all_valid(1))
+    if len(tape.unusual) or tape.kinds[0] != OBJECT:
+        return None
+    names, cells = find_members(tape, tape.roots) or ([], None)
+    if names != ["schema", "payload"] or cells is None:
+        return None
+    schema = raw(tape, cells[0])[0].as_py()
+    payload = raw(tape, cells[1])[0].as_py().encode()
+    quote = payload.startswith(b'"')
+    start = int(tape.starts[cells[1][0]]) - quote
+    prefix, suffix = found.data[begin:start], found.data[start + len(payload) : stop]
+    return None if schema == "null" else (prefix, suffix, from_text(schema))
+
+
+def _envelopes(tape: Tape, rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The schema and payload tokens of all rows (-1 in the others); BadRowError if one is no envelope."""
+    plain = tape.kinds[tape.roots[rows]] != OBJECT
+    if plain.any():
+        raise BadRowError(int(rows[np.argmax(plain)]), _ENVELOPE)
+    found = find_members(tape, tape.roots)
+    names, cells = found or ([], np.empty((0, len(tape.roots)), np.int32))
+    if set(names) != {"schema", "payload"}:
+        extra = [i for i, name in enumerate(names) if name not in ("schema", "payload")]
+        bad = (cells[extra][:, rows] >= 0).any(axis=0) if extra else np.ones(len(rows), np.bool_)
+        raise BadRowError(int(rows[np.argmax(bad)]), _ENVELOPE)
+    lacking = (cells[:, rows] < 0).any(axis=0)
+    if lacking.any():
+        raise BadRowError(int(rows[np.argmax(lacking)]), _ENVELOPE)
+    return cells[names.index("schema")].copy(), cells[names.index("payload")].copy()
+
+
+def _schema_runs(
+    tape: Tape, schemas: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]
+) -> list[tuple[int, Schema | None]]:
+    """Where each run of records of one schema ends, and the schema; null records belong to any."""
+    runs: list[tuple[int, Schema | None]] = []
+    begin = int(rows[0])
+    while begin < len(schemas):
+        end = kernels.first_differing(tape.data, tape.starts, tape.ends, schemas, begin)
+        text = raw(tape, schemas[begin : begin + 1])[0].as_py()
+        try:
+            schema = None if text == "null" else from_text(text)
+        except DataError as error:
+            raise BadRowError(begin, error) from None
+        if runs and runs[-1][1] == schema:
+            runs[-1] = (end, schema)
+        else:
+            runs.append((end, schema))
+        begin = end
+    return runs

@@ -1,0 +1,217 @@
+"""JSON texts without a schema to Connect columns: exactly the values that JsonConverter has with schemas.enable=false.
+
+A column of objects becomes a struct column, one of integers int64, and so on; values of different kinds in one column
+stay JSON text (FORM_JSON) with nothing lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.arrays.buffers import Ints, Texts, all_valid, bool_array, number_array, string_array, texts
+from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL, FORM_JSON, FORM_KEY, struct_array
+from spark_tasks.errors import DataError
+from spark_tasks.java.hash import hash_order
+from spark_tasks.pipeline.converters import json_kernels as kernels
+from spark_tasks.pipeline.converters import json_text
+from spark_tasks.pipeline.converters.base import BadRowError, Column
+from spark_tasks.pipeline.converters.json_tape import (
+    ABSENT,
+    ARRAY,
+    ESCAPED,
+    FALSE,
+    FLOAT,
+    INT,
+    NULL,
+    OBJECT,
+    STRING,
+    TRUE,
+    Tape,
+    tokenize,
+)
+from spark_tasks.pipeline.converters.json_unescape import unescape
+
+MAX_MEMBERS = 1000  # names in one column; beyond it the names are data
+MAX_CELLS = 50_000_000  # names times rows
+
+
+def _bits(*kinds: int) -> int:
+    return sum(1 << kind for kind in kinds)
+
+
+def parse_columns(array: pa.Array) -> Column:
+    """The Connect column of a binary array of JSON texts; BadRowError for the first text that is not JSON."""
+    tape = read_tape(array)
+    return build(tape, tape.roots)
+
+
+def read_tape(array: pa.Array) -> Tape:
+    """The tokens of all texts, those of unusual ones after json_text has put them plainly."""
+    tape, bad = _tape(array), _not_utf8(array)
+    if len(tape.unusual) or bad:
+        array = _plain(array, sorted({*tape.unusual.tolist(), *bad}))
+        tape = _tape(array, escaped_keys=True)
+    return tape
+
+
+def _tape(array: pa.Array, *, escaped_keys: bool = False) -> Tape:
+    found: Texts = texts(array)
+    valid = all_valid(len(array)) if found.valid is None else found.valid
+    return tokenize(found.data, found.offsets[:-1], found.offsets[1:], valid, escaped_keys=escaped_keys)
+
+
+def _not_utf8(array: pa.Array) -> list[int]:
+    try:
+        array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return [i for i, text in enumerate(array.to_pylist()) if text is not None and not _is_utf8(text)]
+    return []
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _plain(array: pa.Array, rows: list[int]) -> pa.Array:
+    """The array with those texts in canonical form."""
+    mask = np.zeros(len(array), np.bool_)
+    mask[rows] = True
+    plain = []
+    for row in rows:
+        try:
+            plain.append(json_text.canonical(json_text.parse(array[row].as_py())).encode())
+        except DataError as error:
+            raise BadRowError(row, error) from None
+    return pc.replace_with_mask(array, pa.array(mask), pa.array(plain, pa.binary()))
+
+
+def build(tape: Tape, tokens: Ints) -> Column:
+    """The column of the values that begin at `tokens` (-1: null)."""
+    mask = kernels.kinds_of(tape.kinds, tokens)
+    some = mask & ~_bits(NULL, ABSENT)
+    if not some:
+        return pa.nulls(len(tokens)), {}
+    valid = None
+    if some != mask:
+        valid = np.empty(len(tokens), np.bool_)
+        kernels.present(tape.kinds, tokens, valid)
+    if some == _bits(OBJECT):
+        return _objects(tape, tokens, valid)
+    if some == _bits(ARRAY):
+        return _arrays(tape, tokens, valid)
+    if not some & ~_bits(FALSE, TRUE):
+        flags = np.empty(len(tokens), np.bool_)
+        kernels.booleans(tape.kinds, tokens, flags)
+        return bool_array(flags, valid), {}
+    if some == _bits(INT):
+        return integers(tape, tokens, valid), {}
+    if some == _bits(FLOAT):
+        return floats(tape, tokens), {}
+    if not some & ~_bits(STRING, ESCAPED):
+        return strings(tape, tokens, valid, escaped=bool(mask & _bits(ESCAPED))), {}
+    return raw(tape, tokens), {FORM_KEY: FORM_JSON}
+
+
+def integers(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> pa.Array:
+    """INT tokens as int64."""
+    out = np.empty(len(tokens), np.int64)
+    kernels.integers(tape.data, tape.kinds, tape.starts, tape.ends, tokens, out)
+    return number_array(out, pa.int64(), valid)
+
+
+def floats(tape: Tape, tokens: Ints) -> pa.Array:
+    """FLOAT (and INT) tokens as doubles, rounded as Java rounds; there is no negative zero."""
+    found = raw(tape, np.where((tokens >= 0) & (tape.kinds[tokens] != NULL), tokens, -1).astype(np.int32))
+    cast = found.cast(pa.float64())
+    values = np.frombuffer(cast.buffers()[1], np.float64, count=len(cast), offset=8 * cast.offset)
+    return pa.Array.from_buffers(
+        pa.float64(), len(cast), [found.buffers()[0], pa.py_buffer(values + 0.0)], null_count=found.null_count
+    )
+
+
+def strings(tape: Tape, tokens: Ints, valid: np.ndarray | None, *, escaped: bool) -> pa.Array:
+    """STRING tokens as text."""
+    offsets = np.empty(len(tokens) + 1, np.int32)
+    if escaped or valid is not None:
+        room = kernels.spans(tape.starts, tape.ends, tokens, False, tape.kinds, offsets)
+        out = np.empty(room, np.uint8)
+        unescape(tape.data, tape.kinds, tape.starts, tape.ends, tokens, offsets, out)
+    else:
+        out = np.empty(kernels.spans(tape.starts, tape.ends, tokens, False, tape.kinds, offsets), np.uint8)
+        kernels.copy_texts(tape.data, tape.starts, tape.ends, tokens, offsets, out)
+    return string_array(out, offsets, valid)
+
+
+def raw(tape: Tape, tokens: Ints) -> pa.Array:
+    """The values as they are written; null where there is no token."""
+    offsets = np.empty(len(tokens) + 1, np.int32)
+    out = np.empty(kernels.spans(tape.starts, tape.ends, tokens, True, tape.kinds, offsets), np.uint8)
+    kernels.copy_texts(tape.data, tape.starts, tape.ends, tokens, offsets, out)
+    return string_array(out, offsets, tokens >= 0)
+
+
+def _arrays(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
+    offsets = np.empty(len(tokens) + 1, np.int32)
+    inner = np.empty(kernels.item_counts(tape.kinds, tape.nexts, tokens, offsets), np.int32)
+    kernels.items(tape.kinds, tape.nexts, tokens, inner)
+    values, metadata = build(tape, inner)
+    item = pa.field("item", values.type, metadata=metadata or None)
+    mask = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [mask, pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(pa.list_(item), len(tokens), buffers, children=[values]), {}
+
+
+def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
+    found = find_members(tape, tokens)
+    if found is None:
+        return raw(tape, tokens), {FORM_KEY: FORM_JSON}
+    names, cells = found
+    rows = len(tokens) if valid is None else int(valid.sum())
+    children: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    for name in hash_order(names):
+        values = cells[names.index(name)]
+        array, metadata = build(tape, values)
+        there = int(np.count_nonzero(values >= 0))
+        if there < rows:
+            metadata = {**metadata, ABSENT_KEY: ABSENT_NULL}
+            if array.null_count > len(tokens) - there and FORM_KEY not in metadata:
+                array, metadata[FORM_KEY] = raw(tape, values), FORM_JSON
+        children.append(array)
+        fields.append(pa.field(name, array.type, metadata=metadata or None))
+    nulls = None if valid is None else pa.array(~valid)
+    return struct_array(children, fields, len(tokens), nulls), {}
+
+
+def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | None:
+    """The member names in the order of appearance, and for each the tokens of its values (-1: no such member).
+
+    None where there are so many that they must be data.
+    """
+    limit = min(MAX_MEMBERS, MAX_CELLS // max(len(tokens), 1))
+    cells = np.empty((8, len(tokens)), np.int32)
+    written: list[bytes] = []
+    packed, ends = np.empty(0, np.uint8), np.zeros(1, np.int32)
+    state, row = kernels.NEW_KEY, 0
+    while True:
+        state, row, key = kernels.members(
+            tape.data, tape.kinds, tape.starts, tape.ends, tape.nexts, tokens, packed, ends, len(written), row, cells
+        )
+        if state == kernels.FOUND:
+            break
+        if len(written) >= limit:
+            return None
+        written.append(tape.data[tape.starts[key] : tape.ends[key]].tobytes())
+        if len(written) > len(cells):
+            cells = np.concatenate([cells, np.empty_like(cells)])
+        cells[len(written) - 1, :row] = -1
+        packed = np.frombuffer(b"".join(written), np.uint8)
+        ends = np.cumsum([0, *map(len, written)]).astype(np.int32)
+    names = [json_text.parse(b'"' + name + b'"') if b"\\" in name else name.decode() for name in written]
+    return names, cells[: len(written)]

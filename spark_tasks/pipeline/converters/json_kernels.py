@@ -1,0 +1,226 @@
+"""What numba does with a column of tape tokens: find members by name, measure and copy strings, parse numbers."""
+# ruff: noqa: PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.pipeline.converters.json_tape import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, TRUE
+
+FOUND, NEW_KEY = range(2)
+
+
+@jit
+def kinds_of(kinds: Any, tokens: Any) -> int:
+    """A bit for each kind among the tokens; ABSENT for -1."""
+    mask = 0
+    for i in range(len(tokens)):
+        mask |= 1 << (ABSENT if tokens[i] < 0 else kinds[tokens[i]])
+    return mask
+
+
+@jit
+def present(kinds: Any, tokens: Any, out: Any) -> None:
+    """out[i]: whether there is a value, and it is not null."""
+    for i in range(len(tokens)):
+        out[i] = tokens[i] >= 0 and kinds[tokens[i]] != NULL
+
+
+@jit
+def members(
+    data: Any, kinds: Any, starts: Any, ends: Any, nexts: Any, tokens: Any, names: Any, name_ends: Any, known: int,
+    row: int, out: Any,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Fill out[name, row] with the value tokens of the objects among `tokens`, from `row` on, -1 where there is none.
+    Of a name that comes twice the last value counts, as it does in Java.
+
+    Stops at a name that is not among the `known` ones: (state, row, key token).
+    """
+    while row < len(tokens):
+        for k in range(known):
+            out[k, row] = -1
+        token = tokens[row]
+        if token >= 0 and kinds[token] == OBJECT:
+            stop = nexts[token]
+            token += 1
+            guess = 0
+            while token < stop:
+                k = _name(data, starts[token], ends[token], names, name_ends, known, guess)
+                if k < 0:
+                    return NEW_KEY, row, token
+                out[k, row] = token + 1
+                token = nexts[token + 1]
+                guess = k + 1
+        row += 1
+    return FOUND, row, -1
+
+
+@jit
+def _name(data: Any, start: int, end: int, names: Any, name_ends: Any, known: int, guess: int) -> int:
+    """Which of the known names it is; the guess (the one after the last member's) is nearly always right."""
+    size = end - start
+    for i in range(known):
+        k = guess + i
+        if k >= known:
+            k -= known
+        at = name_ends[k]
+        if name_ends[k + 1] - at == size:
+            j = 0
+            while j < size and names[at + j] == data[start + j]:
+                j += 1
+            if j == size:
+                return k
+    return -1
+
+
+@jit
+def item_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
+    """Fill the offsets of the items of the arrays (and of the values of objects) among `tokens`; how many there are."""
+    total = 0
+    offsets[0] = 0
+    for i in range(len(tokens)):
+        token = tokens[i]
+        if token >= 0 and (kinds[token] == ARRAY or kinds[token] == OBJECT):
+            key = 1 if kinds[token] == OBJECT else 0
+            stop = nexts[token]
+            token += 1
+            while token < stop:
+                total += 1
+                token = nexts[token + key]
+        offsets[i + 1] = total
+    return total
+
+
+@jit
+def items(kinds: Any, nexts: Any, tokens: Any, out: Any) -> None:
+    """The tokens of all those items."""
+    n = 0
+    for i in range(len(tokens)):
+        token = tokens[i]
+        if token >= 0 and (kinds[token] == ARRAY or kinds[token] == OBJECT):
+            key = 1 if kinds[token] == OBJECT else 0
+            stop = nexts[token]
+            token += 1
+            while token < stop:
+                out[n] = token + key
+                n += 1
+                token = nexts[token + key]
+
+
+@jit
+def spans(starts: Any, ends: Any, tokens: Any, quotes: bool, kinds: Any, offsets: Any) -> int:
+    """Fill the offsets for a copy of the tokens as they are written (strings with their `quotes`); bytes needed."""
+    total = 0
+    offsets[0] = 0
+    for i in range(len(tokens)):
+        token = tokens[i]
+        if token >= 0:
+            total += ends[token] - starts[token]
+            if quotes and (kinds[token] == ESCAPED - 1 or kinds[token] == ESCAPED):
+                total += 2
+        offsets[i + 1] = total
+    return total
+
+
+@jit
+def copy_texts(data: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out: Any) -> None:
+    """Copy each token's text so that it fills its span (one byte more on either side for quotes)."""
+    for i in range(len(tokens)):
+        token = tokens[i]
+        at, size = offsets[i], offsets[i + 1] - offsets[i]
+        if token >= 0:
+            start = starts[token]
+            if size > ends[token] - start:
+                start -= 1
+            for j in range(size):
+                out[at + j] = data[start + j]
+
+
+@jit
+def integers(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, out: Any) -> bool:
+    """The INT tokens as 64-bit numbers; beyond that the low 64 bits, as Java's BigInteger.longValue has it.
+
+    Whether all of them fit.
+    """
+    fits = True
+    for i in range(len(tokens)):
+        token = tokens[i]
+        value = np.uint64(0)
+        if token >= 0 and kinds[token] != NULL:
+            at, end = starts[token], ends[token]
+            negative = data[at] == 45
+            if negative:
+                at += 1
+            if end - at >= 19:
+                fits = False  # perhaps: nobody asks but for narrower types, which then take the slow way
+            while at < end:
+                value = value * np.uint64(10) + np.uint64(data[at] - 48)
+                at += 1
+            if negative:
+                value = np.uint64(0) - value
+        out[i] = np.int64(value)
+    return fits
+
+
+@jit
+def booleans(kinds: Any, tokens: Any, out: Any) -> None:
+    """Whether each token is TRUE."""
+    for i in range(len(tokens)):
+        out[i] = tokens[i] >= 0 and kinds[tokens[i]] == TRUE
+
+
+@jit
+def first_differing(data: Any, starts: Any, ends: Any, tokens: Any, begin: int) -> int:
+    """The first position after `begin` whose token's text differs from that at `begin`; the length if none does."""
+    first = tokens[begin]
+    start, size = starts[first], ends[first] - starts[first]
+    for i in range(begin + 1, len(tokens)):
+        token = tokens[i]
+        if token < 0:
+            continue
+        if ends[token] - starts[token] != size:
+            return i
+        at = starts[token]
+        if at == start:
+            continue
+        for j in range(size):
+            if data[at + j] != data[start + j]:
+                return i
+    return len(tokens)
+
+
+
+
+@jit
+def entry_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
+    """Fill the offsets of the members of the objects among `tokens`; the number of all members."""
+    total = 0
+    offsets[0] = 0
+    for i in range(len(tokens)):
+        token = tokens[i]
+        if token >= 0 and kinds[token] == OBJECT:
+            stop = nexts[token]
+            token += 1
+            while token < stop:
+                total += 1
+                token = nexts[token + 1]
+        offsets[i + 1] = total
+    return total
+
+
+@jit
+def entries(kinds: Any, nexts: Any, tokens: Any, keys: Any, values: Any) -> None:
+    """The key and value tokens of all members of the objects among `tokens`."""
+    n = 0
+    for i in range(len(tokens)):
+        token = tokens[i]
+        if token >= 0 and kinds[token] == OBJECT:
+            stop = nexts[token]
+            token += 1
+            while token < stop:
+                keys[n], values[n] = token, token + 1
+                n += 1
+                token = nexts[token + 1]

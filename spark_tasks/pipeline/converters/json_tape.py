@@ -1,0 +1,258 @@
+"""Splits a column of JSON texts into tokens, one pass over the bytes, compiled by numba.
+
+The tape is the flat list of the tokens of all rows, in the order of the text. An object is its OBJECT token, then for
+each member a KEY token and the tokens of the value; `nexts` leads from a value's first token to what follows the whole
+value. Rows that are not plain JSON as RFC 8259 has it (or that have an escaped member name) are left out and reported;
+`json_text` decides what Jackson would make of them.
+"""
+# ruff: noqa: PLR1714, PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spark_tasks.arrays.buffers import Bools, Bytes, Ints
+from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.limits import MAX_DEPTH
+
+NULL, FALSE, TRUE, INT, FLOAT, STRING, ESCAPED, OBJECT, ARRAY, KEY = range(10)
+ABSENT = 15  # only in masks: there is no token
+_UNUSUAL = -2  # a row that needs json_text
+_NO_ROW = -1  # a null row
+
+
+
+class Tape(NamedTuple):
+    """Tokens of many texts over one buffer; `roots[i]` is the first token of row i, -1 where the row is null."""
+
+    data: Bytes
+    kinds: Bytes
+    starts: Ints
+    ends: Ints
+    nexts: Ints
+    roots: Ints
+    unusual: Ints
+
+
+def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_keys: bool = False) -> Tape:
+    """The tape of a text column; text i is data[begins[i]:stops[i]]. `unusual`: the rows that were left out.
+    `escaped_keys`: the member names with escapes are known to be unique as they are written, so let them be.
+    """
+    size = int(np.sum(stops, dtype=np.int64) - np.sum(begins, dtype=np.int64))
+    room = size // 2 + len(valid) + 8  # the densest JSON, such as [1,1,1], has a token for every two bytes
+    kinds = np.empty(room, np.uint8)
+    starts, ends, nexts = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
+    roots = np.empty(len(valid), np.int32)
+    stack = np.empty(MAX_DEPTH + 1, np.int32)
+    count = _tokenize(data, begins, stops, valid, escaped_keys, kinds, starts, ends, nexts, roots, stack)
+    unusual = np.flatnonzero(roots == _UNUSUAL).astype(np.int32)
+    return Tape(data, kinds[:count], starts[:count], ends[:count], nexts[:count], roots, unusual)
+
+
+@jit
+def _tokenize(
+    data: Any, begins: Any, stops: Any, valid: Any, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any,
+    roots: Any, stack: Any,
+) -> int:  # fmt: skip
+    count = 0
+    for row in range(len(valid)):
+        if not valid[row]:
+            roots[row] = _NO_ROW
+            continue
+        after = _row(data, begins[row], stops[row], escaped_keys, kinds, starts, ends, nexts, count, stack)
+        if after < 0:
+            roots[row] = _UNUSUAL
+        else:
+            roots[row] = count
+            count = after
+    return count
+
+
+@jit
+def _space(data: Any, at: int, stop: int) -> int:
+    while at < stop and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
+        at += 1
+    return at
+
+
+@jit
+def _string(data: Any, at: int, stop: int) -> tuple[int, bool]:
+    """From after the opening quote to the closing one; -1 if the string is not right."""
+    escaped = False
+    while at < stop:
+        c = data[at]
+        if c == 34:
+            return at, escaped
+        if c < 32:
+            return -1, False
+        if c == 92:
+            escaped = True
+            at += 1
+            if at >= stop or not _escape(data, at, stop):
+                return -1, False
+        at += 1
+    return -1, False
+
+
+@jit
+def _escape(data: Any, at: int, stop: int) -> bool:
+    c = data[at]
+    if c == 117:  # u
+        if at + 4 >= stop:
+            return False
+        for i in range(1, 5):
+            h = data[at + i]
+            if not (48 <= h <= 57 or 65 <= h <= 70 or 97 <= h <= 102):
+                return False
+        return True
+    return bool(c == 34 or c == 92 or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 or c == 116)
+
+
+@jit
+def _number(data: Any, at: int, stop: int) -> tuple[int, int]:
+    """The end of the number and its kind; end -1 if it is none, or one with leading zeros or very long."""
+    begin = at
+    if data[at] == 45:
+        at += 1
+    digits = at
+    while at < stop and 48 <= data[at] <= 57:
+        at += 1
+    if at == digits or (data[digits] == 48 and at > digits + 1):
+        return -1, INT
+    kind = INT
+    if at < stop and data[at] == 46:
+        kind = FLOAT
+        at += 1
+        digits = at
+        while at < stop and 48 <= data[at] <= 57:
+            at += 1
+        if at == digits:
+            return -1, kind
+    if at < stop and (data[at] == 101 or data[at] == 69):
+        kind = FLOAT
+        at += 1
+        if at < stop and (data[at] == 43 or data[at] == 45):
+            at += 1
+        digits = at
+        while at < stop and 48 <= data[at] <= 57:
+            at += 1
+        if at == digits or at - digits > 4:
+            return -1, kind
+    return (at, kind) if at - begin <= 500 else (-1, kind)
+
+
+@jit
+def _literal(data: Any, at: int, stop: int) -> tuple[int, int]:
+    c = data[at]
+    if c == 116 and at + 4 <= stop and data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101:
+        return at + 4, TRUE
+    if c == 110 and at + 4 <= stop and data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108:
+        return at + 4, NULL
+    if c == 102 and at + 5 <= stop and data[at + 1] == 97 and data[at + 2] == 108 and data[at + 3] == 115:
+        return (at + 5, FALSE) if data[at + 4] == 101 else (-1, FALSE)
+    return -1, NULL
+
+
+@jit
+def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls between its states would cost more than they say
+    data: Any, at: int, stop: int, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any, count: int,
+    stack: Any,
+) -> int:  # fmt: skip
+    """Tokens of one text; the count after it, or -1 if the row is unusual."""
+    depth = 0
+    in_object = False
+    wants_key = False
+    while True:
+        at = _space(data, at, stop)
+        if at >= stop:
+            return -1
+        c = data[at]
+        if wants_key:
+            if c != 34:
+                return -1
+            end, escaped = _string(data, at + 1, stop)
+            if end < 0 or (escaped and not escaped_keys):
+                return -1
+            kinds[count], starts[count], ends[count] = KEY, at + 1, end
+            count += 1
+            at = _space(data, end + 1, stop)
+            if at >= stop or data[at] != 58:
+                return -1
+            at += 1
+            wants_key = False
+            continue
+        opened = False
+        if c == 34:
+            end, escaped = _string(data, at + 1, stop)
+            if end < 0:
+                return -1
+            kinds[count], starts[count], ends[count] = (ESCAPED if escaped else STRING), at + 1, end
+            at = end + 1
+        elif c == 123 or c == 91:
+            if depth >= MAX_DEPTH:
+                return -1
+            kinds[count], starts[count] = (OBJECT if c == 123 else ARRAY), at
+            stack[depth] = count
+            depth += 1
+            in_object = c == 123
+            at = _space(data, at + 1, stop)
+            if at >= stop:
+                return -1
+            opened = data[at] != (125 if in_object else 93)
+            wants_key = opened and in_object
+        elif c == 45 or 48 <= c <= 57:
+            end, kind = _number(data, at, stop)
+            if end < 0:
+                return -1
+            kinds[count], starts[count], ends[count] = kind, at, end
+            at = end
+        else:
+            end, kind = _literal(data, at, stop)
+            if end < 0:
+                return -1
+            kinds[count], starts[count], ends[count] = kind, at, end
+            at = end
+        nexts[count] = count + 1
+        count += 1
+        if opened:
+            continue
+        while depth > 0:  # after a value: close what ends here, or go on to the next member
+            at = _space(data, at, stop)
+            if at >= stop:
+                return -1
+            c = data[at]
+            at += 1
+            if c == 44:
+                wants_key = in_object
+                break
+            if c != (125 if in_object else 93):
+                return -1
+            depth -= 1
+            ends[stack[depth]] = at
+            nexts[stack[depth]] = count
+            in_object = depth > 0 and kinds[stack[depth - 1]] == OBJECT
+        if depth == 0:
+            return count if _space(data, at, stop) == stop else -1
+
+
+@jit
+def enclosed(data: Any, offsets: Any, valid: Any, prefix: Any, suffix: Any, begins: Any, stops: Any) -> bool:
+    """Whether all texts begin with the prefix and end with the suffix; what is between goes to begins and stops."""
+    for row in range(len(valid)):
+        begin, stop = offsets[row], offsets[row + 1]
+        if valid[row]:
+            if stop - begin < len(prefix) + len(suffix):
+                return False
+            differing = np.uint8(0)  # no way out of the loop before its end: so it runs on many bytes at once
+            for i in range(len(prefix)):
+                differing |= data[begin + i] ^ prefix[i]
+            begin += len(prefix)
+            stop -= len(suffix)
+            for i in range(len(suffix)):
+                differing |= data[stop + i] ^ suffix[i]
+            if differing:
+                return False
+        begins[row], stops[row] = begin, stop
+    return True

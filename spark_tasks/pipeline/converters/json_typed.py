@@ -1,0 +1,279 @@
+"""JSON payloads with a Connect schema to Arrow columns, with the coercions of JsonConverter.
+
+Where Jackson's accessors quietly give something else (the text "x" read as an int is 0, a number read as a text is
+null), so does this.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.arrays.buffers import Bools, Ints, all_valid, bool_array, number_array, texts
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import struct_array
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.java.hash import entry_order
+from spark_tasks.pipeline.converters import json_kernels as kernels
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.json_columns import find_members, integers, raw, read_tape, strings
+from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FLOAT, INT, KEY, OBJECT, STRING, Tape
+
+_INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT32: np.int32, Type.INT64: np.int64}
+
+
+class TypedReader:
+    """Builds columns by schema. `replace_nulls`: replace.null.with.default."""
+
+    def __init__(self, tape: Tape, *, replace_nulls: bool = True) -> None:
+        self._tape = tape
+        self._replace_nulls = replace_nulls
+
+    def build(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
+        """The values at `tokens`; -1 (no such member) and JSON null are null. `tombstones`: records without a value
+        at all, null whatever the schema says. BadRowError names the position in `tokens`.
+        """
+        there = self._there(tokens)
+        if there.all():
+            return self._values(schema, tokens)
+        default = schema.default is not None and self._replace_nulls
+        missing = ~there if tombstones is None else ~there & ~tombstones
+        if missing.any() and not default and not schema.optional:
+            raise BadRowError(int(np.argmax(missing)), f"Invalid null value for required {schema.type.name} field")
+        try:
+            found = self._values(schema, tokens[there]) if there.any() else pa.nulls(0, to_arrow(schema))
+        except BadRowError as bad:
+            raise BadRowError(int(np.flatnonzero(there)[bad.row]), bad) from None
+        index = np.cumsum(there) - 1
+        if not default:
+            return found.take(pa.array(index, mask=~there))
+        spare = default_value(schema)
+        index[missing] = len(found)
+        nulls = ~there & ~missing
+        return pa.concat_arrays([found, spare]).take(pa.array(index, mask=nulls))
+
+    def _there(self, tokens: Ints) -> Bools:
+        out = np.empty(len(tokens), np.bool_)
+        kernels.present(self._tape.kinds, tokens, out)
+        return out
+
+    def _values(self, schema: Schema, tokens: Ints) -> pa.Array:
+        """The column of values none of which is null."""
+        logical = _LOGICAL.get((schema.name or "", schema.type))
+        if logical:
+            return logical(self, schema, tokens)
+        if schema.type in _INTEGERS:
+            return self._integers(schema.type, tokens)
+        return _BY_TYPE[schema.type](self, schema, tokens)
+
+    def _kinds(self, tokens: Ints) -> np.ndarray[Any, Any]:
+        return self._tape.kinds[tokens]
+
+    def _require(self, tokens: Ints, kinds: tuple[int, ...], reason: str) -> None:
+        wrong = ~np.isin(self._kinds(tokens), kinds)
+        if wrong.any():
+            raise BadRowError(int(np.argmax(wrong)), reason)
+
+    def _integers(self, kind: Type, tokens: Ints) -> pa.Array:
+        dtype = _INTEGERS[kind]
+        seen = self._kinds(tokens)
+        if (seen == INT).all():
+            out = np.empty(len(tokens), np.int64)
+            kernels.integers(self._tape.data, self._tape.kinds, self._tape.starts, self._tape.ends, tokens, out)
+            return number_array(out.astype(dtype, copy=False), pa.from_numpy_dtype(dtype))
+        written = raw(self._tape, tokens).to_pylist()
+        whole = [_truncated(text) if k in (INT, FLOAT) else 0 for text, k in zip(written, seen, strict=True)]
+        return number_array(np.array(whole, np.int64).astype(dtype), pa.from_numpy_dtype(dtype))
+
+    def _floats(self, schema: Schema, tokens: Ints) -> pa.Array:
+        numbers = np.isin(self._kinds(tokens), (INT, FLOAT))
+        found = raw(self._tape, np.where(numbers, tokens, -1).astype(np.int32)).fill_null("0")
+        kind = to_arrow(schema)
+        cast = found.cast(kind)
+        dtype = kind.to_pandas_dtype()
+        values = np.frombuffer(cast.buffers()[1], dtype, count=len(cast))
+        return number_array(values + dtype(0), kind)  # no negative zero, see json_columns.floats
+
+    def _booleans(self, _schema: Schema, tokens: Ints) -> pa.Array:
+        out = np.empty(len(tokens), np.bool_)
+        kernels.booleans(self._tape.kinds, tokens, out)
+        return bool_array(out)
+
+    def _strings(self, schema: Schema, tokens: Ints) -> pa.Array:
+        seen = self._kinds(tokens)
+        is_text = (seen == STRING) | (seen == ESCAPED) | (seen == KEY)
+        if is_text.all():
+            return strings(self._tape, tokens, None, escaped=bool((seen != STRING).any()))
+        if not schema.optional:
+            raise BadRowError(int(np.argmax(~is_text)), "Invalid value: null used for required field (not a text)")
+        return strings(self._tape, np.where(is_text, tokens, -1).astype(np.int32), is_text, escaped=True)
+
+    def _bytes(self, schema: Schema, tokens: Ints) -> pa.Array:
+        found: list[bytes | None] = []
+        for row, text in enumerate(self._strings(schema, tokens).to_pylist()):
+            try:
+                found.append(None if text is None else base64.b64decode(text, validate=True))
+            except binascii.Error as error:
+                raise BadRowError(row, f"Invalid bytes field: {error}") from None
+        return pa.array(found, pa.binary())
+
+    def _array(self, schema: Schema, tokens: Ints) -> pa.Array:
+        if schema.value is None:
+            raise DataError("the schema does not say its element type")
+        offsets, inner = self._items(tokens)
+        item = pa.field("item", to_arrow(schema.value), nullable=schema.value.optional)
+        values = self._nested(schema.value, inner, offsets)
+        return pa.Array.from_buffers(pa.list_(item), len(tokens), [None, pa.py_buffer(offsets)], children=[values])
+
+    def _items(self, tokens: Ints) -> tuple[Ints, Ints]:
+        offsets = np.empty(len(tokens) + 1, np.int32)
+        count = kernels.item_counts(self._tape.kinds, self._tape.nexts, tokens, offsets)
+        inner = np.empty(count, np.int32)
+        kernels.items(self._tape.kinds, self._tape.nexts, tokens, inner)
+        return offsets, inner
+
+    def _nested(self, schema: Schema, tokens: Ints, offsets: Ints) -> pa.Array:
+        """`build`, with the row of the list instead of the item's place in an error."""
+        try:
+            return self.build(schema, tokens)
+        except BadRowError as bad:
+            raise BadRowError(int(np.searchsorted(offsets, bad.row, side="right")) - 1, bad) from None
+
+    def _map(self, schema: Schema, tokens: Ints) -> pa.Array:
+        if schema.key is None or schema.value is None:
+            raise DataError("the schema does not say its key and value types")
+        if schema.key.type is Type.STRING:
+            offsets, keys, values = self._members(tokens)
+        else:
+            offsets, keys, values = self._pairs(tokens)
+        key_array = self._nested(schema.key, keys, offsets)
+        value_array = self._nested(schema.value, values, offsets)
+        last = _last_of_each(key_array, offsets)
+        if not last.all():
+            offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
+            key_array, value_array = key_array.filter(pa.array(last)), value_array.filter(pa.array(last))
+        if schema.key.type is Type.STRING:
+            found = texts(key_array)
+            order = pa.array(entry_order(found.data, found.offsets, offsets))
+            key_array, value_array = key_array.take(order), value_array.take(order)
+        kind = to_arrow(schema)
+        pairs = pa.StructArray.from_arrays([key_array, value_array], fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(tokens), [None, pa.py_buffer(offsets)], children=[pairs])
+
+    def _members(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
+        self._require(tokens, (OBJECT,), "Maps with string fields should be encoded as JSON objects")
+        offsets = np.empty(len(tokens) + 1, np.int32)
+        count = kernels.entry_counts(self._tape.kinds, self._tape.nexts, tokens, offsets)
+        keys, values = np.empty(count, np.int32), np.empty(count, np.int32)
+        kernels.entries(self._tape.kinds, self._tape.nexts, tokens, keys, values)
+        return offsets, keys, values
+
+    def _pairs(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
+        self._require(tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of tuples")
+        offsets, pairs = self._items(tokens)
+        self._require(pairs, (ARRAY,), "Found invalid map entry instead of array tuple")
+        inner_offsets, inner = self._items(pairs)
+        if (np.diff(inner_offsets) != 2).any():
+            raise BadRowError(0, "Found invalid map entry, expected length 2")
+        return offsets, inner[::2].copy(), inner[1::2].copy()
+
+    def _struct(self, schema: Schema, tokens: Ints) -> pa.Array:
+        self._require(tokens, (OBJECT,), "Structs should be encoded as JSON objects")
+        found = find_members(self._tape, tokens)
+        if found is None:
+            raise DataError("a struct has thousands of different members")
+        names, cells = found
+        nobody = np.full(len(tokens), -1, np.int32)
+        children, fields = [], []
+        for field in schema.fields:
+            cell = cells[names.index(field.name)] if field.name in names else nobody
+            try:
+                children.append(self.build(field.schema, cell))
+            except BadRowError as bad:
+                raise BadRowError(bad.row, f"field {field.name}: {bad}") from None
+            fields.append(pa.field(field.name, to_arrow(field.schema), nullable=field.schema.optional))
+        return struct_array(children, fields, len(tokens), None)
+
+    def _decimal(self, schema: Schema, tokens: Ints) -> pa.Array:
+        kind = to_arrow(schema)
+        seen = self._kinds(tokens)
+        self._require(tokens, (INT, FLOAT, STRING, ESCAPED), "Invalid type for Decimal, it should be numeric or bytes")
+        found = []
+        for row, (text, k) in enumerate(zip(raw(self._tape, tokens).to_pylist(), seen, strict=True)):
+            try:
+                value = Decimal(text) if k in (INT, FLOAT) else _unscaled(text[1:-1], schema.scale)
+                pa.scalar(value, kind)
+            except (binascii.Error, pa.ArrowInvalid) as error:
+                raise BadRowError(row, f"Invalid value for Decimal field: {error}") from None
+            found.append(value)
+        return pa.array(found, kind)
+
+    def _moment(self, schema: Schema, tokens: Ints) -> pa.Array:
+        self._require(tokens, (INT,), f"Invalid type for {schema.name}, its representation should be an integer")
+        kind = to_arrow(schema)
+        counts = integers(self._tape, tokens, None)
+        if schema.type is Type.INT64:
+            return counts.cast(kind)
+        try:
+            return counts.cast(pa.int32()).cast(kind)
+        except pa.ArrowInvalid as error:
+            raise BadRowError(0, f"Invalid type for {schema.name}: {error}") from None
+
+
+def _last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
+    """Which entries of maps stay: of those with one key the last."""
+    if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
+        return all_valid(len(keys))  # JSON has no other keys that could be equal, in practice
+    rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
+    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    _, from_behind = np.unique((rows * (len(codes) + 1) + codes)[::-1], return_index=True)
+    last = np.zeros(len(codes), np.bool_)
+    last[len(codes) - 1 - from_behind] = True
+    return last
+
+
+_Build = Callable[[TypedReader, Schema, Ints], pa.Array]
+_BY_TYPE: dict[Type, _Build] = {
+    Type.FLOAT32: TypedReader._floats,  # noqa: SLF001 - a table of this class's own methods
+    Type.FLOAT64: TypedReader._floats,  # noqa: SLF001
+    Type.BOOLEAN: TypedReader._booleans,  # noqa: SLF001
+    Type.STRING: TypedReader._strings,  # noqa: SLF001
+    Type.BYTES: TypedReader._bytes,  # noqa: SLF001
+    Type.ARRAY: TypedReader._array,  # noqa: SLF001
+    Type.MAP: TypedReader._map,  # noqa: SLF001
+    Type.STRUCT: TypedReader._struct,  # noqa: SLF001
+}
+_LOGICAL: dict[tuple[str, Type], _Build] = {
+    (DECIMAL, Type.BYTES): TypedReader._decimal,  # noqa: SLF001
+    (DATE, Type.INT32): TypedReader._moment,  # noqa: SLF001
+    (TIME, Type.INT32): TypedReader._moment,  # noqa: SLF001
+    (TIMESTAMP, Type.INT64): TypedReader._moment,  # noqa: SLF001
+}
+
+
+def default_value(schema: Schema) -> pa.Array:
+    """The schema's default, as an array of one value."""
+    tape = read_tape(pa.array([(schema.default or "null").encode()], pa.binary()))
+    return TypedReader(tape).build(schema, tape.roots)
+
+
+def _truncated(text: str) -> int:
+    value = Decimal(text)
+    if value.adjusted() > 1000:  # noqa: SIM108 - the low bits of such a number are all zero
+        whole = 0
+    else:
+        whole = int(value)
+    return (whole + 2**63) % 2**64 - 2**63
+
+
+def _unscaled(text: str, scale: int) -> Decimal:
+    return Decimal(int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)).scaleb(-scale)
+
+

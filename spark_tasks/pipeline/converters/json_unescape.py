@@ -1,0 +1,100 @@
+"""The contents of JSON strings, a column of tape tokens at a time."""
+
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spark_tasks.arrays.jit import kernel as jit
+from spark_tasks.pipeline.converters.json_tape import ESCAPED, NULL
+
+
+@jit
+def unescape(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out: Any) -> int:
+    """The strings' contents with escapes resolved; `offsets` are filled; bytes written (never more than the text)."""
+    at = 0
+    offsets[0] = 0
+    for i in range(len(tokens)):
+        token = tokens[i]
+        if token >= 0 and kinds[token] != NULL:
+            start, end = starts[token], ends[token]
+            if kinds[token] == ESCAPED:
+                at = _resolve(data, start, end, out, at)
+            else:
+                for j in range(end - start):
+                    out[at + j] = data[start + j]
+                at += end - start
+        offsets[i + 1] = at
+    return at
+
+
+@jit
+def _hex4(data: Any, at: int) -> int:
+    value = 0
+    for i in range(4):
+        c = int(data[at + i])
+        value = value * 16 + (c - 48 if c < 58 else (c | 32) - 87)
+    return value
+
+
+@jit
+def _resolve(data: Any, start: int, end: int, out: Any, at: int) -> int:
+    while start < end:
+        c = data[start]
+        if c != 92:
+            out[at] = c
+            at += 1
+            start += 1
+            continue
+        c = data[start + 1]
+        start += 2
+        if c == 117:
+            code = _hex4(data, start)
+            start += 4
+            if 0xD800 <= code < 0xDC00 and start + 6 <= end and data[start] == 92 and data[start + 1] == 117:
+                low = _hex4(data, start + 2)
+                if 0xDC00 <= low < 0xE000:
+                    code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+                    start += 6
+            at = _put_code(out, at, code)
+        else:
+            # b f n r t; the others stand for themselves
+            if c == 98:
+                c = np.uint8(8)
+            elif c == 102:
+                c = np.uint8(12)
+            elif c == 110:
+                c = np.uint8(10)
+            elif c == 114:
+                c = np.uint8(13)
+            elif c == 116:
+                c = np.uint8(9)
+            out[at] = c
+            at += 1
+    return at
+
+
+@jit
+def _put_code(out: Any, at: int, code: int) -> int:
+    if 0xD800 <= code < 0xE000:  # half a surrogate pair: what Java's encoder writes for it
+        out[at] = 63
+        return at + 1
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | (code >> 6)
+        out[at + 1] = 0x80 | (code & 63)
+        return at + 2
+    if code < 0x10000:
+        out[at] = 0xE0 | (code >> 12)
+        out[at + 1] = 0x80 | ((code >> 6) & 63)
+        out[at + 2] = 0x80 | (code & 63)
+        return at + 3
+    out[at] = 0xF0 | (code >> 18)
+    out[at + 1] = 0x80 | ((code >> 12) & 63)
+    out[at + 2] = 0x80 | ((code >> 6) & 63)
+    out[at + 3] = 0x80 | (code & 63)
+    return at + 4

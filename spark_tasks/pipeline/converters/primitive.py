@@ -1,0 +1,167 @@
+"""The converters of Kafka's primitive serializers: bytes as they are, and big-endian numbers."""
+# ruff: noqa: ARG002 - the signatures are those of the base class
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.arrays.buffers import bool_array, number_array, string_array, texts
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata
+from spark_tasks.data.schema import OPTIONAL_BYTES, Schema, Type, to_text
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import BadRowError, Column, Converter, HeaderConverter, schema_of
+
+
+class _Primitive(Converter, HeaderConverter):
+    """Configured with nothing; a header is a column of one value."""
+
+    version = "4.3.1"
+    _schema: ClassVar[Schema]
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
+        """See Converter."""
+
+    def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
+        """See HeaderConverter."""
+        array, _ = self.to_connect(topic, pa.array([value], pa.binary()))
+        return self._schema, array[0].as_py()
+
+    def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
+        """See HeaderConverter."""
+        array = pa.array([value], to_arrow(schema or self._schema))
+        found: bytes | None = self.from_connect(topic, array, None)[0].as_py()
+        return found
+
+
+class ByteArrayConverter(_Primitive):
+    """Bytes as they are."""
+
+    aliases = ("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter")
+    _schema = OPTIONAL_BYTES
+
+    def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
+        """See Converter."""
+        return array, {SCHEMA_KEY: to_text(OPTIONAL_BYTES).encode()}
+
+    def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+        """See Converter."""
+        schema = schema_of(metadata)
+        if schema is not None and schema.type is not Type.BYTES:
+            raise DataError(f"Invalid schema type for ByteArrayConverter: {schema.type.name}")
+        if pa.types.is_null(array.type) or pa.types.is_large_binary(array.type):
+            return array.cast(pa.binary())
+        if not pa.types.is_binary(array.type):
+            raise DataError(f"ByteArrayConverter is not compatible with values of type {array.type}")
+        return array
+
+
+class _Number(_Primitive):
+    """A number of fixed size."""
+
+    _dtype: ClassVar[str]  # numpy's, big-endian
+    _word: ClassVar[str]
+
+    def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
+        """See Converter."""
+        dtype = np.dtype(self._dtype)
+        kind = to_arrow(self._schema)
+        metadata = {SCHEMA_KEY: to_text(self._schema).encode()}
+        found = texts(array)
+        sizes = np.diff(found.offsets)
+        there = np.ones(len(array), np.bool_) if found.valid is None else found.valid
+        wrong = there & (sizes != dtype.itemsize)
+        if wrong.any():
+            reason = f"Failed to deserialize {self._word}: its size is not {dtype.itemsize}"
+            raise BadRowError(int(np.argmax(wrong)), reason)
+        values = np.zeros(len(array), dtype.newbyteorder("="))
+        if there.any():
+            at = found.offsets[:-1][there][:, None] + np.arange(dtype.itemsize)
+            values[there] = found.data[at].copy().view(dtype)[:, 0]
+        return number_array(values, kind, found.valid), metadata
+
+    def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+        """See Converter."""
+        dtype = np.dtype(self._dtype)
+        if pa.types.is_null(array.type):
+            return array.cast(pa.binary())
+        if array.type != to_arrow(self._schema):
+            raise DataError(f"Failed to serialize to {self._word} (was {array.type})")
+        there = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+        values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype)[there]
+        offsets = np.zeros(len(array) + 1, np.int32)
+        np.cumsum(there * dtype.itemsize, out=offsets[1:])
+        data = np.frombuffer(values.tobytes(), np.uint8)
+        return string_array(data, offsets, there, pa.binary())
+
+
+class ShortConverter(_Number):
+    """16-bit integers."""
+
+    aliases = ("org.apache.kafka.connect.converters.ShortConverter", "ShortConverter")
+    _schema, _dtype, _word = Schema(Type.INT16, optional=True), ">i2", "short"
+
+
+class IntegerConverter(_Number):
+    """32-bit integers."""
+
+    aliases = ("org.apache.kafka.connect.converters.IntegerConverter", "IntegerConverter")
+    _schema, _dtype, _word = Schema(Type.INT32, optional=True), ">i4", "integer"
+
+
+class LongConverter(_Number):
+    """64-bit integers."""
+
+    aliases = ("org.apache.kafka.connect.converters.LongConverter", "LongConverter")
+    _schema, _dtype, _word = Schema(Type.INT64, optional=True), ">i8", "long"
+
+
+class FloatConverter(_Number):
+    """32-bit floating point numbers."""
+
+    aliases = ("org.apache.kafka.connect.converters.FloatConverter", "FloatConverter")
+    _schema, _dtype, _word = Schema(Type.FLOAT32, optional=True), ">f4", "float"
+
+
+class DoubleConverter(_Number):
+    """64-bit floating point numbers."""
+
+    aliases = ("org.apache.kafka.connect.converters.DoubleConverter", "DoubleConverter")
+    _schema, _dtype, _word = Schema(Type.FLOAT64, optional=True), ">f8", "double"
+
+
+class BooleanConverter(_Primitive):
+    """One byte, 0 or 1."""
+
+    aliases = ("org.apache.kafka.connect.converters.BooleanConverter", "BooleanConverter")
+    _schema = Schema(Type.BOOLEAN, optional=True)
+
+    def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
+        """See Converter."""
+        found = texts(array)
+        there = np.ones(len(array), np.bool_) if found.valid is None else found.valid
+        flags = np.zeros(len(array), np.uint8)
+        sizes = np.diff(found.offsets)
+        wrong = there & (sizes != 1)
+        if not wrong.any() and there.any():
+            flags[there] = found.data[found.offsets[:-1][there]]
+            wrong = flags > 1
+        if wrong.any():
+            raise BadRowError(int(np.argmax(wrong)), "Failed to deserialize boolean: it must be one byte, 0 or 1")
+        return bool_array(flags == 1, found.valid), {SCHEMA_KEY: to_text(self._schema).encode()}
+
+    def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+        """See Converter."""
+        schema = schema_of(metadata)
+        if schema is not None and schema.type is not Type.BOOLEAN:
+            raise DataError(f"Invalid schema type for BooleanConverter: {schema.type.name}")
+        if pa.types.is_null(array.type):
+            return array.cast(pa.binary())
+        if not pa.types.is_boolean(array.type):
+            raise DataError(f"BooleanConverter is not compatible with values of type {array.type}")
+        written = {None: None, True: b"\x01", False: b"\x00"}
+        return pa.array([written[value] for value in array.to_pylist()], pa.binary())

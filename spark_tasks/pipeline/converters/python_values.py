@@ -1,0 +1,29 @@
+"""Connect columns as Python values, one by one: for headers, plugins and messages, not for the fast path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.pipeline.converters import json_text
+
+
+def to_python(array: pa.Array, metadata: Metadata | None = None) -> list[Any]:
+    """As Arrow's `to_pylist`, but JSON parsed, and absent keys of maps left out."""
+    if is_json(metadata):
+        return [None if text is None else json_text.parse(text.encode()) for text in array.to_pylist()]
+    if pa.types.is_struct(array.type):
+        rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
+        for field, child in zip(array.type, array.flatten(), strict=True):
+            optional = nulls_are_absent(metadata_of(field))
+            there = child.is_valid().to_pylist()
+            for row, value, is_there in zip(rows, to_python(child, metadata_of(field)), there, strict=True):
+                if is_there or not optional:
+                    row[field.name] = value
+        return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
+    if pa.types.is_list(array.type):
+        field = metadata_of(array.type.value_field)
+        return [None if not one.is_valid else to_python(one.values, field) for one in array]
+    return list(array.to_pylist())

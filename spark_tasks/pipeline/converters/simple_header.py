@@ -1,0 +1,44 @@
+"""SimpleHeaderConverter: header values as texts whose types are guessed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from spark_tasks.data.schema import BYTES, Schema
+from spark_tasks.pipeline.converters import values
+from spark_tasks.pipeline.converters.base import HeaderConverter
+
+_LOG = logging.getLogger(__name__)
+
+
+class SimpleHeaderConverter(HeaderConverter):
+    """As Kafka Connect's. What cannot be read is the bytes themselves."""
+
+    version = "4.3.1"
+    aliases = ("org.apache.kafka.connect.storage.SimpleHeaderConverter", "SimpleHeaderConverter")
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """There is nothing to configure."""
+
+    def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
+        """See HeaderConverter."""
+        if value is None:
+            return None, None
+        try:
+            return values.parse_string(value.decode("utf-8", "replace"))
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            _LOG.warning("Header %r on topic %s cannot be read, so it stays bytes: %s", name, topic, error)
+            return BYTES, value
+
+    def from_connect_header(
+        self,
+        topic: str,  # noqa: ARG002 - the base class's signature
+        name: str,  # noqa: ARG002
+        schema: Schema | None,  # noqa: ARG002
+        value: Any,
+    ) -> bytes | None:
+        """See HeaderConverter."""
+        text = values.to_string(value)
+        return None if text is None else text.encode()

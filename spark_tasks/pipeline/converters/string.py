@@ -1,0 +1,77 @@
+"""StringConverter: texts, in any encoding that Python and Java both know."""
+# ruff: noqa: ARG002 - the signatures are those of the base class
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, Width
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata
+from spark_tasks.data.schema import OPTIONAL_STRING, Schema, to_text
+from spark_tasks.errors import ConfigError
+from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, Column, Converter, HeaderConverter
+from spark_tasks.pipeline.converters.java_text import to_texts
+
+_MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE)
+_METADATA = {SCHEMA_KEY: to_text(OPTIONAL_STRING).encode()}
+
+
+class StringConverter(Converter, HeaderConverter):
+    """As Kafka Connect's: bytes are decoded (what cannot be becomes U+FFFD), values written as toString has them."""
+
+    version = "4.3.1"
+    aliases = ("org.apache.kafka.connect.storage.StringConverter", "StringConverter")
+    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(
+        ConfigKey(
+            "converter.encoding", Type.STRING, default="UTF-8", importance=Importance.HIGH, width=Width.MEDIUM,
+            display_name="Encoding", doc="The character set of the texts, by its Java name.",
+        ),
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
+        """See Converter."""
+        values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
+        try:
+            self._codec = codecs.lookup(values["converter.encoding"])
+        except LookupError as error:
+            raise ConfigError(f"converter.encoding: {error}") from None
+        self._utf8 = self._codec.name == "utf-8"
+
+    def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
+        """See Converter."""
+        if self._utf8:
+            try:
+                return array.cast(pa.string()), _METADATA
+            except pa.ArrowInvalid:
+                pass  # some text is not UTF-8: replace what is not, as Java does
+        decoded = [None if value is None else self._decode(value) for value in array.to_pylist()]
+        return pa.array(decoded, pa.string()), _METADATA
+
+    def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+        """See Converter."""
+        texts = to_texts(array, metadata)
+        if self._utf8:
+            return texts.cast(pa.binary())
+        return pa.array([None if text is None else self._encode(text) for text in texts.to_pylist()], pa.binary())
+
+    def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
+        """See HeaderConverter."""
+        return OPTIONAL_STRING, None if value is None else self._decode(value)
+
+    def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
+        """See HeaderConverter."""
+        return None if value is None else self._encode(str(value))
+
+    def _decode(self, value: bytes) -> str:
+        if self._codec.name == "utf-16" and value[:2] not in _MARKS:
+            return value.decode("utf-16-be", "replace")  # Java's, where there is no byte order mark
+        return self._codec.decode(value, "replace")[0]
+
+    def _encode(self, text: str) -> bytes:
+        if self._codec.name == "utf-16":
+            return codecs.BOM_UTF16_BE + text.encode("utf-16-be", "replace")
+        return self._codec.encode(text, "replace")[0]

@@ -1,0 +1,199 @@
+"""Values of Java classes (java_values) to Connect columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL, FORM_JSON, FORM_KEY, SCHEMA_KEY, struct_array
+from spark_tasks.data.schema import Schema, Type, to_text
+from spark_tasks.errors import DataError
+from spark_tasks.java.hash import hash_order
+from spark_tasks.pipeline.converters import json_text
+from spark_tasks.pipeline.converters.base import Column
+from spark_tasks.pipeline.transforms.java_values import Moment, Struct
+
+# Nulls of this column are values of its schema, although that is required: not records without a key or value.
+NULLS_KEY = b"connect.nulls"
+_DAY = 86_400_000
+_JSON = (bool, int, float, str, list, dict)
+_ARROW: dict[type, pa.DataType] = {
+    bool: pa.bool_(), np.int8: pa.int8(), np.int16: pa.int16(), np.int32: pa.int32(), int: pa.int64(),
+    np.float32: pa.float32(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
+}  # fmt: skip
+
+
+class UnmixableError(Exception):
+    """No one column holds these values."""
+
+
+Rows = Sequence[tuple[Schema | None, Any]]
+
+
+def runs(rows: Rows) -> list[int]:
+    """Where each run of rows ends that one column can hold."""
+    ends: list[int] = []
+    begin = 0
+    for at in range(1, len(rows) + 1):
+        if at == len(rows) or rows[at][0] != rows[begin][0]:
+            ends += [begin + end for end in _unmixed(rows[begin:at])]
+            begin = at
+    return ends
+
+
+def _unmixed(rows: Rows) -> list[int]:
+    """As runs, of rows with one schema (or all with none)."""
+    if len(rows) > 1 and rows[0][0] is None:
+        try:
+            untyped([value for _, value in rows])
+        except UnmixableError:
+            half = len(rows) // 2
+            return [*_unmixed(rows[:half]), *(half + end for end in _unmixed(rows[half:]))]
+    return [len(rows)]
+
+
+def column(rows: Rows) -> Column:
+    """The column of one run."""
+    schema = rows[0][0] if rows else None
+    found = [value for _, value in rows]
+    if schema is None:
+        return untyped(found)
+    metadata = {SCHEMA_KEY: to_text(schema).encode()}
+    if not schema.optional and any(value is None for value in found):
+        metadata[NULLS_KEY] = b"values"
+    return typed(found, schema), metadata
+
+
+def typed(found: Sequence[Any], schema: Schema) -> pa.Array:
+    """Values of one schema. DataError for what its Arrow type does not hold."""
+    kind = to_arrow(schema)
+    try:
+        return _typed(found, schema, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+        raise DataError(f"a value does not fit schema type {schema.type.name}: {error}") from error
+
+
+def _typed(found: Sequence[Any], schema: Schema, kind: pa.DataType) -> pa.Array:
+    there = [value is not None for value in found]
+    nulls = None if all(there) else pa.array([not one for one in there])
+    if schema.type is Type.STRUCT:
+        children = []
+        for field in schema.fields:
+            inner = [value.values.get(field.name) if isinstance(value, Struct) else None for value in found]
+            children.append(typed(inner, field.schema))
+        return struct_array(children, list(kind), len(found), nulls)
+    if schema.type is Type.ARRAY and schema.value:
+        items = typed([one for value in found if value is not None for one in value], schema.value)
+        return pa.ListArray.from_arrays(_offsets(found), items, type=kind)
+    if schema.type is Type.MAP and schema.key and schema.value:
+        keys = typed([one for value in found if value is not None for one in value], schema.key)
+        entries = typed([one for value in found if value is not None for one in value.values()], schema.value)
+        return pa.MapArray.from_arrays(_offsets(found), keys, entries, type=kind)
+    return pa.array([_plain(value, kind) for value in found], _wire(kind)).cast(kind)
+
+
+def _offsets(found: Sequence[Any]) -> pa.Array:
+    ends = np.cumsum([0, *(len(value) if value is not None else 0 for value in found)]).tolist()
+    return pa.array([None if value is None else at for value, at in zip([*found, ()], ends, strict=True)], pa.int32())
+
+
+def _wire(kind: pa.DataType) -> pa.DataType:
+    """In which type the values of `_plain` are."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    return pa.int32() if pa.types.is_temporal(kind) else kind
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, Moment):
+        return value.millis // _DAY if pa.types.is_date(kind) else value.millis
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def untyped(found: Sequence[Any]) -> Column:
+    """Values without a schema. UnmixableError."""
+    kinds = {type(value) for value in found if value is not None}
+    if not kinds:
+        return pa.nulls(len(found)), {}
+    if len(kinds) > 1:
+        return _as_json(found)
+    kind = kinds.pop()
+    build = _BUILD.get(kind)
+    if build:
+        return build(found)
+    return pa.array([_plain(value, pa.null()) for value in found], _ARROW[kind]), {}
+
+
+def _as_json(found: Sequence[Any]) -> Column:
+    texts = [None if value is None else json_text.canonical(_pure(value)) for value in found]
+    return pa.array(texts, pa.string()), {FORM_KEY: FORM_JSON}
+
+
+def _pure(value: Any) -> Any:
+    """The value, if JSON has it and reading it back gives the same."""
+    if value is not None and type(value) not in _JSON:
+        raise UnmixableError
+    if isinstance(value, dict):
+        return {key: _pure(one) for key, one in value.items()}
+    return [_pure(one) for one in value] if isinstance(value, list) else value
+
+
+def _lists(found: Sequence[Any]) -> Column:
+    items, metadata = untyped([one for value in found if value is not None for one in value])
+    item = pa.field("item", items.type, metadata=metadata or None)
+    return pa.ListArray.from_arrays(_offsets(found), items, type=pa.list_(item)), {}
+
+
+def _maps(found: Sequence[Any]) -> Column:
+    if any(type(key) is not str for value in found if value is not None for key in value):
+        raise UnmixableError
+    children, fields = [], []
+    rows = sum(value is not None for value in found)
+    for name in _names([value for value in found if value is not None]):
+        cells = [None if value is None else value.get(name) for value in found]
+        present = sum(value is not None and name in value for value in found)
+        array, metadata = untyped(cells)
+        if present < rows:
+            metadata = {**metadata, ABSENT_KEY: ABSENT_NULL}
+            if any(value is not None and name in value and value[name] is None for value in found):
+                texts = [
+                    None if value is None or name not in value else json_text.canonical(_pure(value[name]))
+                    for value in found
+                ]
+                array, metadata[FORM_KEY] = pa.array(texts, pa.string()), FORM_JSON
+        children.append(array)
+        fields.append(pa.field(name, array.type, metadata=metadata or None))
+    nulls = None if rows == len(found) else pa.array([value is None for value in found])
+    return struct_array(children, fields, len(found), nulls), {}
+
+
+def _names(found: Sequence[dict[str, Any]]) -> list[str]:
+    """The keys in an order that is every row's own where that can be."""
+    longest = max(found, key=len)
+    if all(longest.keys() >= one.keys() for one in found):
+        return list(longest)
+    return hash_order(dict.fromkeys(key for one in found for key in one))
+
+
+def _moments(found: Sequence[Any]) -> Column:
+    millis = pa.array([None if value is None else value.millis for value in found], pa.int64())
+    return millis.cast(pa.timestamp("ms", tz="UTC")), {}
+
+
+def _decimals(found: Sequence[Any]) -> Column:
+    scales = {value.as_tuple().exponent for value in found if value is not None}
+    if len(scales) > 1:
+        raise UnmixableError
+    return pa.array(found, pa.decimal256(76, max(-int(scales.pop()), 0))), {}
+
+
+_BUILD: dict[type, Callable[[Sequence[Any]], Column]] = {
+    dict: _maps, list: _lists, Moment: _moments, Decimal: _decimals,
+}  # fmt: skip

@@ -1,0 +1,198 @@
+"""The transforms of a connector in order, each with its predicate: batches in, batches out, in the order of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.config.definition import Type, parse_type
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.pipeline.converters.base import BadRowError, HeaderConverter
+from spark_tasks.pipeline.transforms.base import Predicate, Transform
+from spark_tasks.pipeline.transforms.rows import joined
+from spark_tasks.plugins import Kind, Plugins
+
+
+class TransformError(DataError):
+    """A stage cannot change a record. `alias`, `class_name`: the stage; `record`: a batch of that one record as the
+    stage got it, or None where it did not say which it was.
+    """
+
+    def __init__(self, alias: str, class_name: str, reason: object, record: pa.RecordBatch | None) -> None:
+        self.alias, self.class_name, self.record = alias, class_name, record
+        super().__init__(f"transforms.{alias} ({class_name}) cannot change {_place(record)}: {reason}")
+
+
+def _place(record: pa.RecordBatch | None) -> str:
+    if record is None:
+        return "a batch"
+    said = {name: record.column(name)[0].as_py() for name in ("topic", "partition", "offset")
+            if name in record.schema.names}  # fmt: skip
+    where = [f"{said['topic']}-{said['partition']}" if said.get("partition") is not None else said.get("topic")]
+    where += [f"offset {said['offset']}"] if said.get("offset") is not None else []
+    return "record " + ", ".join(part for part in where if part) if any(where) else "a record"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One transform. Only for records that `predicate` accepts (`negate`: that it does not). `class_name` is the one
+    that REST shows.
+    """
+
+    alias: str
+    class_name: str
+    transform: Transform
+    predicate: Predicate | None = None
+    negate: bool = False
+
+    def apply(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch with those records changed, the others between them as they were. TransformError."""
+        if self.predicate is None:
+            yield from self._changed(batch)
+            return
+        try:
+            chosen = self.predicate.test(batch)
+        except DataError as error:
+            raise self._error(batch, error) from error
+        if self.negate:
+            chosen = pc.invert(chosen)
+        if chosen.true_count == len(batch):
+            yield from self._changed(batch)
+        elif chosen.true_count == 0:
+            yield batch
+        else:
+            yield from self._mixed(batch, chosen)
+
+    def _mixed(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
+        """Changed all at once, then put back into their places."""
+        changed = list(self._changed(batch.filter(chosen)))
+        others = batch.filter(pc.invert(chosen))
+        if sum(map(len, changed)) < chosen.true_count:
+            if changed:  # which of them were left out?
+                for begin, end, mine in _runs(chosen):
+                    piece = batch.slice(begin, end - begin)
+                    yield from self._changed(piece) if mine else (piece,)
+            else:
+                yield others
+        elif len(changed) == 1 and changed[0].schema.equals(others.schema, check_metadata=True):
+            flags = chosen.to_numpy(zero_copy_only=False)
+            places = np.where(flags, np.cumsum(flags) - 1, np.cumsum(~flags) - 1 + len(changed[0]))
+            yield pa.concat_batches([changed[0], others]).take(pa.array(places))
+        else:
+            yield from _woven(changed, others, chosen)
+
+    def _changed(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        try:
+            found = self.transform.apply(batch)
+            listed = [found] if isinstance(found, pa.RecordBatch) else list(found)
+        except DataError as error:
+            raise self._error(batch, error) from error
+        return [one for one in listed if len(one)]
+
+    def _error(self, batch: pa.RecordBatch, error: DataError) -> TransformError:
+        row = error.row if isinstance(error, BadRowError) else self._first_bad(batch)
+        record = None if row is None else batch.slice(row, 1)
+        return TransformError(self.alias, self.class_name, error, record)
+
+    def _first_bad(self, batch: pa.RecordBatch) -> int | None:
+        """By bisection; None where each half of it works."""
+        if len(batch) <= 1:
+            return 0 if len(batch) else None
+        half = len(batch) // 2
+        for begin, piece in ((0, batch.slice(0, half)), (half, batch.slice(half))):
+            try:
+                if self.predicate is not None:
+                    self.predicate.test(piece)
+                found = self.transform.apply(piece)
+                _ = found if isinstance(found, pa.RecordBatch) else list(found)
+            except BadRowError as error:
+                return begin + error.row
+            except DataError:
+                row = self._first_bad(piece)
+                return None if row is None else begin + row
+        return None
+
+
+def _runs(chosen: pa.BooleanArray) -> Iterator[tuple[int, int, bool]]:
+    flags = chosen.to_numpy(zero_copy_only=False)
+    ends = [*(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
+    begin = 0
+    for end in ends:
+        yield begin, end, bool(flags[begin])
+        begin = end
+
+
+def _woven(
+    changed: list[pa.RecordBatch], others: pa.RecordBatch, chosen: pa.BooleanArray
+) -> Iterator[pa.RecordBatch]:
+    """The records of both in their old order, run by run."""
+    left, at = list(changed), 0
+    for begin, end, mine in _runs(chosen):
+        size = end - begin
+        if not mine:
+            yield others.slice(at, size)
+            at += size
+        while mine and size:
+            piece = left[0].slice(0, size)
+            yield piece
+            size -= len(piece)
+            left[0] = left[0].slice(len(piece))
+            if not len(left[0]):
+                left.pop(0)
+
+
+class Chain:
+    """All stages."""
+
+    def __init__(self, stages: Iterable[Stage] = ()) -> None:
+        self.stages = tuple(stages)
+
+    def apply(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """What comes out of the last stage, in as few batches as its columns allow. TransformError."""
+        batches = [batch] if len(batch) else []
+        for stage in self.stages:
+            batches = joined([out for one in batches for out in stage.apply(one)])
+        yield from batches if self.stages else [batch]
+
+
+def make_chain(plugins: Plugins, connector: Mapping[str, str], header: HeaderConverter | None = None) -> Chain:
+    """The chain of a connector's configuration. ConfigError, PluginNotFoundError."""
+    predicates = dict(_predicates(plugins, connector))
+    return Chain(_stage(plugins, connector, alias, predicates, header) for alias in _aliases(connector, "transforms"))
+
+
+def _aliases(connector: Mapping[str, str], key: str) -> list[str]:
+    return [alias for part in connector.get(key, "").split(",") if (alias := part.strip())]
+
+
+def _properties(connector: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {k.removeprefix(prefix): v for k, v in connector.items() if k.startswith(prefix)}
+
+
+def _predicates(plugins: Plugins, connector: Mapping[str, str]) -> Iterator[tuple[str, Predicate]]:
+    for alias in _aliases(connector, "predicates"):
+        properties = _properties(connector, f"predicates.{alias}.")
+        predicate: Predicate = plugins.predicate(properties.pop("type", ""))()
+        predicate.configure(properties)
+        yield alias, predicate
+
+
+def _stage(
+    plugins: Plugins, connector: Mapping[str, str], alias: str, predicates: Mapping[str, Predicate],
+    header: HeaderConverter | None,
+) -> Stage:  # fmt: skip
+    properties = _properties(connector, f"transforms.{alias}.")
+    plugin = plugins.find(Kind.TRANSFORMATION, properties.pop("type", ""))
+    wanted, negate = properties.pop("predicate", None), properties.pop("negate", "false")
+    if wanted is not None and wanted not in predicates:
+        raise ConfigError(f"transforms.{alias}.predicate: there is no predicate {wanted!r}; name it in predicates")
+    transform: Transform = plugin.cls()
+    transform.configure(properties)
+    transform.header_converter = header
+    predicate = None if wanted is None else predicates[wanted]
+    negated = bool(parse_type(f"transforms.{alias}.negate", negate, Type.BOOLEAN))
+    return Stage(alias, plugin.name, transform, predicate, negated)

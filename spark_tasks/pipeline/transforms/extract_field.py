@@ -1,0 +1,78 @@
+"""ExtractField."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
+from spark_tasks.data.columns import FORM_JSON, FORM_KEY, metadata_of, nulls_are_absent
+from spark_tasks.data.schema import Schema
+from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
+from spark_tasks.pipeline.transforms.field_transform import (
+    REPLACE_NULLS,
+    Changed,
+    FieldTransform,
+    Part,
+    described,
+    for_key,
+)
+from spark_tasks.pipeline.transforms.java_values import JavaError, field_schema, require_map, require_struct
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
+
+
+class ExtractField(FieldTransform):
+    """Puts one field in place of the whole key or value."""
+
+    purpose = "field extraction"
+    skips_nulls = False
+    config_def = ConfigDef(
+        ConfigKey("field", Type.STRING, doc="The field; with field.syntax.version=V2 a path."), REPLACE_NULLS, SYNTAX
+    )
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        values = self.config_def.parse(configs)
+        self._text, self.fills_defaults = values["field"], values["replace.null.with.default"]
+        self._path = parse_path(self._text, values["field.syntax.version"])
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:  # noqa: ARG002 - base's
+        """See FieldTransform."""
+        if schema is None:
+            return None, value_at(None if value is None else require_map(value, self.purpose), self._path)
+        if value is not None:
+            require_struct(value, self.purpose)
+        found = self._schema(schema)
+        return found, None if value is None else value_at(value, self._path, defaults=self.fills_defaults)
+
+    def _schema(self, schema: Schema) -> Schema:
+        if not self._path:
+            raise JavaError("java.lang.IllegalArgumentException", "the path of the field is empty")
+        field_schema(schema, self._path[0])
+        found = schema_at(schema, self._path)
+        if found is None:
+            raise JavaError("java.lang.IllegalArgumentException", f"Unknown field: {self._text}")
+        return found
+
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
+        """See FieldTransform."""
+        if len(self._path) != 1:
+            raise NotInColumnsError
+        columns = self._columns(array, field)
+        name = self._path[0]
+        if columns.schema is not None:
+            schema = self._schema(columns.schema)
+            if columns.children[name].null_count:
+                raise NotInColumnsError  # which of them have the schema?
+            return columns.children[name], described(schema)
+        if name not in columns.children:
+            return pa.nulls(len(array)), None
+        found, described_as = columns.children[name], metadata_of(columns.fields[name])
+        if found.null_count and nulls_are_absent(described_as):
+            described_as = {key: said for key, said in described_as.items() if (key, said) == (FORM_KEY, FORM_JSON)}
+        return found, described_as
+
+
+ExtractFieldKey = for_key(ExtractField)

@@ -1,0 +1,249 @@
+"""Common to the transforms of the key or of the value: columns taken apart and put together, and values one by one.
+
+On a schemaless map the order of the keys follows what Java does to its HashMaps, so that the text of a record stays
+the same as Java's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.config.definition import ConfigKey, Type
+from spark_tasks.data.columns import SCHEMA_KEY, is_json, struct_array
+from spark_tasks.data.schema import Field, Schema, to_text
+from spark_tasks.data.schema import Type as ConnectType
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import schema_of
+from spark_tasks.pipeline.converters.json_columns import parse_columns
+from spark_tasks.pipeline.converters.json_typed import default_value
+from spark_tasks.pipeline.transforms.java_values import JavaError, Struct, field_schema
+from spark_tasks.pipeline.transforms.rows import ColumnsOrRows, NotInColumnsError, Record, put
+
+Changed = tuple[pa.Array, dict[bytes, bytes] | None]
+Part = tuple[Schema | None, Any]
+
+REPLACE_NULLS = ConfigKey(
+    "replace.null.with.default", Type.BOOLEAN, default=True,
+    doc="Whether a field that is null takes its default value, where it has one.",
+)  # fmt: skip
+
+
+class Columns:
+    """A struct column taken apart: names, children, their fields, and whether it is a Struct or a schemaless map."""
+
+    def __init__(self, array: pa.Array, field: pa.Field) -> None:
+        self.schema = schema_of(field.metadata)
+        if is_json(field.metadata):
+            array, _ = parse_columns(array.cast(pa.binary()))
+        if not pa.types.is_struct(array.type) or (self.schema and self.schema.type is not ConnectType.STRUCT):
+            raise NotInColumnsError
+        self.nulls = pc.invert(array.is_valid()) if array.null_count else None
+        self.length = len(array)
+        self.children = dict(zip((f.name for f in array.type), array.flatten(), strict=True))
+        self.fields: dict[str, pa.Field] = {f.name: f for f in array.type}
+
+    def fill_defaults(self) -> None:
+        """Give nulls the defaults that their schemas have (replace.null.with.default)."""
+        for field in self.schema.fields if self.schema else ():
+            child = self.children[field.name]
+            if field.schema.default is not None and child.null_count:
+                index = pc.if_else(child.is_valid(), pa.array(np.arange(len(child))), len(child))
+                self.children[field.name] = pa.concat_arrays([child, default_value(field.schema)]).take(index)
+
+    def check_nulls(self) -> None:
+        """DataError where a required field is null (which a Struct does not take)."""
+        for field in self.schema.fields if self.schema else ():
+            if not field.schema.optional and self.children[field.name].null_count > (
+                self.nulls.true_count if self.nulls is not None else 0
+            ):
+                raise DataError(f"null value in required field {field.name}")
+
+    def put(self, name: str, array: pa.Array, metadata: dict[bytes, bytes] | None = None) -> None:
+        """Set a column; at the end if it is new."""
+        self.children[name] = array
+        self.fields[name] = pa.field(name, array.type, metadata=metadata)
+
+    def build(self, names: Sequence[str], schema: Schema | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
+        """The column of these fields in this order."""
+        children = [self.children[name] for name in names]
+        fields = [self.fields[name].with_name(name) for name in names]
+        array = struct_array(children, fields, self.length, self.nulls)
+        return array, described(schema)
+
+
+def described(schema: Schema | None) -> dict[bytes, bytes] | None:
+    """The metadata of a column with this schema."""
+    return None if schema is None else {SCHEMA_KEY: to_text(schema).encode()}
+
+
+class FieldTransform(ColumnsOrRows):
+    """Works on the key or on the value, as the concrete class says."""
+
+    part: ClassVar[str] = "value"
+    purpose: ClassVar[str]
+    skips_nulls: ClassVar[bool] = True  # a null key or value stays as it is, with its schema
+    version = "4.3.1"
+    fills_defaults = True
+
+    def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See ColumnsOrRows."""
+        if self.part not in batch.schema.names:
+            raise NotInColumnsError
+        array, field = batch.column(self.part), batch.schema.field(self.part)
+        if array.null_count:
+            if array.null_count == len(array) and self.skips_nulls:
+                return batch
+            if not self.skips_nulls or self._ambiguous(field):
+                raise (NotInColumnsError if array.null_count == len(array) else DataError("null"))
+        return put(batch, self.part, *self.change(batch, array, field))
+
+    @staticmethod
+    def _ambiguous(field: pa.Field) -> bool:
+        """Whether nulls may have the schema: they keep it while the other records get another."""
+        schema = schema_of(field.metadata)
+        return schema is not None and (schema.optional or schema.default is not None)
+
+    def record(self, record: Record) -> None:
+        """See ColumnsOrRows."""
+        schema, value = record.get(self.part)
+        if value is not None or not self.skips_nulls:
+            record.set(self.part, *self.row(schema, value, record))
+
+    def _columns(self, array: pa.Array, field: pa.Field) -> Columns:
+        columns = Columns(array, field)
+        if self.fills_defaults:
+            columns.fill_defaults()
+        return columns
+
+    @abstractmethod
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        """The new schema and value of one record."""
+
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002
+        """The new column and its metadata; see ColumnsOrRows.columns for the errors."""
+        raise NotInColumnsError
+
+    def changed_schema(self, schema: Schema) -> Schema:
+        """What becomes of a schema, for a value that is null inside another."""
+        return schema
+
+
+class Nested:
+    """Transforms of single levels inside records: each with the path that leads there (field.syntax.version=V2)."""
+
+    def __init__(self, levels: Sequence[tuple[tuple[str, ...], FieldTransform]]) -> None:
+        self._levels = levels
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        """All of them on one value."""
+        for path, transform in self._levels:
+            schema, value = _at(schema, value, path, transform, record)
+        return schema, value
+
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+        """All of them on a column."""
+        metadata: dict[bytes, bytes] | None = dict(field.metadata or {})
+        for path, transform in self._levels:
+            array, metadata = _column_at(batch, array, pa.field("", array.type, metadata=metadata), path, transform)
+        return array, metadata
+
+    def changed_schema(self, schema: Schema) -> Schema:
+        """All of them on a schema."""
+        for path, transform in self._levels:
+            schema = _schema_at(schema, path, transform)
+        return schema
+
+
+def _at(schema: Schema | None, value: Any, path: Sequence[str], transform: FieldTransform, record: Record) -> Part:
+    if not path:
+        if value is None:
+            return (None if schema is None else transform.changed_schema(schema)), None
+        return transform.row(schema, value, record)
+    name = path[0]
+    if schema is None:
+        if not isinstance(value, dict) or value.get(name) is None:
+            return None, value
+        return None, {**value, name: _at(None, value[name], path[1:], transform, record)[1]}
+    changed = _schema_at(schema, path, transform)
+    if not isinstance(value, Struct) or changed is schema:
+        return changed, value
+    inner = field_schema(schema, name)
+    found = dict(value.values)
+    found[name] = _at(inner, found.get(name), path[1:], transform, record)[1]
+    return changed, Struct(changed, found)
+
+
+def _column_at(
+    batch: pa.RecordBatch, array: pa.Array, field: pa.Field, path: Sequence[str], transform: FieldTransform
+) -> Changed:
+    if not path:
+        return transform.change(batch, array, field)
+    columns, name = Columns(array, field), path[0]
+    child, its = columns.children.get(name), columns.fields.get(name)
+    if its is None or child is None or columns.nulls is not None or child.null_count or its.metadata:
+        raise NotInColumnsError
+    if columns.schema is None:
+        columns.put(name, *_column_at(batch, child, its, path[1:], transform))
+        return columns.build(list(columns.children), None)
+    inner = field_schema(columns.schema, name)
+    found, _ = _column_at(batch, child, pa.field(name, child.type, metadata=described(inner)), path[1:], transform)
+    columns.put(name, found)
+    return columns.build(list(columns.children), _schema_at(columns.schema, path, transform))
+
+
+def _schema_at(schema: Schema, path: Sequence[str], transform: FieldTransform) -> Schema:
+    if not path:
+        return transform.changed_schema(schema)
+    if schema.type is not ConnectType.STRUCT or field_schema(schema, path[0]) is None:
+        return schema
+    fields = tuple(
+        Field(f.name, _schema_at(f.schema, path[1:], transform)) if f.name == path[0] else f for f in schema.fields
+    )
+    return replace(schema, fields=fields)
+
+
+def basics(schema: Schema, kind: ConnectType, fields: Sequence[Field] = ()) -> Schema:
+    """A required schema of this type, with the name, version, documentation and parameters of another."""
+    return Schema(
+        kind, name=schema.name, version=schema.version, doc=schema.doc, parameters=schema.parameters,
+        fields=distinct(fields),
+    )  # fmt: skip
+
+
+def distinct(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """The fields, if no two have one name."""
+    seen: set[str] = set()
+    for field in fields:
+        if field.name in seen:
+            raise JavaError(
+                "org.apache.kafka.connect.errors.SchemaBuilderException",
+                f"Cannot create field because of field name duplication {field.name}",
+            )
+        seen.add(field.name)
+    return tuple(fields)
+
+
+def fields_of(schema: Schema) -> tuple[Field, ...]:
+    """The fields of a struct schema. DataError for another."""
+    if schema.type is not ConnectType.STRUCT:
+        raise DataError("Cannot list fields on non-struct type")
+    return schema.fields
+
+
+def for_key(transform: type[FieldTransform]) -> type[FieldTransform]:
+    """The same transform for the key."""
+    swap = {"value": "key", "headers": "headers"}
+    members: Mapping[str, Any] = {
+        "part": "key", "reads": tuple(swap[p] for p in transform.reads),
+        "writes": tuple(swap[p] for p in transform.writes),
+        "aliases": (f"org.apache.kafka.connect.transforms.{transform.__name__}$Key",),
+        "__doc__": transform.__doc__, "__module__": transform.__module__,
+    }  # fmt: skip
+    return type(f"{transform.__name__}Key", (transform,), dict(members))

@@ -1,0 +1,160 @@
+"""HeaderFrom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, OneOf, Type, invalid
+from spark_tasks.data.columns import is_json, metadata_of, nulls_are_absent
+from spark_tasks.data.schema import Field, Schema
+from spark_tasks.data.schema import Type as ConnectType
+from spark_tasks.errors import ConfigError
+from spark_tasks.java.hash import copied
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
+from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
+from spark_tasks.pipeline.transforms.field_transform import (
+    REPLACE_NULLS,
+    FieldTransform,
+    Part,
+    basics,
+    for_key,
+)
+from spark_tasks.pipeline.transforms.header_values import header_value
+from spark_tasks.pipeline.transforms.headers import with_header, write_header
+from spark_tasks.pipeline.transforms.java_casts import cast_column
+from spark_tasks.pipeline.transforms.java_values import JavaError, Struct, require_map, require_struct
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record, put
+
+
+def _check_full(name: str, value: Any) -> None:
+    if not value:
+        raise invalid(name, value, "Empty list")
+
+
+_FULL = Check(_check_full, "non-empty list")
+
+
+class HeaderFrom(FieldTransform):
+    """Copies or moves fields to headers."""
+
+    skips_nulls = False
+    reads = ("value", "headers")
+    writes = ("value", "headers")
+    config_def = ConfigDef(
+        ConfigKey("fields", Type.LIST, importance=Importance.HIGH, validator=_FULL, doc="The fields."),
+        ConfigKey("headers", Type.LIST, importance=Importance.HIGH, validator=_FULL,
+                  doc="The names of their headers, in the same order."),
+        ConfigKey("operation", Type.STRING, importance=Importance.HIGH, validator=OneOf("move", "copy"),
+                  doc="move takes the fields away, copy leaves them."),
+        REPLACE_NULLS, SYNTAX,
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        values = self.config_def.parse(configs)
+        if len(values["fields"]) != len(values["headers"]):
+            raise ConfigError("'fields' config must have the same number of elements as 'headers' config.")
+        paths = [parse_path(name, values["field.syntax.version"]) for name in values["fields"]]
+        self._pairs = list(zip(paths, values["headers"], strict=True))
+        self._moves, self.fills_defaults = values["operation"] == "move", values["replace.null.with.default"]
+        self._purpose = f"header {values['operation']}"
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        """See FieldTransform."""
+        if schema is None:
+            require_map(value, self._purpose)
+        else:
+            require_struct(value, self._purpose)
+        found = list(record.headers)
+        for path, header in self._pairs:
+            inner = None if schema is None else schema_at(schema, path)
+            if schema is not None and inner is None:
+                raise JavaError(
+                    "java.lang.NullPointerException",
+                    'Cannot invoke "org.apache.kafka.connect.data.Field.schema()" because the return value of '
+                    '"org.apache.kafka.connect.data.Schema.field(String)" is null',
+                )
+            one = value_at(value, path, defaults=self.fills_defaults)
+            found.append((header, self._written(record.topic, header, inner, one)))
+        if schema is None:
+            value = {name: value[name] for name in copied(list(value))}
+        if self._moves:
+            for path in {path for path, _ in self._pairs}:
+                schema, value = self._without(schema, value, path)
+        record.headers = found
+        return schema, value
+
+    def _written(self, topic: str, header: str, schema: Schema | None, value: Any) -> bytes | None:
+        return write_header(self.header_converter, topic, header, schema, header_value(value))
+
+    def _without(self, schema: Schema | None, value: Any, path: tuple[str, ...]) -> Part:
+        name, rest = path[0], path[1:]
+        if schema is None:
+            if not isinstance(value, dict) or name not in value:
+                return None, value
+            inner = {name: self._without(None, value[name], rest)[1]} if rest else {}
+            return None, {k: inner.get(k, v) for k, v in value.items() if rest or k != name}
+        if schema.type is not ConnectType.STRUCT:
+            return schema, value
+        fields, values = [], {}
+        for field in schema.fields:
+            one = value.get(field.name, defaults=self.fills_defaults) if isinstance(value, Struct) else None
+            kind: Schema | None = field.schema
+            if field.name == name:
+                if not rest:
+                    continue
+                kind, one = self._without(field.schema, one, rest)
+            fields.append(Field(field.name, kind or field.schema))
+            values[field.name] = one
+        changed = basics(schema, ConnectType.STRUCT, fields)
+        if value is None:
+            return changed, None
+        struct = Struct(changed)
+        for key, one in values.items():
+            struct.put(key, one)
+        return changed, struct
+
+    def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See ColumnsOrRows: numbers, texts and booleans, written by SimpleHeaderConverter."""
+        simple = self.header_converter is None or type(self.header_converter) is SimpleHeaderConverter
+        if not simple or self.part not in batch.schema.names or any(len(path) != 1 for path, _ in self._pairs):
+            raise NotInColumnsError
+        array, field = batch.column(self.part), batch.schema.field(self.part)
+        if array.null_count:
+            raise BadRowError(0, "null")
+        columns = self._columns(array, field)
+        kinds = {f.name: f.schema for f in columns.schema.fields} if columns.schema else {}
+        for (name,), header in self._pairs:
+            batch = with_header(batch, header, _texts(columns.children.get(name), columns.fields.get(name),
+                                                      kinds.get(name)))  # fmt: skip
+        if not self._moves and columns.schema is not None:
+            return batch
+        gone = {path[0] for path, _ in self._pairs} if self._moves else set()
+        names = [name for name in columns.children if name not in gone]
+        if columns.schema is None:
+            return put(batch, self.part, *columns.build(_removed(list(columns.children), gone), None))
+        columns.check_nulls()
+        schema = basics(columns.schema, ConnectType.STRUCT, [f for f in columns.schema.fields if f.name not in gone])
+        return put(batch, self.part, *columns.build(names, schema))
+
+
+def _removed(names: list[str], gone: set[str]) -> list[str]:
+    """The keys of a copy of a map, after some of them were taken out."""
+    return [name for name in copied(names) if name not in gone]
+
+
+def _texts(array: pa.Array | None, field: pa.Field | None, schema: Schema | None) -> pa.Array:
+    if array is None or field is None or is_json(metadata_of(field)) or nulls_are_absent(metadata_of(field)):
+        raise NotInColumnsError
+    if schema is not None and schema.logical:
+        raise NotInColumnsError
+    if pa.types.is_boolean(array.type) or pa.types.is_string(array.type) or pa.types.is_primitive(array.type):
+        return cast_column(array, None, ConnectType.STRING)
+    raise NotInColumnsError
+
+
+HeaderFromKey = for_key(HeaderFrom)

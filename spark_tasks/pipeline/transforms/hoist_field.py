@@ -1,0 +1,52 @@
+"""HoistField."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
+from spark_tasks.data.schema import Field, Schema
+from spark_tasks.data.schema import Type as ConnectType
+from spark_tasks.pipeline.converters.base import schema_of
+from spark_tasks.pipeline.transforms.field_transform import Changed, FieldTransform, Part, described, for_key
+from spark_tasks.pipeline.transforms.java_values import Struct
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
+
+
+class HoistField(FieldTransform):
+    """Makes the whole key or value the only field of a new map or struct."""
+
+    purpose = "hoist field"
+    skips_nulls = False
+    config_def = ConfigDef(ConfigKey("field", Type.STRING, doc="The name of the field."))
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        self._name = self.config_def.parse(configs)["field"]
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:  # noqa: ARG002 - base's
+        """See FieldTransform."""
+        if schema is None:
+            return None, {self._name: value}
+        outer = Schema(ConnectType.STRUCT, fields=(Field(self._name, schema),))
+        hoisted = Struct(outer)
+        hoisted.put(self._name, value)
+        return outer, hoisted
+
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
+        """See FieldTransform."""
+        schema = schema_of(field.metadata)
+        if schema is None:
+            inner = field.with_name(self._name)
+            return pa.StructArray.from_arrays([array], fields=[inner]), None
+        if array.null_count and not schema.optional:
+            raise NotInColumnsError  # records without a value, or values that must not be null
+        inner = pa.field(self._name, array.type, nullable=schema.optional)
+        outer = Schema(ConnectType.STRUCT, fields=(Field(self._name, schema),))
+        return pa.StructArray.from_arrays([array], fields=[inner]), described(outer)
+
+
+HoistFieldKey = for_key(HoistField)

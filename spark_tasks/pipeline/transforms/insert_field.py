@@ -1,0 +1,191 @@
+"""InsertField."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.arrays.buffers import string_array
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Type, invalid
+from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL
+from spark_tasks.data.schema import STRING, TIMESTAMP, Field, Schema
+from spark_tasks.data.schema import Type as ConnectType
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.java.hash import copied
+from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
+from spark_tasks.pipeline.transforms.field_transform import (
+    REPLACE_NULLS,
+    Changed,
+    FieldTransform,
+    Nested,
+    Part,
+    basics,
+    for_key,
+)
+from spark_tasks.pipeline.transforms.java_values import Moment, Struct, by_identity, require_map, require_struct
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
+
+_INSERTED: dict[str, tuple[pa.DataType, Schema]] = {
+    "topic": (pa.string(), STRING),
+    "partition": (pa.int32(), Schema(ConnectType.INT32)),
+    "offset": (pa.int64(), Schema(ConnectType.INT64)),
+    "timestamp": (pa.timestamp("ms", tz="UTC"), Schema(ConnectType.INT64, name=TIMESTAMP, version=1)),
+    "static": (pa.string(), STRING),
+}
+Asked = dict[str, tuple[str, bool]]  # what: name of the field, whether it is optional
+
+
+def _no_source(purpose: str) -> DataError:
+    return DataError(f"Only SinkRecord supported for [{purpose}], found: "
+                     "org.apache.kafka.connect.source.SourceRecord")  # fmt: skip
+
+
+class InsertField(FieldTransform):
+    """Adds topic, partition, offset, timestamp or a fixed text as fields."""
+
+    purpose = "field insertion"
+    config_def = ConfigDef(
+        *(
+            ConfigKey(f"{what}.field", Type.STRING, default=None, doc=f"Field for the {said}; ! after it: required.")
+            for what, said in (
+                ("topic", "Kafka topic"),
+                ("partition", "Kafka partition"),
+                ("offset", "Kafka offset (sinks only)"),
+                ("timestamp", "record timestamp"),
+                ("static", "fixed text"),
+            )
+        ),
+        ConfigKey("static.value", Type.STRING, default=None, doc="The fixed text."),
+        REPLACE_NULLS,
+        SYNTAX,
+    )
+    _nested: Nested | None = None
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        values = self.config_def.parse(configs)
+        asked: Asked = {}
+        for what in _INSERTED:
+            name = values[f"{what}.field"]
+            if name is not None:
+                asked[what] = (name[:-1] if name[-1:] in ("!", "?") else name, not name.endswith("!"))
+        if not asked:
+            raise ConfigError("No field insertion configured")
+        if "static" in asked and values["static.value"] is None:
+            raise invalid("static.value", None, f"No value specified for static field: {asked['static'][0]}")
+        self._setup(asked, values["static.value"], defaults=values["replace.null.with.default"])
+        if values["field.syntax.version"].upper() == "V2":
+            self._nested = self._levels()
+
+    def _setup(self, asked: Asked, text: str | None, *, defaults: bool) -> None:
+        self._asked, self._text, self.fills_defaults = asked, text, defaults
+        self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
+
+    def _levels(self) -> Nested:
+        levels: dict[tuple[str, ...], Asked] = {}
+        for what, (name, optional) in self._asked.items():
+            *path, last = parse_path(name, "V2")
+            levels.setdefault(tuple(path), {})[what] = (last, optional)
+        found = []
+        for where, asked in levels.items():
+            level = type(self)()
+            level._setup(asked, self._text, defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+            found.append((where, level))
+        return Nested(found)
+
+    def _changed_schema(self, schema: Schema) -> Schema:
+        added = [
+            Field(name, _INSERTED[what][1].as_optional() if optional else _INSERTED[what][1])
+            for what, (name, optional) in self._asked.items()
+        ]
+        return basics(schema, ConnectType.STRUCT, [*schema.fields, *added])
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        """See FieldTransform."""
+        if self._nested:
+            return self._nested.row(schema, value, record)
+        if schema is None:
+            found = require_map(value, self.purpose)
+            added = {name: one for name, one in self._values(record).items() if one is not None}
+            added = {name: one.millis if isinstance(one, Moment) else one for name, one in added.items()}
+            both = {**found, **added}
+            return None, {name: both[name] for name in copied(list(found), *added)}
+        old = require_struct(value, self.purpose)
+        new = self.changed_schema(schema)
+        struct = Struct(new)
+        for field in schema.fields:
+            struct.put(field.name, old.get(field.name, defaults=self.fills_defaults))
+        for name, one in self._values(record).items():
+            if one is not None:
+                struct.put(name, one)
+        return new, struct
+
+    def _values(self, record: Record) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for what, (name, _) in self._asked.items():
+            if what == "offset" and not record.is_sink:
+                raise _no_source(self.purpose)
+            if what == "static":
+                found[name] = self._text
+                continue
+            one = getattr(record, what)
+            if what == "partition" and one is not None:
+                one = np.int32(one)
+            elif what == "timestamp" and one is not None:
+                one = Moment(one) if one >= 0 else None
+            found[name] = one
+        return found
+
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+        """See FieldTransform."""
+        if self._nested:
+            return self._nested.change(batch, array, field)
+        columns = self._columns(array, field)
+        if columns.schema is not None:
+            columns.check_nulls()
+        names, added = list(columns.children), []
+        for what, (name, optional) in self._asked.items():
+            found = self._column(what, batch)
+            if columns.schema is None and found is None:
+                continue
+            value = pa.nulls(len(batch), _INSERTED[what][0]) if found is None else found
+            if columns.schema is None:
+                if value.null_count and name in columns.children:
+                    raise NotInColumnsError  # those without a value keep what they have
+                value = value.cast(pa.int64()) if what == "timestamp" else value
+            elif value.null_count and not optional:
+                raise NotInColumnsError
+            columns.put(name, value, {ABSENT_KEY: ABSENT_NULL} if columns.schema is None and value.null_count else None)
+            added.append(name)
+        if columns.schema is None:
+            return columns.build(copied(names, *added), None)
+        changed = self.changed_schema(columns.schema)
+        return columns.build([f.name for f in changed.fields], changed)
+
+    def _column(self, what: str, batch: pa.RecordBatch) -> pa.Array | None:
+        if what == "static":
+            return _constant(self._text or "", len(batch))
+        if what not in batch.schema.names:
+            if what == "offset":
+                raise _no_source(self.purpose)
+            return None
+        found = batch.column(what)
+        if what == "topic":
+            return found.cast(pa.string())
+        if what == "timestamp":
+            known = pc.if_else(pc.greater_equal(found, 0), found, pa.scalar(None, pa.int64()))
+            return known.cast(_INSERTED[what][0])
+        return None if found.null_count == len(found) else found
+
+
+def _constant(text: str, length: int) -> pa.Array:
+    written = text.encode()
+    data = np.frombuffer(written * length, np.uint8)
+    return string_array(data, (np.arange(length + 1) * len(written)).astype(np.int32))
+
+
+InsertFieldKey = for_key(InsertField)

@@ -1,0 +1,209 @@
+"""Casts between Java's classes: of one value, and of a column where the result is the same."""
+
+from __future__ import annotations
+
+import base64
+import re
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.data.schema import DATE, TIME, TIMESTAMP, Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.java.numbers import float_texts
+from spark_tasks.pipeline.transforms.java_values import Moment, class_name, is_number
+from spark_tasks.pipeline.transforms.moments import moment_text
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError
+
+_DAY = 86_400_000
+_BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
+_CLASSES: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT32: np.int32, Type.INT64: int}
+_ARROW = {
+    Type.INT8: pa.int8(), Type.INT16: pa.int16(), Type.INT32: pa.int32(), Type.INT64: pa.int64(),
+    Type.FLOAT32: pa.float32(), Type.FLOAT64: pa.float64(), Type.BOOLEAN: pa.bool_(), Type.STRING: pa.string(),
+}  # fmt: skip
+_INTEGER = re.compile(r"[+-]?\d+")
+_FLOAT = re.compile(r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?|0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*"
+                    r"[pP][+-]?\d+[fFdD]?)")  # fmt: skip
+_PLAIN_INTEGERS, _PLAIN_FLOATS = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+
+
+def logical_number(schema: Schema | None, value: Any) -> Any:
+    """Days or milliseconds in place of a java.util.Date whose schema is a logical type."""
+    if not isinstance(value, Moment) or schema is None:
+        return value
+    if schema.name == DATE:
+        return np.int32(value.millis // _DAY)
+    return np.int32(value.millis) if schema.name == TIME else value.millis
+
+
+def cast(value: Any, target: Type) -> Any:
+    """A value that is not null as a value of the type. DataError."""
+    try:
+        if target in _BITS:
+            return _CLASSES[target](_integer(value, _BITS[target]))
+        match target:
+            case Type.FLOAT32:
+                return _float32(value)
+            case Type.FLOAT64:
+                return _float64(value)
+            case Type.BOOLEAN:
+                return _boolean(value)
+            case _:
+                return text_of(value)
+    except ValueError:
+        raise DataError(f"Value ({text_of(value)}) was out of range for requested data type") from None
+
+
+def _unexpected(value: Any) -> DataError:
+    return DataError(f"Unexpected type in Cast transformation: class {class_name(value)}")
+
+
+def _integer(value: Any, bits: int) -> int:
+    if isinstance(value, str):
+        whole = int(value) if _INTEGER.fullmatch(value) else None
+        if whole is None or not -(1 << bits - 1) <= whole < 1 << bits - 1:
+            raise ValueError(value)
+        return whole
+    if isinstance(value, bool):
+        return int(value)
+    if not is_number(value):
+        raise _unexpected(value)
+    if isinstance(value, float | np.floating):
+        wide = 64 if bits == 64 else 32
+        if np.isnan(value):
+            return 0
+        whole = int(max(min(float(value), 2.0**63), -(2.0**63)))
+        whole = max(min(whole, (1 << wide - 1) - 1), -(1 << wide - 1))
+    else:
+        whole = int(value)
+    return (whole + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+def _parsed(value: str) -> float:
+    text = value.strip("".join(map(chr, range(33))))
+    if not _FLOAT.fullmatch(text):
+        raise ValueError(value)
+    if "x" in text.lower():
+        try:
+            return float.fromhex(text.rstrip("fFdD"))
+        except OverflowError:
+            return float("-inf" if text.startswith("-") else "inf")
+    return float(text.rstrip("fFdD")) if not text.endswith("Infinity") else float(text)
+
+
+def _float32(value: Any) -> Any:
+    with np.errstate(over="ignore"):
+        if isinstance(value, str):
+            return np.float32(_parsed(value))
+        if isinstance(value, bool):
+            return np.float32(value)
+        if not is_number(value):
+            raise _unexpected(value)
+        exact = isinstance(value, int | np.integer)
+        return np.int64(value).astype(np.float32) if exact else np.float32(float(value))
+
+
+def _float64(value: Any) -> float:
+    if isinstance(value, str):
+        return _parsed(value)
+    if isinstance(value, bool) or is_number(value):
+        return float(value)
+    raise _unexpected(value)
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.lower() == "true"
+    if isinstance(value, bool):
+        return value
+    if is_number(value):
+        return _integer(value, 64) != 0
+    raise _unexpected(value)
+
+
+def text_of(value: Any) -> str:
+    """What Cast makes of any value: toString, with dates in ISO 8601 and bytes in Base64."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Moment):
+        return moment_text(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float | np.floating):
+        return str(float_texts(pa.array([value]))[0].as_py())
+    return str(value).replace("E+", "E+") if isinstance(value, Decimal) else str(value)
+
+
+def cast_column(array: pa.Array, schema: Schema | None, target: Type) -> pa.Array:
+    """A column cast. NotInColumnsError where its values have to go one by one; pa.ArrowInvalid where one cannot be."""
+    kind = array.type
+    if pa.types.is_null(kind):
+        return array
+    if schema is not None and schema.name in (DATE, TIME, TIMESTAMP) and pa.types.is_temporal(kind):
+        if target is Type.STRING:
+            raise NotInColumnsError
+        array = _encoded(array)
+        kind = array.type
+    if kind == _ARROW[target]:
+        return array
+    if pa.types.is_string(kind):
+        return _from_text(array, target)
+    if pa.types.is_boolean(kind):
+        return _from_boolean(array, target)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _from_number(array, target)
+    raise NotInColumnsError
+
+
+def _encoded(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return array.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
+    if pa.types.is_time(kind):
+        return array.cast(pa.time32("ms"), safe=False).cast(pa.int32())
+    return array.cast(pa.date32()).cast(pa.int32())
+
+
+def _from_text(array: pa.Array, target: Type) -> pa.Array:
+    if target is Type.BOOLEAN:
+        return pc.equal(pc.utf8_lower(array), "true")
+    pattern = _PLAIN_INTEGERS if target in _BITS else _PLAIN_FLOATS
+    if pc.all(pc.match_substring_regex(array, pattern)).as_py() is False:
+        raise pa.ArrowInvalid("not a plain number")
+    return array.cast(_ARROW[target])
+
+
+def _from_boolean(array: pa.Array, target: Type) -> pa.Array:
+    if target is Type.STRING:
+        return array.cast(pa.string())
+    return array.cast(pa.int8()).cast(_ARROW[target])
+
+
+def _from_number(array: pa.Array, target: Type) -> pa.Array:
+    floating = pa.types.is_floating(array.type)
+    if target is Type.STRING:
+        return float_texts(array) if floating else array.cast(pa.string())
+    filled = array.fill_null(0) if array.null_count else array
+    values = filled.to_numpy(zero_copy_only=False)
+    if target is Type.BOOLEAN:
+        found = (np.trunc(values) != 0) & ~np.isnan(values) if floating else values != 0
+    elif target in _BITS and floating:
+        found = _saturated(values, _BITS[target]).astype(_ARROW[target].to_pandas_dtype())
+    else:
+        with np.errstate(over="ignore"):
+            found = values.astype(_ARROW[target].to_pandas_dtype())
+    if not array.null_count:
+        return pa.array(found, _ARROW[target])
+    return pa.array(found, _ARROW[target], mask=pc.is_null(array).to_numpy(zero_copy_only=False))
+
+
+def _saturated(values: Any, bits: int) -> Any:
+    """Doubles as Java's d2l or d2i makes them integers."""
+    low, high = (-(2**63), 2**63 - 1) if bits == 64 else (-(2**31), 2**31 - 1)
+    values = np.nan_to_num(values.astype(np.float64), nan=0.0)
+    inside = np.where((values >= float(low)) & (values < float(high)), values, 0.0).astype(np.int64)
+    return np.where(values >= float(high), high, np.where(values < float(low), low, inside))

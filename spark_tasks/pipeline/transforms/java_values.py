@@ -1,0 +1,259 @@
+"""Connect values one by one, each of the class that it has in Java: what transforms work on where columns do not do.
+
+Long is int, Integer, Short and Byte are numpy's int32, int16 and int8, Double is float, Float is numpy's float32,
+BigDecimal is Decimal, java.util.Date is Moment, a Struct is Struct; text, bytes, bool, list and dict are themselves
+(a dict's order is the order of iteration of the Java map).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_absent
+from spark_tasks.data.schema import Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.java.hash import hash_order
+from spark_tasks.pipeline.converters import json_text
+
+Found = TypeVar("Found")
+
+
+class JavaError(DataError):
+    """An error that in Java is of another class than DataException; `java_class` is its name."""
+
+    def __init__(self, java_class: str, message: str) -> None:
+        super().__init__(message)
+        self.java_class = java_class
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A java.util.Date: milliseconds since the epoch."""
+
+    millis: int
+
+
+class Struct:
+    """A value of a struct schema."""
+
+    __slots__ = ("schema", "values")
+
+    def __init__(self, schema: Schema, values: dict[str, Any] | None = None) -> None:
+        self.schema = schema
+        self.values = {} if values is None else values
+
+    def get(self, name: str, *, defaults: bool = True) -> Any:
+        """The field's value; where it is null its default, if `defaults`. DataError for a field that there is not."""
+        schema = field_schema(self.schema, name)
+        if schema is None:
+            raise DataError(f"{name} is not a valid field name")
+        value = self.values.get(name)
+        return default_of(schema) if value is None and defaults else value
+
+    def put(self, name: str, value: Any) -> None:
+        """Set a field. DataError where it must not be null."""
+        schema = field_schema(self.schema, name)
+        if schema is None:
+            raise DataError(f"{name} is not a valid field name")
+        if value is None and not schema.optional:
+            raise DataError(f'Invalid value: null used for required field: "{name}", schema type: {schema.type.name}')
+        if value is not None and not _fits(schema, value):
+            named = f'"{schema.name}" ' if schema.name is not None else ""
+            raise DataError(f"Invalid Java object for schema {named}with type {schema.type.name}: class "
+                            f'{class_name(value)} for field: "{name}"')
+        self.values[name] = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Struct) and (self.schema, self.values) == (other.schema, other.values)
+
+    __hash__ = None  # type: ignore[assignment]  # its values can change
+
+
+def by_identity(function: Callable[[Schema], Found]) -> Callable[[Schema], Found]:
+    """What the function makes of a schema, remembered for the very object: to hash a schema takes long."""
+    known: dict[int, tuple[Schema, Found]] = {}
+
+    def remembered(schema: Schema) -> Found:
+        found = known.get(id(schema))
+        if found is None or found[0] is not schema:
+            if len(known) >= 1000:
+                known.clear()
+            found = known[id(schema)] = schema, function(schema)
+        return found[1]
+
+    return remembered
+
+
+@by_identity
+def _by_name(schema: Schema) -> dict[str, Schema]:
+    return {field.name: field.schema for field in schema.fields}
+
+
+def field_schema(schema: Schema, name: str) -> Schema | None:
+    """The schema of a struct's field, or None. DataError for another schema."""
+    if schema.type is not Type.STRUCT:
+        raise DataError("Cannot look up fields on non-struct type")
+    return _by_name(schema).get(name)
+
+
+def default_of(schema: Schema) -> Any:
+    """The default as a value, or None."""
+    return None if schema.default is None else _default(schema)
+
+
+@by_identity
+def _default(schema: Schema) -> Any:
+    from spark_tasks.pipeline.converters.json_typed import default_value  # noqa: PLC0415 - imports numba's kernels
+
+    return typed_values(default_value(schema), schema)[0]
+
+
+_CLASSES: dict[type, tuple[str, Type | None]] = {
+    bool: ("java.lang.Boolean", Type.BOOLEAN),
+    np.int8: ("java.lang.Byte", Type.INT8),
+    np.int16: ("java.lang.Short", Type.INT16),
+    np.int32: ("java.lang.Integer", Type.INT32),
+    int: ("java.lang.Long", Type.INT64),
+    np.float32: ("java.lang.Float", Type.FLOAT32),
+    float: ("java.lang.Double", Type.FLOAT64),
+    str: ("java.lang.String", Type.STRING),
+    bytes: ("[B", Type.BYTES),
+    list: ("java.util.ArrayList", Type.ARRAY),
+    dict: ("java.util.HashMap", Type.MAP),
+    Decimal: ("java.math.BigDecimal", None),
+    Moment: ("java.util.Date", None),
+    Struct: ("org.apache.kafka.connect.data.Struct", Type.STRUCT),
+}
+
+
+def _fits(schema: Schema, value: Any) -> bool:
+    kind = schema_type(value)
+    return kind is schema.type if kind is not None else schema.logical is not None
+
+
+def class_name(value: Any) -> str:
+    """The name of the value's class in Java, as messages show it."""
+    return "null" if value is None else _CLASSES[type(value)][0]
+
+
+def schema_type(value: Any) -> Type | None:
+    """The Connect type that a value's class stands for; None for classes that only logical types have."""
+    return _CLASSES[type(value)][1]
+
+
+def is_number(value: Any) -> bool:
+    """Whether the value is a java.lang.Number."""
+    return isinstance(value, int | float | np.integer | np.floating | Decimal) and not isinstance(value, bool)
+
+
+def require_map(value: Any, purpose: str) -> dict[str, Any]:
+    """The value if it is a map. DataError."""
+    if not isinstance(value, dict):
+        raise DataError(f"Only Map objects supported in absence of schema for [{purpose}], found: {class_name(value)}")
+    return value
+
+
+def require_struct(value: Any, purpose: str) -> Struct:
+    """The value if it is a Struct. DataError."""
+    if not isinstance(value, Struct):
+        raise DataError(f"Only Struct objects supported for [{purpose}], found: {class_name(value)}")
+    return value
+
+
+def type_name(kind: Type) -> str:
+    """Java's name of a type."""
+    return kind.name
+
+
+_DAY = 86_400_000
+
+
+_NARROW = {
+    pa.int8(): np.int8, pa.int16(): np.int16, pa.int32(): np.int32, pa.float32(): np.float32, pa.uint8(): np.int16,
+    pa.uint16(): np.int32,
+}  # fmt: skip
+
+
+def typed_values(array: pa.Array, schema: Schema) -> list[Any]:
+    """The values of a column with a schema."""
+    kind = array.type
+    if schema.type is Type.STRUCT and pa.types.is_struct(kind):
+        children = dict(zip((f.name for f in kind), array.flatten(), strict=True))
+        columns = [(f.name, typed_values(children[f.name], f.schema)) for f in schema.fields]
+        return [
+            Struct(schema, {name: values[i] for name, values in columns}) if there else None
+            for i, there in enumerate(array.is_valid().to_pylist())
+        ]
+    if schema.type is Type.MAP and pa.types.is_map(kind) and schema.key and schema.value:
+        key, value = schema.key, schema.value
+        return _each(array, lambda row: dict(zip(typed_values(row.field(0), key), typed_values(row.field(1), value),
+                                                 strict=True)))
+    if schema.type is Type.ARRAY and schema.value and _is_list(kind):
+        item = schema.value
+        return _each(array, lambda row: typed_values(row, item))
+    return scalars(array)
+
+
+def values(array: pa.Array, metadata: Metadata | None) -> list[Any]:
+    """The values of a column without a schema."""
+    kind = array.type
+    if is_json(metadata):
+        return [None if text is None else _hashed(json_text.parse(text.encode())) for text in array.to_pylist()]
+    if pa.types.is_struct(kind):
+        rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
+        for field, child in zip(kind, array.flatten(), strict=True):
+            optional, there = nulls_are_absent(metadata_of(field)), child.is_valid().to_pylist()
+            for row, value, is_there in zip(rows, values(child, metadata_of(field)), there, strict=True):
+                if is_there or not optional:
+                    row[field.name] = value
+        return [row if there else None for row, there in zip(rows, array.is_valid().to_pylist(), strict=True)]
+    if pa.types.is_map(kind):
+        return _each(array, lambda row: dict(zip(values(row.field(0), None), values(row.field(1), None), strict=True)))
+    if _is_list(kind):
+        described = metadata_of(kind.value_field)
+        return _each(array, lambda row: values(row, described))
+    return scalars(array)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _each(array: pa.Array, read: Callable[[pa.Array], Any]) -> list[Any]:
+    return [read(row.values) if row.is_valid else None for row in array]
+
+
+def _hashed(value: Any) -> Any:
+    """Maps in the order of Java's HashMap, as JsonConverter makes them."""
+    if isinstance(value, dict):
+        return {key: _hashed(value[key]) for key in hash_order(value)}
+    return [_hashed(one) for one in value] if isinstance(value, list) else value
+
+
+def scalars(array: pa.Array) -> list[Any]:
+    """The values of a column that is neither list nor map nor struct."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return scalars(array.cast(kind.value_type))
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        return [None if millis is None else Moment(millis) for millis in _millis(array).to_pylist()]
+    narrow = _NARROW.get(kind)
+    if narrow:
+        return [None if value is None else narrow(value) for value in array.to_pylist()]
+    return list(array.to_pylist())
+
+
+def _millis(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return array.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
+    if pa.types.is_time(kind):
+        return array.cast(pa.time32("ms"), safe=False).cast(pa.int32())
+    days = array.cast(pa.date32()).cast(pa.int32())
+    return pa.array([None if day is None else day * _DAY for day in days.to_pylist()], pa.int64())

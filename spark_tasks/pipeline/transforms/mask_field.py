@@ -1,0 +1,181 @@
+"""MaskField."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, NonEmpty, Type, ValidList
+from spark_tasks.data.columns import is_json, metadata_of
+from spark_tasks.data.schema import Schema
+from spark_tasks.data.schema import Type as ConnectType
+from spark_tasks.errors import DataError
+from spark_tasks.java.hash import copied, hash_order
+from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
+from spark_tasks.pipeline.transforms.field_transform import (
+    REPLACE_NULLS,
+    Changed,
+    FieldTransform,
+    Nested,
+    Part,
+    for_key,
+)
+from spark_tasks.pipeline.transforms.java_casts import cast
+from spark_tasks.pipeline.transforms.java_values import (
+    Moment,
+    Struct,
+    class_name,
+    is_number,
+    require_map,
+    require_struct,
+)
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
+
+_KINDS = {
+    np.int8: ConnectType.INT8, np.int16: ConnectType.INT16, np.int32: ConnectType.INT32, int: ConnectType.INT64,
+    np.float32: ConnectType.FLOAT32, float: ConnectType.FLOAT64,
+}  # fmt: skip
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_EMPTY: dict[type, Any] = {
+    bool: False, str: "", Decimal: Decimal(0), Moment: Moment(0), list: [], dict: {}, int: 0, float: 0.0,
+    np.int8: np.int8(0), np.int16: np.int16(0), np.int32: np.int32(0), np.float32: np.float32(0),
+}  # fmt: skip
+
+
+def _check_replacement(name: str, value: Any) -> None:
+    if value is not None:
+        NonEmpty()(name, value)
+
+
+class MaskField(FieldTransform):
+    """Puts an empty value, or a given one, in place of fields' values."""
+
+    purpose = "mask fields"
+    skips_nulls = False
+    config_def = ConfigDef(
+        ConfigKey("fields", Type.LIST, importance=Importance.HIGH, validator=ValidList(empty=False),
+                  doc="The fields to mask."),
+        ConfigKey(
+            "replacement", Type.STRING, default=None, importance=Importance.LOW,
+            doc="What to put there instead, for numbers and texts.",
+            validator=Check(_check_replacement, "non-empty string"),
+        ),
+        REPLACE_NULLS,
+        SYNTAX,
+    )  # fmt: skip
+    _nested: Nested | None = None
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        values = self.config_def.parse(configs)
+        self._setup(values["fields"], values["replacement"], defaults=values["replace.null.with.default"])
+        if values["field.syntax.version"].upper() == "V2":
+            levels: dict[tuple[str, ...], list[str]] = {}
+            for name in values["fields"]:
+                *path, last = parse_path(name, "V2")
+                levels.setdefault(tuple(path), []).append(last)
+            self._nested = Nested([(path, self._level(names)) for path, names in levels.items()])
+
+    def _setup(self, fields: list[str], replacement: str | None, *, defaults: bool) -> None:
+        self._fields, self._replacement, self.fills_defaults = list(fields), replacement, defaults
+
+    def _level(self, names: list[str]) -> MaskField:
+        level = type(self)()
+        level._setup(names, self._replacement, defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+        return level
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        """See FieldTransform."""
+        if self._nested:
+            return self._nested.row(schema, value, record)
+        if schema is None:
+            found = require_map(value, self.purpose)
+            masked = {name: self._masked(found.get(name)) for name in hash_order(self._fields)}
+            both = {**found, **masked}
+            return None, {name: both[name] for name in copied(list(found), *masked)}
+        old = require_struct(value, self.purpose)
+        struct = Struct(schema)
+        for field in schema.fields:
+            one = old.get(field.name, defaults=self.fills_defaults)
+            struct.put(field.name, self._masked(one) if field.name in self._fields else one)
+        return schema, struct
+
+    def _masked(self, value: Any) -> Any:
+        if value is None:
+            return None
+        kind = type(value)
+        if self._replacement is None:
+            if kind not in _EMPTY:
+                raise DataError(f"Cannot mask value of type: class {class_name(value)}")
+            return _EMPTY[kind]
+        if not (is_number(value) or isinstance(value, str)):
+            raise DataError(f"Cannot mask value of type class {class_name(value)} with custom replacement.")
+        if isinstance(value, str):
+            return self._replacement
+        return self._number("number") if isinstance(value, Decimal) else cast(self._number(), _KINDS[kind])
+
+    def _number(self, said: str = "a number") -> Decimal:
+        if not _DECIMAL.fullmatch(self._replacement or ""):
+            raise DataError(f"Unable to convert {self._replacement} (class java.lang.String) to {said}")
+        return Decimal(self._replacement or "")
+
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+        """See FieldTransform."""
+        if self._nested:
+            return self._nested.change(batch, array, field)
+        columns = self._columns(array, field)
+        columns.check_nulls()
+        missing = [name for name in hash_order(self._fields) if name not in columns.children]
+        before = list(columns.children)
+        for name in self._fields:
+            if name in columns.children:
+                child, its = columns.children[name], columns.fields[name]
+                if is_json(metadata_of(its)):
+                    raise NotInColumnsError
+                columns.put(name, self._mask_column(child), metadata_of(its) or None)
+            elif columns.schema is None:
+                columns.put(name, pa.nulls(columns.length))  # Java puts the key with a null
+        if columns.schema is not None:
+            return columns.build(before, columns.schema)
+        if any(self._half_there(columns.fields[name]) for name in self._fields):
+            raise NotInColumnsError
+        return columns.build(copied(before, *missing), None)
+
+    @staticmethod
+    def _half_there(field: pa.Field) -> bool:
+        """Java puts the key, with a null, into the maps that have not got it."""
+        return bool(field.metadata)
+
+    def _mask_column(self, child: pa.Array) -> pa.Array:
+        """The same value in each row that is not null."""
+        if pa.types.is_null(child.type):
+            return child
+        value = self._value(child.type)
+        same = np.zeros(len(child), np.int32)
+        if not child.null_count:
+            return pa.array([value], child.type).take(pa.array(same))
+        nulls = child.is_null().to_numpy(zero_copy_only=False)
+        return pa.array([value], child.type).take(pa.array(same, mask=nulls))
+
+    def _value(self, kind: pa.DataType) -> Any:
+        if pa.types.is_string(kind):
+            return "" if self._replacement is None else self._replacement
+        if pa.types.is_boolean(kind) and self._replacement is None:
+            return False
+        for arrow, connect in _NUMBERS.items():
+            if kind == arrow:
+                return 0 if self._replacement is None else cast(self._number(), connect)
+        raise NotInColumnsError
+
+
+_NUMBERS = {
+    pa.int8(): ConnectType.INT8, pa.int16(): ConnectType.INT16, pa.int32(): ConnectType.INT32,
+    pa.int64(): ConnectType.INT64, pa.float32(): ConnectType.FLOAT32, pa.float64(): ConnectType.FLOAT64,
+}  # fmt: skip
+
+MaskFieldKey = for_key(MaskField)

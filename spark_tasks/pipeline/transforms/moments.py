@@ -1,0 +1,17 @@
+"""java.util.Date values as texts, as Kafka Connect's Values writes them."""
+
+from __future__ import annotations
+
+from spark_tasks.pipeline.transforms.java_calendar import DAY
+from spark_tasks.pipeline.transforms.java_values import Moment
+from spark_tasks.pipeline.transforms.simple_date_format import format_millis
+
+_TIME = "HH:mm:ss.SSS'Z'"
+_DATE = "yyyy-MM-dd"
+
+
+def moment_text(value: Moment) -> str:
+    """Before the second day a time, else at midnight a date, else both."""
+    if value.millis < DAY:
+        return format_millis(_TIME, value.millis)
+    return format_millis(_DATE if value.millis % DAY == 0 else f"{_DATE}'T'{_TIME}", value.millis)

@@ -1,0 +1,67 @@
+"""Kafka Connect's predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.config.definition import AllOf, ConfigDef, ConfigKey, NonEmpty, Type
+from spark_tasks.config.validators import ValidRegex
+from spark_tasks.java.regex import compile_java
+from spark_tasks.pipeline.transforms.base import Predicate
+from spark_tasks.pipeline.transforms.headers import has_header
+from spark_tasks.pipeline.transforms.topics import topics_of
+
+
+class HasHeaderKey(Predicate):
+    """Records with at least one header of the name."""
+
+    version = "4.3.1"
+    config_def = ConfigDef(ConfigKey("name", Type.STRING, validator=NonEmpty(), doc="The header's name."))
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Predicate."""
+        self._name = self.config_def.parse(configs)["name"]
+
+    def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """See Predicate."""
+        return has_header(batch, self._name)
+
+
+class RecordIsTombstone(Predicate):
+    """Records whose value is null."""
+
+    version = "4.3.1"
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """There is nothing to configure."""
+
+    def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """See Predicate."""
+        return pc.is_null(batch.column("value"))
+
+
+class TopicNameMatches(Predicate):
+    """Records whose topic's whole name the pattern matches."""
+
+    version = "4.3.1"
+    config_def = ConfigDef(
+        ConfigKey("pattern", Type.STRING, validator=AllOf(NonEmpty(), ValidRegex()),
+                  doc="A regular expression, as Java writes them."),
+    )
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Predicate."""
+        self._pattern = compile_java(self.config_def.parse(configs)["pattern"])
+
+    def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """See Predicate."""
+        topics = topics_of(batch)
+        names = topics.dictionary.to_pylist()
+        fits = [name is not None and self._pattern.fullmatch(name) is not None for name in names]
+        if not fits:
+            return pa.array(np.zeros(len(batch), np.bool_))
+        return pc.fill_null(pa.array(fits).take(topics.indices), False)

@@ -1,0 +1,84 @@
+"""RegexRouter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.config.validators import ValidRegex
+from spark_tasks.java.regex import compile_java
+from spark_tasks.pipeline.transforms.base import Transform
+from spark_tasks.pipeline.transforms.java_values import JavaError
+from spark_tasks.pipeline.transforms.topics import renamed
+
+_NAMED = re.compile(r"\$\{([A-Za-z][A-Za-z0-9]*)\}")
+
+
+class RegexRouter(Transform):
+    """Gives records another topic where a pattern matches the whole name of theirs."""
+
+    version = "4.3.1"
+    config_def = ConfigDef(
+        ConfigKey("regex", Type.STRING, importance=Importance.HIGH, validator=ValidRegex(),
+                  doc="A regular expression, as Java writes them."),
+        ConfigKey("replacement", Type.STRING, importance=Importance.HIGH,
+                  doc="The new name; $1 and ${name} are what the groups of the expression matched."),
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        values = self.config_def.parse(configs)
+        self._pattern, self._replacement = compile_java(values["regex"]), values["replacement"]
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See Transform."""
+        return renamed(batch, self._rename) if len(batch) else batch
+
+    def _rename(self, topic: str) -> str:
+        if not self._pattern.fullmatch(topic):
+            return topic
+        match = self._pattern.search(topic)
+        if match is None:
+            return topic
+        return topic[: match.start()] + expand(self._replacement, match) + topic[match.end() :]
+
+
+def expand(template: str, match: re.Match[str]) -> str:
+    """A replacement as Java writes them: $1, ${name}, and a backslash before what stands for itself."""
+    out, at = [], 0
+    while at < len(template):
+        char = template[at]
+        if char == "\\":
+            if at + 1 == len(template):
+                raise JavaError("java.lang.IllegalArgumentException", "character to be escaped is missing")
+            out.append(template[at + 1])
+            at += 2
+        elif char == "$":
+            found, at = _group(template, at, match)
+            out.append(found or "")
+        else:
+            out.append(char)
+            at += 1
+    return "".join(out)
+
+
+def _group(template: str, at: int, match: re.Match[str]) -> tuple[str | None, int]:
+    named = _NAMED.match(template, at)
+    if named:
+        if named[1] not in match.re.groupindex:
+            raise JavaError("java.lang.IllegalArgumentException", f"No group with name {{{named[1]}}}")
+        return match[named[1]], named.end()
+    digits = template[at + 1 : at + 2]
+    if not digits:
+        raise JavaError("java.lang.IllegalArgumentException", "Illegal group reference: group index is missing")
+    if not (digits.isascii() and digits.isdigit()):
+        raise JavaError("java.lang.IllegalArgumentException", "Illegal group reference")
+    number, at = int(digits), at + 2
+    if number > match.re.groups:
+        raise JavaError("java.lang.IndexOutOfBoundsException", f"No group {number}")
+    while at < len(template) and template[at].isdigit() and number * 10 + int(template[at]) <= match.re.groups:
+        number, at = number * 10 + int(template[at]), at + 1
+    return match[number], at

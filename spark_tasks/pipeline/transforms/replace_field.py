@@ -1,0 +1,141 @@
+"""ReplaceField."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Type, ValidList, invalid
+from spark_tasks.data.schema import Field, Schema
+from spark_tasks.data.schema import Type as ConnectType
+from spark_tasks.java.hash import capacity_for, hash_order
+from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
+from spark_tasks.pipeline.transforms.field_transform import (
+    REPLACE_NULLS,
+    Changed,
+    FieldTransform,
+    Nested,
+    Part,
+    basics,
+    fields_of,
+    for_key,
+)
+from spark_tasks.pipeline.transforms.java_values import Struct, by_identity, require_map, require_struct
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
+
+
+def _renames(pairs: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        parts = pair.split(":")
+        if len(parts) != 2:
+            raise invalid("renames", list(pairs), f"Invalid rename mapping: {pair}")
+        found[parts[0]] = parts[1]
+    return found
+
+
+def _check_renames(_name: str, value: Any) -> None:
+    _renames(value or ())
+
+
+class ReplaceField(FieldTransform):
+    """Leaves fields out, and gives others new names."""
+
+    purpose = "field replacement"
+    config_def = ConfigDef(
+        ConfigKey("exclude", Type.LIST, default=(), validator=ValidList(), doc="Fields to leave out."),
+        ConfigKey("include", Type.LIST, default=(), validator=ValidList(), doc="The only ones to keep."),
+        ConfigKey(
+            "renames", Type.LIST, default=(), doc="Pairs old:new.",
+            validator=Check(_check_renames, "list of colon-delimited pairs, e.g. <code>foo:bar,abc:xyz</code>"),
+        ),
+        REPLACE_NULLS,
+        SYNTAX,
+    )  # fmt: skip
+    _nested: Nested | None = None
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        values = self.config_def.parse(configs)
+        exclude, include, renames = set(values["exclude"]), set(values["include"]), _renames(values["renames"])
+        self._setup(exclude, include, renames, defaults=values["replace.null.with.default"])
+        if values["field.syntax.version"].upper() == "V2":
+            self._nested = self._levels(exclude, include, renames)
+
+    def _setup(self, exclude: set[str], include: set[str], renames: dict[str, str], *, defaults: bool) -> None:
+        self._exclude, self._include, self._renames, self.fills_defaults = exclude, include, renames, defaults
+        self._sources = {renames[old]: old for old in hash_order(renames)}
+        self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
+
+    def _levels(self, exclude: set[str], include: set[str], renames: dict[str, str]) -> Nested:
+        """One for each level, the deepest first: its own excludes, includes and renames."""
+        levels: dict[tuple[str, ...], tuple[set[str], set[str], dict[str, str]]] = {}
+
+        def level(path: Sequence[str]) -> tuple[set[str], set[str], dict[str, str]]:
+            return levels.setdefault(tuple(path), (set(), set(), {}))
+
+        for name in exclude:
+            *path, last = parse_path(name, "V2")
+            level(path)[0].add(last)
+        for name in include:
+            path = list(parse_path(name, "V2"))
+            for depth, step in enumerate(path):
+                level(path[:depth])[1].add(step)
+        for old, new in renames.items():
+            *path, last = parse_path(old, "V2")
+            level(path)[2][last] = new
+        found = []
+        for where in sorted(levels, key=len, reverse=True):
+            one = type(self)()
+            one._setup(*levels[where], defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
+            found.append((where, one))
+        return Nested(found)
+
+    def _keeps(self, name: str) -> bool:
+        return name not in self._exclude and (not self._include or name in self._include)
+
+    def _changed_schema(self, schema: Schema) -> Schema:
+        kept = [Field(self._renames.get(f.name, f.name), f.schema) for f in fields_of(schema) if self._keeps(f.name)]
+        return basics(schema, ConnectType.STRUCT, kept)
+
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        """See FieldTransform."""
+        if self._nested:
+            return self._nested.row(schema, value, record)
+        if schema is None:
+            found = require_map(value, self.purpose)
+            kept = {self._renames.get(name, name): one for name, one in found.items() if self._keeps(name)}
+            return None, {name: kept[name] for name in hash_order(kept, capacity_for(len(found)))}
+        old = require_struct(value, self.purpose)
+        new = self.changed_schema(schema)
+        struct = Struct(new)
+        for field in new.fields:
+            struct.put(field.name, old.get(self._sources.get(field.name, field.name), defaults=self.fills_defaults))
+        return new, struct
+
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+        """See FieldTransform."""
+        if self._nested:
+            return self._nested.change(batch, array, field)
+        columns = self._columns(array, field)
+        kept = [name for name in columns.children if self._keeps(name)]
+        names = [self._renames.get(name, name) for name in kept]
+        if columns.schema is None:
+            if len(set(names)) < len(names) and any(columns.fields[name].metadata for name in kept):
+                raise NotInColumnsError  # one takes the other's place where it is there
+            capacity = capacity_for(len(columns.children))
+        else:
+            columns.check_nulls()
+            changed = self.changed_schema(columns.schema)
+            if [self._sources.get(name, name) for name in names] != kept:
+                raise NotInColumnsError  # a field has the name that another one gets
+        columns.children = {new: columns.children[old] for new, old in zip(names, kept, strict=True)}
+        columns.fields = {new: columns.fields[old] for new, old in zip(names, kept, strict=True)}
+        if columns.schema is None:
+            return columns.build(hash_order(columns.children, capacity), None)
+        return columns.build([f.name for f in changed.fields], changed)
+
+
+ReplaceFieldKey = for_key(ReplaceField)

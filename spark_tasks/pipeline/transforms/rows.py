@@ -1,0 +1,188 @@
+"""The way of transforms for what columns do not express: record by record, as Java does it.
+
+`ColumnsOrRows` tries a transform's columns first. Where they say NotInColumnsError the whole batch goes record by
+record; where they meet a record that cannot be changed, halves of the batch are tried, so that one bad record
+among many makes only its neighbours slow, and BadRowError names it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from spark_tasks.data.columns import HEADERS_TYPE
+from spark_tasks.data.schema import Schema
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import BadRowError, Column, schema_of
+from spark_tasks.pipeline.transforms.base import Transform
+from spark_tasks.pipeline.transforms.building import NULLS_KEY, column, runs
+from spark_tasks.pipeline.transforms.java_values import typed_values, values
+
+_FEW = 64  # rows that go record by record instead of being halved once more
+
+
+class NotInColumnsError(Exception):
+    """The columns of this batch are not of a shape that the columnar way takes."""
+
+
+class Record:
+    """One record, as a transform sees it in Java. Headers are those on the wire: names and bytes."""
+
+    __slots__ = ("headers", "is_sink", "key", "key_schema", "offset", "partition", "timestamp", "topic", "value",
+                 "value_schema")  # fmt: skip
+
+    def __init__(self, topic: Any, partition: Any, offset: Any, timestamp: Any, *, is_sink: bool) -> None:
+        self.topic, self.partition, self.offset, self.timestamp = topic, partition, offset, timestamp
+        self.is_sink = is_sink
+        self.headers: list[tuple[str, bytes | None]] = []
+        self.key_schema: Schema | None = None
+        self.value_schema: Schema | None = None
+        self.key: Any = None
+        self.value: Any = None
+
+    def get(self, part: str) -> tuple[Schema | None, Any]:
+        """Schema and value of the part: "key" or "value"."""
+        return getattr(self, f"{part}_schema"), getattr(self, part)
+
+    def set(self, part: str, schema: Schema | None, value: Any) -> None:
+        """The opposite of `get`."""
+        setattr(self, f"{part}_schema", schema)
+        setattr(self, part, value)
+
+
+class ColumnsOrRows(Transform):
+    """A transform that knows both ways. `reads`, `writes`: the columns that its way by records needs and changes."""
+
+    reads: ClassVar[tuple[str, ...]] = ("value",)
+    writes: ClassVar[tuple[str, ...]] = ("value",)
+
+    @abstractmethod
+    def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columnar way. NotInColumnsError where it does not know; DataError or an ArrowException where a record is
+        bad, or may be.
+        """
+
+    @abstractmethod
+    def record(self, record: Record) -> None:
+        """The way by records: change this one. DataError."""
+
+    def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """See Transform."""
+        return joined(list(self._apply(batch, 0)))
+
+    def _apply(self, batch: pa.RecordBatch, begin: int) -> Iterator[pa.RecordBatch]:
+        if not len(batch):
+            return
+        try:
+            found = [self.columns(batch)]
+        except NotInColumnsError:
+            found = self.by_rows(batch, begin)
+        except (DataError, pa.ArrowException, OverflowError, ValueError):
+            if len(batch) > _FEW:
+                half = len(batch) // 2
+                yield from self._apply(batch.slice(0, half), begin)
+                yield from self._apply(batch.slice(half), begin + half)
+                return
+            found = self.by_rows(batch, begin)
+        yield from found
+
+    def by_rows(self, batch: pa.RecordBatch, begin: int = 0) -> list[pa.RecordBatch]:
+        """The batch, record by record. BadRowError with the row in the batch, from `begin` on."""
+        records = read_records(batch, self.reads)
+        for row, record in enumerate(records):
+            try:
+                self.record(record)
+            except DataError as error:
+                raise BadRowError(begin + row, error) from error
+        return write_records(batch, records, self.writes)
+
+
+def read_records(batch: pa.RecordBatch, parts: Sequence[str]) -> list[Record]:
+    """The records, with the columns that are named (topic, partition, offset and timestamp always)."""
+    names = batch.schema.names
+    plain = [
+        batch.column(name).to_pylist() if name in names else [None] * len(batch)
+        for name in ("topic", "partition", "offset", "timestamp")
+    ]
+    records = [Record(*row, is_sink="offset" in names) for row in zip(*plain, strict=True)]
+    for part in parts:
+        if part == "headers":
+            for record, pairs in zip(records, _headers(batch), strict=True):
+                record.headers = pairs
+        elif part in names:
+            for record, found in zip(records, connect_values(batch, part), strict=True):
+                record.set(part, *found)
+    return records
+
+
+def connect_values(batch: pa.RecordBatch, part: str) -> list[tuple[Schema | None, Any]]:
+    """Schema and value of each record. Null where the schema allows none is a record without key or value."""
+    array, field = batch.column(part), batch.schema.field(part)
+    schema = schema_of(field.metadata)
+    if schema is None:
+        return [(None, value) for value in values(array, field.metadata)]
+    kept = schema.optional or schema.default is not None or NULLS_KEY in (field.metadata or {})
+    empty = schema if kept else None
+    return [(empty if value is None else schema, value) for value in typed_values(array, schema)]
+
+
+def _headers(batch: pa.RecordBatch) -> list[list[tuple[str, bytes | None]]]:
+    if "headers" not in batch.schema.names:
+        return [[] for _ in range(len(batch))]
+    return [[(h["key"], h["value"]) for h in row or ()] for row in batch.column("headers").to_pylist()]
+
+
+def write_records(batch: pa.RecordBatch, records: Sequence[Record], parts: Sequence[str]) -> list[pa.RecordBatch]:
+    """The batch with these columns taken from the records; in several where one column cannot hold them."""
+    if "headers" in parts:
+        rows = [record.headers or None for record in records]
+        batch = put(batch, "headers", pa.array(rows, HEADERS_TYPE))
+    batches = [(0, batch)]
+    for part in (part for part in parts if part != "headers"):
+        split = []
+        for start, piece in batches:
+            found = [record.get(part) for record in records[start : start + len(piece)]]
+            begin = 0
+            for end in runs(found):
+                array, metadata = _column(start + begin, found[begin:end])
+                split.append((start + begin, put(piece.slice(begin, end - begin), part, array, metadata)))
+                begin = end
+        batches = split
+    return [piece for _, piece in batches]
+
+
+def _column(row: int, found: Sequence[tuple[Schema | None, Any]]) -> Column:
+    """The column of the records from `row` on. BadRowError with the first that does not go into one."""
+    try:
+        return column(found)
+    except (DataError, pa.ArrowException, OverflowError) as error:
+        if len(found) == 1:
+            raise BadRowError(row, error) from error
+        for at, one in enumerate(found):
+            _column(row + at, [one])
+        raise
+
+
+def put(
+    batch: pa.RecordBatch, name: str, array: pa.Array, metadata: dict[bytes, bytes] | None = None
+) -> pa.RecordBatch:
+    """The batch with this column replaced, or added."""
+    field = pa.field(name, array.type, metadata=metadata or None)
+    index = batch.schema.get_field_index(name)
+    return batch.append_column(field, array) if index < 0 else batch.set_column(index, field, array)
+
+
+def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Neighbours of one schema as one batch."""
+    found: list[list[pa.RecordBatch]] = []
+    for batch in batches:
+        if not len(batch):
+            continue
+        if found and found[-1][0].schema.equals(batch.schema, check_metadata=True):
+            found[-1].append(batch)
+        else:
+            found.append([batch])
+    return [group[0] if len(group) == 1 else pa.concat_batches(group) for group in found]

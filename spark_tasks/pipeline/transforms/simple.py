@@ -1,0 +1,205 @@
+"""The shortest way to a transform: one function of a record, or of a batch.
+
+What the function sees of a record are Python's values: a dict for a struct or a map, int, float, str, bytes, Decimal,
+and datetime (UTC) for Connect's Date, Time and Timestamp.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef
+from spark_tasks.data.arrow_types import from_arrow
+from spark_tasks.data.schema import Field, Schema, Type
+from spark_tasks.errors import ConfigError, ConnectError, DataError
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.transforms.base import Transform
+from spark_tasks.pipeline.transforms.java_casts import cast
+from spark_tasks.pipeline.transforms.java_values import Moment, Struct
+from spark_tasks.pipeline.transforms.rows import Record as Row
+from spark_tasks.pipeline.transforms.rows import put, read_records, write_records
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SMALL = (Type.INT8, Type.INT16, Type.INT32, Type.FLOAT32)
+
+
+@dataclass(slots=True)
+class Record:
+    """One record. All but `offset` may be changed; `timestamp` is ms since the epoch; headers are names and bytes."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None  # None on sources
+    timestamp: int | None
+    key: Any
+    value: Any
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+class _FunctionTransform(Transform):
+    """Made by @transform."""
+
+    function: Callable[..., Any]
+    by_batches = False
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        self._options: Mapping[str, Any] = self.config_def.parse(configs) if len(self.config_def) else dict(configs)
+        takes = len(inspect.signature(self.function).parameters)
+        self._more = (self._options,) if takes > 1 else ()
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch | Iterable[pa.RecordBatch]:
+        """See Transform."""
+        if not len(batch):
+            return batch
+        return self._batch(batch) if self.by_batches else self._records(batch)
+
+    def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch | Iterable[pa.RecordBatch]:
+        try:
+            found = self.function(batch, *self._more)
+        except ConnectError:
+            raise
+        except Exception as error:  # the function is its author's
+            raise DataError(f"{type(self).__name__} raised {error!r}") from error
+        if found is None:
+            return []
+        if not isinstance(found, pa.RecordBatch | list | tuple):
+            raise DataError(f"{type(self).__name__} answers a {type(found).__name__}, not a pyarrow.RecordBatch")
+        return found
+
+    def _records(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        rows = read_records(batch, ("key", "value", "headers"))
+        kept = []
+        for number, row in enumerate(rows):
+            try:
+                if self._changed(row):
+                    kept.append(number)
+            except DataError as error:
+                raise BadRowError(number, error) from error
+            except ConnectError:
+                raise
+            except Exception as error:  # the function is its author's
+                raise BadRowError(number, f"{type(self).__name__} raised {error!r}") from error
+        if len(kept) < len(rows):
+            rows, batch = [rows[number] for number in kept], batch.take(pa.array(kept, pa.int64()))
+        if not rows:
+            return []
+        for name, kind in (("topic", pa.string()), ("partition", pa.int32()), ("timestamp", pa.int64())):
+            column = pa.array([getattr(row, name) for row in rows], kind)
+            if name in batch.schema.names or column.null_count < len(column):
+                batch = put(batch, name, column.dictionary_encode() if name == "topic" else column)
+        parts = [part for part in ("key", "value", "headers") if part in batch.schema.names or self._has(rows, part)]
+        return write_records(batch, rows, parts)
+
+    @staticmethod
+    def _has(rows: list[Row], part: str) -> bool:
+        return any(getattr(row, part) not in (None, []) for row in rows)
+
+    def _changed(self, row: Row) -> bool:
+        """Run the function on the record; False where it leaves it out."""
+        values = plain(row.key), plain(row.value)
+        record = Record(row.topic, row.partition, row.offset, row.timestamp, *values, row.headers)
+        found = self.function(record, *self._more)
+        if found is None:
+            return False
+        if not isinstance(found, Record):
+            raise DataError(f"{type(self).__name__} answers a {type(found).__name__}; it answers the record, or None "
+                            "to leave it out")  # fmt: skip
+        row.topic, row.partition, row.timestamp = found.topic, found.partition, found.timestamp
+        row.headers = list(found.headers)
+        for part, value in (("key", found.key), ("value", found.value)):
+            row.set(part, *java(value, row.get(part)[0]))
+        return True
+
+
+def plain(value: Any) -> Any:
+    """A value of a Java class as Python has it."""
+    if isinstance(value, Struct):
+        return {one.name: plain(value.values.get(one.name)) for one in value.schema.fields}
+    if isinstance(value, dict):
+        return {plain(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, Moment):
+        return _EPOCH + timedelta(milliseconds=value.millis)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
+    """The opposite, with the schema that the value has: fields that are gone are gone, new ones are optional."""
+    if schema is None or value is None:
+        return schema if value is not None else None, _of_class(value)
+    if schema.type is Type.STRUCT:
+        return _struct(value, schema)
+    if schema.type is Type.ARRAY and schema.value and isinstance(value, list):
+        inner = schema.value
+        return schema, [java(one, inner)[1] for one in value]
+    if schema.type is Type.MAP and schema.value and isinstance(value, dict):
+        inner = schema.value
+        return schema, {_of_class(name): java(one, inner)[1] for name, one in value.items()}
+    found = _of_class(value)
+    return schema, cast(found, schema.type) if schema.type in _SMALL and not schema.logical else found
+
+
+def _struct(value: Any, schema: Schema) -> tuple[Schema | None, Any]:
+    if not isinstance(value, dict):
+        return _guessed(value), _of_class(value)
+    known = {one.name: one.schema for one in schema.fields}
+    names = [one.name for one in schema.fields if one.name in value] + [name for name in value if name not in known]
+    fields, values = [], {}
+    for name in names:
+        kind, found = java(value[name], known.get(name) or _guessed(value[name]))
+        fields.append(Field(name, kind or known.get(name) or _guessed(value[name])))
+        values[name] = found
+    changed = schema if tuple(fields) == schema.fields else replace(schema, fields=tuple(fields), default=None)
+    struct = Struct(changed)
+    for name, one in values.items():
+        struct.put(name, one)
+    return changed, struct
+
+
+def _guessed(value: Any) -> Schema:
+    return from_arrow(pa.array([value]).type)
+
+
+def _of_class(value: Any) -> Any:
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return Moment((moment - _EPOCH) // timedelta(milliseconds=1))
+    if isinstance(value, dict):
+        return {name: _of_class(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_of_class(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str | bytes | Decimal):
+        return value
+    raise DataError(f"a {type(value).__name__} is no value of a record")
+
+
+def transform(
+    function: Callable[..., Any] | None = None, *, batches: bool = False, config: ConfigDef | None = None
+) -> Any:
+    """Make a function a transform: `(record) -> record`, or None to leave the record out.
+
+    `batches`: the function takes and answers pyarrow.RecordBatch (columns.py says how records lie in it): hundreds of
+    times as fast. `config`: the keys that it has; the function takes their values as a second argument, a dict (without
+    `config`, all that the configuration has under transforms.<alias>, as texts). An exception counts as a bad record.
+    """
+    if function is not None and not callable(function):
+        raise ConfigError("@transform stands before a function")
+
+    def decorate(found: Callable[..., Any]) -> type[Transform]:
+        members = {
+            "__module__": found.__module__, "__doc__": found.__doc__, "function": staticmethod(found),
+            "by_batches": batches, "config_def": config or ConfigDef(),
+        }  # fmt: skip
+        return type(found.__name__, (_FunctionTransform,), members)
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,81 @@
+"""TimestampRouter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.errors import ConfigError
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.transforms.base import Transform
+from spark_tasks.pipeline.transforms.rows import put
+from spark_tasks.pipeline.transforms.simple_date_format import format_millis, pieces
+from spark_tasks.pipeline.transforms.topics import topics_of
+
+_DAY = 86_400_000
+
+
+class TimestampRouter(Transform):
+    """Gives records topics with their times in the names."""
+
+    version = "4.3.1"
+    config_def = ConfigDef(
+        ConfigKey("topic.format", Type.STRING, default="${topic}-${timestamp}", importance=Importance.HIGH,
+                  doc="The new name: ${topic} is the old one, ${timestamp} the record's time."),
+        ConfigKey("timestamp.format", Type.STRING, default="yyyyMMdd", importance=Importance.HIGH,
+                  doc="The pattern of the time, as Java's SimpleDateFormat."),
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        values = self.config_def.parse(configs)
+        self._topic, self._pattern = values["topic.format"], values["timestamp.format"]
+        try:
+            letters = {letter for letter, count in pieces(self._pattern) if count}
+        except ValueError as error:
+            raise ConfigError(f"timestamp.format: {error}") from error
+        # moments of one text are looked at once: of the finest unit that the pattern shows
+        units = ((1, "S"), (1000, "s"), (60_000, "m"), (3_600_000, "hHkKa"), (_DAY, ""))
+        self._unit = next(unit for unit, finest in units if unit == _DAY or letters & set(finest))
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See Transform."""
+        if not len(batch):
+            return batch
+        missing = self._missing(batch)
+        if missing is not None:
+            raise BadRowError(missing, "Timestamp missing on record")
+        topics = topics_of(batch)
+        times = np.floor_divide(_millis(batch.column("timestamp")), self._unit)
+        distinct, which = np.unique(times, return_inverse=True)
+        pair = which.astype(np.int64) * len(topics.dictionary) + topics.indices.to_numpy(zero_copy_only=False)
+        pairs, index = np.unique(pair, return_inverse=True)
+        old = topics.dictionary.to_pylist()
+        names = [
+            self._name(old[p % len(old)], int(distinct[p // len(old)]) * self._unit) for p in pairs.tolist()
+        ]
+        again = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        places = np.array([again[name] for name in names], np.int32)[index]
+        return put(batch, "topic", pa.DictionaryArray.from_arrays(pa.array(places), pa.array(list(again), pa.string())))
+
+    @staticmethod
+    def _missing(batch: pa.RecordBatch) -> int | None:
+        if "timestamp" not in batch.schema.names:
+            return 0
+        known = batch.column("timestamp").is_valid()
+        return None if known.false_count == 0 else int(pc.index(known, False).as_py())
+
+    def _name(self, topic: str, millis: int) -> str:
+        name = str(self._topic).replace("${topic}", topic)
+        return name.replace("${timestamp}", format_millis(self._pattern, millis))
+
+
+def _millis(array: pa.Array) -> Any:
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
+    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)

@@ -1,0 +1,31 @@
+"""The topics of a batch: a dictionary column, so what depends on the topic alone is done once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.transforms.rows import put
+
+
+def topics_of(batch: pa.RecordBatch) -> pa.DictionaryArray:
+    """The column `topic`, by a dictionary."""
+    if "topic" not in batch.schema.names:
+        raise DataError("the records have no topic")
+    topics = batch.column("topic")
+    return topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
+
+
+def renamed(batch: pa.RecordBatch, rename: Callable[[str], str]) -> pa.RecordBatch:
+    """The batch with other topics."""
+    topics = topics_of(batch)
+    used = set(topics.indices.unique().to_pylist())
+    names = topics.dictionary.to_pylist()
+    new = [rename(name) if index in used else name for index, name in enumerate(names)]
+    if new == names:
+        return batch
+    distinct = list(dict.fromkeys(new))
+    index = pa.array([distinct.index(name) for name in new], pa.int32()).take(topics.indices)
+    return put(batch, "topic", pa.DictionaryArray.from_arrays(index, pa.array(distinct, pa.string())))

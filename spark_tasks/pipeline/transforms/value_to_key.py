@@ -1,0 +1,82 @@
+"""ValueToKey."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, ValidList
+from spark_tasks.data.schema import Field, Schema
+from spark_tasks.data.schema import Type as ConnectType
+from spark_tasks.errors import DataError
+from spark_tasks.java.hash import capacity_for, hash_order
+from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
+from spark_tasks.pipeline.transforms.field_transform import REPLACE_NULLS, Columns, distinct
+from spark_tasks.pipeline.transforms.java_values import Struct, require_map, require_struct
+from spark_tasks.pipeline.transforms.rows import ColumnsOrRows, NotInColumnsError, Record, put
+
+_PURPOSE = "copying fields from value to key"
+
+
+class ValueToKey(ColumnsOrRows):
+    """Makes a new key of fields of the value."""
+
+    version = "4.3.1"
+    writes = ("key",)
+    config_def = ConfigDef(
+        ConfigKey("fields", Type.LIST, importance=Importance.HIGH, validator=ValidList(empty=False),
+                  doc="The fields of the value that make the key."),
+        REPLACE_NULLS, SYNTAX,
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform."""
+        values = self.config_def.parse(configs)
+        self._paths = [parse_path(name, values["field.syntax.version"]) for name in values["fields"]]
+        self._defaults = values["replace.null.with.default"]
+
+    def record(self, record: Record) -> None:
+        """See ColumnsOrRows."""
+        schema, value = record.value_schema, record.value
+        if schema is None:
+            found = require_map(value, _PURPOSE)
+            key = {path[-1]: value_at(found, path) for path in self._paths}
+            record.set("key", None, {name: key[name] for name in hash_order(key, capacity_for(len(self._paths)))})
+            return
+        struct = Struct(self._schema(schema, require_struct(value, _PURPOSE)))
+        for path in self._paths:
+            struct.put(path[-1], value_at(value, path, defaults=self._defaults))
+        record.set("key", struct.schema, struct)
+
+    def _schema(self, schema: Schema, _value: Struct | None = None) -> Schema:
+        fields = []
+        for path in self._paths:
+            found = schema_at(schema, path)
+            if found is None:
+                raise DataError(f"Field does not exist: {'.'.join(path)}")
+            fields.append(Field(path[-1], found))
+        return Schema(ConnectType.STRUCT, fields=distinct(fields))
+
+    def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See ColumnsOrRows."""
+        if "value" not in batch.schema.names or any(len(path) > 1 for path in self._paths):
+            raise NotInColumnsError
+        array = batch.column("value")
+        if array.null_count:
+            raise DataError("null")
+        columns = Columns(array, batch.schema.field("value"))
+        if self._defaults:
+            columns.fill_defaults()
+        names = list(dict.fromkeys(path[0] for path in self._paths))
+        if columns.schema is not None:
+            schema = self._schema(columns.schema)
+            columns.schema = schema
+            columns.check_nulls()
+            return put(batch, "key", *columns.build(names, schema))
+        for name in names:
+            if name not in columns.children:
+                columns.put(name, pa.nulls(len(array)))
+            elif columns.fields[name].metadata:
+                raise NotInColumnsError  # what is absent becomes null
+        return put(batch, "key", *columns.build(hash_order(names, capacity_for(len(self._paths))), None))

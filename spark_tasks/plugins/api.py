@@ -1,0 +1,158 @@
+"""What a plugin author writes against. A task's data path is a PySpark Python data source; this file adds the little
+that Kafka Connect needs around it (design: section 5.3).
+
+- A source task reads through `DataSource.streamReader()` or `simpleStreamReader()`.
+- A sink task writes through `DataSource.writer()` (a DataSourceArrowWriter or DataSourceWriter): `write()` runs on
+  executors, `commit(messages)` and `abort(messages)` on the worker.
+"""
+
+# ruff: noqa: ARG002, ARG003, B027  (defaults that authors override)
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Protocol, get_args
+
+from pyspark.sql.datasource import DataSource
+
+from spark_tasks.config.definition import ConfigDef
+from spark_tasks.task import SourceOffset, SourcePartition
+
+__all__ = [
+    "Connector", "ConnectorContext", "Options", "PartitionedOffsets", "ResumableWriter", "SinkConnector",
+    "SourceConnector", "SourceOffset", "SourcePartition",
+]  # fmt: skip
+
+Options = Mapping[str, str]
+Shape = Literal["records", "rows"]
+TransactionSignal = Literal["commit", "abort", "continue"]
+
+
+class ConnectorContext(Protocol):
+    """What the runtime offers a running connector; every method may be called from any thread."""
+
+    def request_task_reconfiguration(self) -> None:
+        """Have `task_configs` called again because the external system changed."""
+
+    def raise_error(self, error: Exception) -> None:
+        """Make the connector FAILED."""
+
+    def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
+        """All committed offsets of this (source) connector."""
+
+
+class Connector(ABC):
+    """One connector. Its constructor must be cheap and do no IO; `start` may connect to the external system."""
+
+    version: ClassVar[str] = "unknown"
+    config_def: ClassVar[ConfigDef]
+    aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this plugin
+    mistake: ClassVar[str | None] = None  # what its author got wrong: it is no plugin, others of its module are
+
+    def __init__(self, config: Options, context: ConnectorContext) -> None:
+        self.config = config
+        self.context = context
+
+    @classmethod
+    def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
+        """Errors by key that a ConfigDef cannot express; called with values that passed `config_def`."""
+        return {}
+
+    def start(self) -> None:
+        """Begin to watch the external system, if there is something to watch."""
+
+    def stop(self) -> None:
+        """Undo `start`."""
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        """At most `max_tasks` configurations, one a task; string values only. By default one task with everything."""
+        return [self.config]
+
+    @classmethod
+    @abstractmethod
+    def data_source(cls, options: Options) -> DataSource:
+        """The PySpark data source of one task; `options` is the task's configuration."""
+
+
+def _shape_mistake(connector: type[Connector], name: str, shape: str) -> str | None:
+    if shape in get_args(Shape):
+        return None
+    return f'{connector.__qualname__}.{name} is {shape!r}; it has to be "records" or "rows"'
+
+
+class SourceConnector(Connector):
+    """Reads from an external system into Kafka topics."""
+
+    yields: ClassVar[Shape] = "records"
+    """records: batches have the columns of columns.CONNECT_COLUMNS; rows: each whole row is a record's value."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        cls.mistake = vars(cls).get("mistake") or _shape_mistake(cls, "yields", cls.yields)
+
+    @classmethod
+    def exactly_once_support(cls, config: Options) -> bool | None:
+        """Whether it can resume exactly where it was (KIP-618); None where that is not known."""
+        return None
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Options) -> bool:
+        """Whether `transaction.boundary=connector` is possible (KIP-618)."""
+        return False
+
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+        """Check offsets that a user wants set (raise ConnectError to refuse); True where they are managed elsewhere
+        as well and have been set there (KIP-875).
+        """
+        return False
+
+
+class SinkConnector(Connector):
+    """Writes records of Kafka topics to an external system."""
+
+    accepts: ClassVar[Shape] = "records"
+    """records: `write` gets batches with the columns of CONNECT_COLUMNS; rows: only the value's fields as columns."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        cls.mistake = vars(cls).get("mistake") or _shape_mistake(cls, "accepts", cls.accepts)
+
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
+        """As SourceConnector.alter_offsets, for consumer group offsets."""
+        return False
+
+
+class PartitionedOffsets(Protocol):
+    """Optional on a stream reader: how its offset (one JSON dict for the whole stream) and Connect's offsets (a
+    mapping for each source partition) turn into each other. Without it a task has one source partition,
+    `{"task": n}`, whose offset is the stream's.
+    """
+
+    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
+        """Split the stream's offset by source partition."""
+
+    def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
+        """The stream offset to start from; `offsets` are all committed ones of the connector. Must answer
+        `initialOffset()` where nothing in them concerns this task.
+        """
+
+
+class TransactionBoundaries(Protocol):
+    """Optional on a stream reader of a connector whose `can_define_transaction_boundaries` says True: where the
+    transactions of `transaction.boundary=connector` end (KIP-618). A reader that wants a boundary at some place ends
+    a batch there (`latestOffset`).
+    """
+
+    def transaction(self, start: dict[str, Any], end: dict[str, Any]) -> TransactionSignal:
+        """Asked on the worker when all records from `start` to `end` are written. commit: make everything since the
+        last boundary visible; abort: discard it, and still go on after `end`; continue: neither, not yet.
+        """
+
+
+class ResumableWriter(Protocol):
+    """Optional on a sink writer: a sink that stores Kafka offsets with its data (exactly once)."""
+
+    def resume_from(self, topic: str, partition: int) -> int | None:
+        """The first offset that the sink does not have; None where it knows nothing. Runs on the worker."""

@@ -1,0 +1,264 @@
+"""Values that live outside a configuration: `${provider:path:key}` (KIP-297, KIP-421).
+
+A provider is declared by `config.providers=a,b`, `config.providers.a.class=…` and `config.providers.a.param.…=…` in
+the worker's file. What it holds is put in where a value is used; the config topic, the REST API and the log keep the
+placeholder.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar
+
+from spark_tasks.config.masking import process_secrets
+from spark_tasks.errors import ConfigError, ConnectError
+
+log = logging.getLogger(__name__)
+_PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+_JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigData:
+    """What a provider found. `ttl_ms`: how long it may be used; None for as long as one likes."""
+
+    data: Mapping[str, str]
+    ttl_ms: int | None = None
+
+
+class ConfigProvider(ABC):
+    """Looks values up. `configure` is called once, before anything else; `get` from any thread."""
+
+    aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this provider
+
+    def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - a provider without settings is usual
+        """Take the settings under `config.providers.<name>.param.`. Raises ConfigError."""
+
+    @abstractmethod
+    def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
+        """The values at the path ("" for none) of these keys, or of all; an unknown key is left out.
+
+        Raises ConfigError where the path cannot be read.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Let go of what `configure` opened."""
+
+
+class _AllowedPaths:
+    """`allowed.paths`: absolute folders and files, separated by commas, that a provider may read below."""
+
+    def __init__(self, setting: str | None) -> None:
+        self._allowed: list[Path] | None = None
+        if setting:
+            self._allowed = [Path(os.path.normpath(part.strip())) for part in setting.split(",")]
+            for path in self._allowed:
+                if not path.is_absolute() or not path.exists():
+                    why = "does not exist" if path.is_absolute() else "is not absolute"
+                    raise ConfigError(f"Invalid value {setting} for configuration allowed.paths: {path} {why}")
+
+    def check(self, path: str) -> Path | None:
+        """The path to read, None where it lies outside. `..` does not lead out; links are followed, as Java does."""
+        if self._allowed is None:
+            return Path(path)
+        plain = Path(os.path.normpath(path))
+        if any(plain.is_relative_to(allowed) for allowed in self._allowed):
+            return plain
+        log.warning("The path %s is not allowed to be accessed", path)
+        return None
+
+
+class FileConfigProvider(ConfigProvider):
+    """Keys of a Java .properties file: `${file:/etc/secrets.properties:password}`."""
+
+    aliases = (f"{_JAVA_PACKAGE}FileConfigProvider",)
+
+    def __init__(self) -> None:
+        self._paths = _AllowedPaths(None)
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Takes `allowed.paths`."""
+        self._paths = _AllowedPaths(settings.get("allowed.paths"))
+
+    def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
+        """The file's keys; an empty path or one that is not allowed has none."""
+        import javaproperties  # noqa: PLC0415 - only who uses the provider pays for it
+
+        file = self._paths.check(path) if path else None
+        if file is None:
+            return ConfigData({})
+        try:
+            with file.open(encoding="utf-8") as opened:
+                found: dict[str, str] = javaproperties.load(opened)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"Could not read properties from file {path}: {error}") from error
+        return ConfigData({k: v for k, v in found.items() if keys is None or k in keys})
+
+
+class DirectoryConfigProvider(ConfigProvider):
+    """Files of a folder, each a value, as Kubernetes mounts secrets: `${dir:/mnt/secrets:password}`."""
+
+    aliases = (f"{_JAVA_PACKAGE}DirectoryConfigProvider",)
+
+    def __init__(self) -> None:
+        self._paths = _AllowedPaths(None)
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Takes `allowed.paths`."""
+        self._paths = _AllowedPaths(settings.get("allowed.paths"))
+
+    def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
+        """The content of the folder's regular files, unchanged (a final newline belongs to the value)."""
+        folder = self._paths.check(path) if path else None
+        if folder is None:
+            return ConfigData({})
+        if not folder.is_dir():
+            log.warning("The path %s is not a directory", path)
+            return ConfigData({})
+        try:
+            files = [f for f in folder.iterdir() if (keys is None or f.name in keys) and f.is_file()]
+            return ConfigData({f.name: f.read_bytes().decode() for f in files})
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"Could not read the files of directory {path}: {error}") from error
+
+
+class EnvVarConfigProvider(ConfigProvider):
+    """Environment variables, as they were when the worker started: `${env:PASSWORD}`."""
+
+    aliases = (f"{_JAVA_PACKAGE}EnvVarConfigProvider",)
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._variables = dict(os.environ if environment is None else environment)
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Takes `allowlist.pattern`, a regular expression for whole names."""
+        pattern = settings.get("allowlist.pattern")
+        if pattern is None:
+            return
+        try:
+            allowed = re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(
+                f"Invalid value {pattern} for configuration allowlist.pattern: not a regular expression ({error})"
+            ) from error
+        self._variables = {k: v for k, v in self._variables.items() if allowed.fullmatch(k)}
+
+    def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
+        """The allowed variables; there are no paths."""
+        if path:
+            raise ConfigError(f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'")
+        return ConfigData({k: v for k, v in self._variables.items() if keys is None or k in keys})
+
+
+_BUILT_IN: Mapping[str, type[ConfigProvider]] = {
+    name: cls
+    for cls in (FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider)
+    for name in (*cls.aliases, cls.__name__, cls.__name__.removesuffix("ConfigProvider"), f"{__name__}.{cls.__name__}")
+}
+
+
+class Resolved(dict[str, str]):
+    """A configuration with what providers gave; `given`: their values, by the key that they stand in; `placeholders`:
+    what stood there instead, by value.
+    """
+
+    given: Mapping[str, Sequence[str]] = MappingProxyType({})
+    placeholders: Mapping[str, str] = MappingProxyType({})
+
+
+def _hide(connector: str | None, given: Mapping[str, Sequence[str]]) -> None:
+    process_secrets().learn(connector, itertools.chain.from_iterable(given.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigTransformer:
+    """Replaces placeholders. `on_ttl(name, path, ttl_ms)` is told when the values of connector `name` run out;
+    `on_values(name, given)` is told all values, by default for the worker to hide them.
+    """
+
+    providers: Mapping[str, ConfigProvider]
+    on_ttl: Callable[[str, str, int], None] | None = None
+    on_values: Callable[[str | None, Mapping[str, Sequence[str]]], None] = _hide
+
+    def transform(self, config: Mapping[str, str], connector: str | None = None) -> Resolved:
+        """The configuration with what the providers know; placeholders of unknown providers or keys stay as they are.
+
+        Each path is read once. With `config.action.reload=none` in the config, or without a connector's name, nobody
+        is told of a time to live. Raises ConfigError where a provider cannot read a path.
+        """
+        wanted: dict[tuple[str, str], set[str]] = {}
+        for value in config.values():
+            for match in _PLACEHOLDER.finditer(value or ""):
+                if match[1] in self.providers:
+                    wanted.setdefault((match[1], match[3] or ""), set()).add(match[4])
+        if not wanted:
+            return Resolved(config)
+        found = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
+
+        given: dict[str, list[str]] = {}
+        placeholders: dict[str, str] = {}
+
+        def replacement(key: str, match: re.Match[str]) -> str:
+            known = found.get((match[1], match[3] or ""))
+            if known is None or match[4] not in known.data:
+                return match[0]
+            value = known.data[match[4]]
+            given.setdefault(key, []).append(value)
+            placeholders[value] = match[0]
+            return value
+
+        data = Resolved({
+            k: v if v is None else _PLACEHOLDER.sub(partial(replacement, k), v) for k, v in config.items()
+        })
+        data.given, data.placeholders = given, placeholders
+        self.on_values(connector, given)
+        if connector is not None and self.on_ttl and config.get("config.action.reload", "restart").lower() != "none":
+            for (_, path), known in found.items():
+                if known.ttl_ms is not None:
+                    self.on_ttl(connector, path, known.ttl_ms)
+        return data
+
+
+def load_providers(
+    props: Mapping[str, str], find: Callable[[str], type[ConfigProvider]] | None = None
+) -> dict[str, ConfigProvider]:
+    """The providers that `config.providers` declares, by name and configured. Raises ConfigError.
+
+    `find` answers the class of a name that is not built in; by default the entry points of `heeler.config_providers`
+    and the folders of `plugin.path` are searched.
+    """
+    providers: dict[str, ConfigProvider] = {}
+    for name in (part.strip() for part in props.get("config.providers", "").split(",")):
+        if not name:
+            continue
+        key = f"config.providers.{name}.class"
+        wanted = props.get(key, "").strip()
+        if not wanted:
+            raise ConfigError(f'Missing required configuration "{key}" of the provider in config.providers.')
+        cls = _BUILT_IN.get(wanted) or (find or _finder(props.get("plugin.path")))(wanted)
+        provider = cls()
+        prefix = f"config.providers.{name}.param."
+        provider.configure({k.removeprefix(prefix): v for k, v in props.items() if k.startswith(prefix)})
+        providers[name] = provider
+    return providers
+
+
+def _finder(plugin_path: str | None) -> Callable[[str], type[ConfigProvider]]:
+    def find(name: str) -> type[ConfigProvider]:
+        from spark_tasks.plugins.registry import Plugins  # noqa: PLC0415 - looks at what is installed
+
+        try:
+            return Plugins(plugin_path).config_provider(name)
+        except ConnectError as error:
+            raise ConfigError(f"Invalid value {name} for the class of a config provider: {error}") from error
+
+    return find

@@ -1,0 +1,90 @@
+"""The shortest way to a source: one function that says what is new since an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.data import ddl
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.plugins.api import Options, SourceConnector
+
+Offset = dict[str, Any]
+ReadNew = Callable[[Options, Offset], tuple[Iterable[tuple[Any, ...]], Offset]]
+_TOPIC = ConfigKey("topic", Type.STRING, importance=Importance.HIGH, doc="The topic to write to.")
+
+
+class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, connector: type[SourceConnector], options: Options) -> None:
+        self._connector: Any = connector  # executors import it; the function by itself would be sent as code
+        self._options = dict(options)
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - PySpark's name
+        return {}
+
+    def read(self, start: Offset) -> tuple[Iterator[tuple[Any, ...]], Offset]:
+        match self._connector.read_new(self._options, start):
+            case rows, dict() as end:
+                return iter(rows), end
+            case other:
+                raise DataError(f"{self._connector.__name__} answers {_shown(other)}; a source answers two things, its "
+                                "new rows and the offset behind them, which is a dict")
+
+
+def _shown(answer: Any) -> str:
+    parts = answer if isinstance(answer, tuple) else [answer]
+    return " and ".join(f"a {type(part).__name__}" for part in parts) or "an empty tuple"
+
+
+class _FunctionSource(DataSource):  # type: ignore[misc]
+    def __init__(self, options: Options, connector: type[SourceConnector], schema: str) -> None:
+        super().__init__(dict(options))
+        self._connector = connector
+        self._schema = schema
+
+    def schema(self) -> str:
+        return self._schema
+
+    def simpleStreamReader(self, schema: Any) -> _Reader:  # noqa: N802, ARG002 - PySpark's
+        return _Reader(self._connector, self.options)
+
+
+def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
+    """Make a function a source connector: `(options, start) -> (rows, end)`.
+
+    `schema` is the rows' (Spark DDL, for example "id bigint, name string"); each row is a tuple and becomes a record's
+    value. `start` is the offset that was committed last, {} at the very beginning; `end` is what `start` shall be the
+    next time: anything JSON can hold. `options` is the connector's configuration, `topic` and whatever else the
+    function looks up. One task; the function runs in a Python worker of Spark, and again from the same `start` after a
+    failure. While there is nothing new it is asked on heeler's worker, some ten times a second at first. What a call
+    answers is one batch: where there is much, it should stop after some 100,000 rows.
+    """
+    if not isinstance(schema, str):
+        return _connector(schema, "", "@source needs the columns of its rows, for example "
+                          '@source("id bigint, name string")')
+    return lambda read_new: _connector(read_new, schema, _mistake(schema))
+
+
+def _mistake(schema: str) -> str | None:
+    try:
+        names = ddl.parse(schema).names
+    except ConfigError as error:
+        return f"@source: {error}"
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        return f"@source: the schema {schema!r} has the column {twice[0]} more than once"
+    return None if names else "@source needs at least one column"
+
+
+def _connector(read_new: ReadNew, schema: str, mistake: str | None) -> type[SourceConnector]:
+    def data_source(connector: type[SourceConnector], options: Options) -> DataSource:
+        return _FunctionSource(options, connector, schema)
+
+    members = {
+        "__module__": read_new.__module__, "__doc__": read_new.__doc__, "yields": "rows", "mistake": mistake,
+        "config_def": ConfigDef(_TOPIC), "data_source": classmethod(data_source), "read_new": staticmethod(read_new),
+    }  # fmt: skip
+    return type(read_new.__name__, (SourceConnector,), members)

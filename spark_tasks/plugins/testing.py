@@ -1,0 +1,203 @@
+"""A test that every exactly-once sink should pass: `check_exactly_once_sink`. For the tests of plugins.
+
+A writer is killed at each step of `write` and `commit`, as kill -9 does it, in a process of its own. Then a new task
+goes on as heeler does after a crash: it asks `resume_from`, reads from there, with other batches than before. In the
+end the sink must hold each record once.
+"""
+
+# ruff: noqa: S101 - a test's own words
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from spark_tasks.data.rows import write_batches
+
+TOPIC = "contract-topic"
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
+
+_KILLED = 9
+
+
+@dataclass(frozen=True)
+class SinkUnderTest:
+    """`writer()`: a writer as a new task makes it; it is given Rows unless it is a DataSourceArrowWriter.
+    `batch(topic, partition, first, count)`: records with these offsets, with the columns of columns.CONNECT_COLUMNS.
+    `contents()`: the place of every record that a reader of the sink sees. `clear()`: empty the sink.
+    """
+
+    writer: Callable[[], Any]
+    batch: Callable[[str, int, int, int], pa.RecordBatch]
+    contents: Callable[[], Sequence[Place]]
+    clear: Callable[[], None]
+
+
+def check_exactly_once_sink(sink: SinkUnderTest, *, partitions: int = 2, records: int = 30, kills: int = 40) -> int:
+    """Run all of it; how often a writer was killed (at most `kills` times in `write`, and in `commit`, spread over
+    their steps). Raises AssertionError that says which record is missing or twice. Needs a system with fork.
+    """
+    run = _Run(sink, partitions, records, kills)
+    run.undisturbed()
+    run.repeated()
+    run.failed_in_the_middle()
+    run.late_commit()
+    return run.killed_while("write") + run.killed_while("commit")
+
+
+class _Run:
+    def __init__(self, sink: SinkUnderTest, partitions: int, records: int, kills: int) -> None:
+        self._sink = sink
+        self._kills = kills
+        self._partitions = range(partitions)
+        self._records = records
+
+    # ------------------------------------------------------------ what a task does
+    def _resume(self, writer: Any) -> dict[int, int]:
+        return {p: writer.resume_from(TOPIC, p) or 0 for p in self._partitions}
+
+    def _write(self, writer: Any, position: dict[int, int], size: int) -> list[Any]:
+        """One batch of at most `size` records a partition: each split writes with a fresh copy, elsewhere."""
+        pickled = cloudpickle.dumps(writer)
+        messages = []
+        for partition, first in position.items():
+            count = min(size, self._records - first)
+            if count > 0:
+                pieces = [(first, count // 2), (first + count // 2, count - count // 2)]
+                batches = [self._sink.batch(TOPIC, partition, at, some) for at, some in pieces if some]
+                message = write_batches(cloudpickle.loads(pickled), batches)
+                messages.append(pickle.loads(pickle.dumps(message)))
+        return messages
+
+    def _go_on(self, size: int) -> None:
+        """A new task: from where the sink says to the end."""
+        writer = self._sink.writer()
+        position = self._resume(writer)
+        while any(first < self._records for first in position.values()):
+            messages = self._write(writer, position, size)
+            writer.commit(messages)
+            moved = {p: min(first + size, self._records) for p, first in position.items()}
+            told = self._resume(self._sink.writer())
+            assert told == moved, f"after a commit up to {moved} resume_from answers {told}"
+            position = moved
+
+    def _check(self, what: str) -> None:
+        found = Counter(self._sink.contents())
+        wanted = {(TOPIC, p, offset) for p in self._partitions for offset in range(self._records)}
+        twice = sorted(place for place, count in found.items() if count > 1)
+        missing, foreign = sorted(wanted - set(found)), sorted(set(found) - wanted)
+        assert not twice, f"{what}: in the sink twice: {twice[:5]}"
+        assert not missing, f"{what}: missing in the sink: {missing[:5]}"
+        assert not foreign, f"{what}: nobody wrote {foreign[:5]}"
+
+    # ------------------------------------------------------------ the steps
+    def undisturbed(self) -> None:
+        """Batches one after the other; an empty sink knows no offset."""
+        self._sink.clear()
+        assert self._sink.writer().resume_from(TOPIC, 0) is None, "an empty sink must answer None"
+        self._go_on(7)
+        self._check("undisturbed")
+
+    def repeated(self) -> None:
+        """The answer of a commit got lost: a new task finds out by itself."""
+        self._sink.clear()
+        writer = self._sink.writer()
+        writer.commit(self._write(writer, dict.fromkeys(self._partitions, 0), 10))
+        self._go_on(13)
+        self._check("after a commit that nobody heard of")
+
+    def failed_in_the_middle(self) -> None:
+        """One split fails: the others are aborted, and nothing of them is seen."""
+        self._sink.clear()
+        writer = self._sink.writer()
+        messages = self._write(writer, dict.fromkeys(self._partitions, 0), 10)
+        writer.abort([*messages[:-1], None])
+        assert not self._sink.contents(), "an aborted batch is seen"
+        self._go_on(4)
+        self._check("after an aborted batch")
+
+    def late_commit(self) -> None:
+        """A task that was suspended commits when its successor has written the same records, in other batches."""
+        for size in (5, 10, 15, self._records):
+            self._sink.clear()
+            zombie = self._sink.writer()
+            messages = self._write(zombie, dict.fromkeys(self._partitions, 0), 10)
+            self._go_on(size)
+            with suppress(Exception):  # it may well be refused
+                zombie.commit(messages)
+            self._check(f"after a late commit beside batches of {size}")
+
+    def killed_while(self, method: str) -> int:
+        """Killed at each step (a line of Python) of `write` or `commit`; how often."""
+        steps = self._steps(method, 10**9)
+        assert steps is not None
+        kills = range(1, steps + 1, -(-steps // self._kills))
+        for step in kills:
+            assert self._steps(method, step) is None, f"{method} ended before step {step}"
+            self._go_on(step % 9 + 3)
+            self._check(f"killed at step {step} of {method}")
+        return len(kills)
+
+    def _steps(self, method: str, die_at: int) -> int | None:
+        """Write and commit a batch in a child process that dies at a step; the number of steps if it lived on."""
+        self._sink.clear()
+        receive, send = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(receive)
+            self._child(method, die_at, send)
+        os.close(send)
+        with os.fdopen(receive, "rb") as pipe:
+            told = pipe.read()
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        assert code in (0, _KILLED), f"{method} failed: {told.decode(errors='replace')}"
+        return int(told) if code == 0 else None
+
+    def _child(self, method: str, die_at: int, send: int) -> None:
+        counter = _Steps(die_at)
+        try:
+            writer = self._sink.writer()
+            position = dict.fromkeys(self._partitions, 0)
+            if method == "write":
+                counter.count(self._write, writer, position, 10)
+            else:
+                counter.count(writer.commit, self._write(writer, position, 10))
+            os.write(send, str(counter.steps).encode())
+        except BaseException as error:  # noqa: BLE001 - the parent is to be told, whatever it is
+            os.write(send, repr(error).encode())
+            os._exit(1)
+        os._exit(0)
+
+
+class _Steps:
+    """Counts lines of Python; the process ends at one of them, as abruptly as by kill -9."""
+
+    def __init__(self, die_at: int) -> None:
+        self.steps = 0
+        self._die_at = die_at
+
+    def count(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        sys.settrace(self._trace)
+        try:
+            return function(*arguments)
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, _frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "line":
+            self.steps += 1
+            if self.steps >= self._die_at:
+                os._exit(_KILLED)
+        return self._trace

@@ -1,0 +1,69 @@
+"""The door to this package: everything a worker needs to run tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from spark_tasks.config.ignored_connector_keys import warning
+from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.membership import GroupIo
+from spark_tasks.kafka.watcher import EndWatchers
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.plugins import Plugins
+from spark_tasks.plugins.api import SinkConnector, SourceConnector
+from spark_tasks.sinks.task import SinkTask
+from spark_tasks.sources.delivery import Delivery
+from spark_tasks.sources.task import SourceTask
+from spark_tasks.sources.transactional import delivery_of
+from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.settings import BATCH, MODE
+from spark_tasks.task import TaskContext, TaskRunner
+
+_logger = logging.getLogger(__name__)
+MakeDelivery = Callable[[TaskContext], Delivery | None]
+
+
+def engine_of(worker: Mapping[str, str]) -> SparkEngine | ResidentEngine:
+    """The engine that heeler.executors.mode asks for."""
+    kind = SparkEngine if worker.get(MODE) == BATCH else ResidentEngine
+    return kind(worker)
+
+
+class Runners:
+    """One for a worker: the engine, what sink tasks share, and making runners.
+
+    `make_delivery`: what a source task's guarantee is; by default exactly once where the context has a guard.
+    """
+
+    def __init__(
+        self, worker: Mapping[str, str], plugins: Plugins, *, make_delivery: MakeDelivery | None = None
+    ) -> None:
+        """Starts nothing. `worker`: the worker's properties."""
+        self.engine = engine_of(worker)
+        self._plugins = plugins
+        self._watchers = EndWatchers()
+        self._io = GroupIo()
+        self._make_delivery = make_delivery or delivery_of
+
+    def make(self, context: TaskContext) -> TaskRunner:
+        """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
+        if ignored := warning(context.connector):
+            _logger.warning(ignored)
+        name = context.connector.get("connector.class", "")
+        connector = self._plugins.connector(name)
+        if issubclass(connector, SinkConnector):
+            pipeline = SinkPipeline(context.worker, context.connector)
+            return SinkTask(context, connector, pipeline, self._watchers, self._io)
+        if issubclass(connector, SourceConnector):
+            rows = connector.yields == "rows"
+            source = SourcePipeline(context.worker, context.connector, rows=rows)
+            return SourceTask(context, connector, source, self._make_delivery(context))
+        raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
+
+    def close(self) -> None:
+        """Stop Spark and close the connections; the tasks must be gone."""
+        self.engine.close()
+        self._watchers.close()
+        self._io.close()

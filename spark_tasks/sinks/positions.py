@@ -1,0 +1,136 @@
+"""Where a sink task stands in each of its partitions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.cluster import Isolation, TopicPartition
+from spark_tasks.kafka.task_clients import Reset
+from spark_tasks.kafka.watcher import EndWatcher
+
+_logger = logging.getLogger(__name__)
+_TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
+Committed = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
+
+
+class OffsetsMissingError(ConnectError):
+    """There is no offset to start from, and `auto.offset.reset=none` forbids to choose one."""
+
+
+class SinkAheadError(ConnectError):
+    """A sink that says where to resume has offsets that the topic does not have: what it would be given now, it would
+    take for what it has.
+    """
+
+
+class Positions:
+    """The next offset to read of each assigned partition. `writer` may be a ResumableWriter."""
+
+    def __init__(self, watcher: EndWatcher, isolation: Isolation, reset: Reset, writer: Any) -> None:
+        self._watcher = watcher
+        self._isolation = isolation
+        self._reset = reset
+        self._resume_from = getattr(writer, "resume_from", None)
+        self._at: dict[TopicPartition, int] = {}
+        self._doubtful = False
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._committed: Committed | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._assigned)
+
+    def at(self) -> dict[TopicPartition, int]:
+        """A copy of all positions."""
+        return dict(self._at)
+
+    def assign(self, partitions: frozenset[TopicPartition], committed: Committed) -> None:
+        """Take a new assignment. All positions are asked for anew: another member may have read on meanwhile."""
+        self._assigned, self._committed = partitions, committed
+        self._at = {}
+        self._look_up()
+
+    def forget(self) -> None:
+        """Go back to what is committed, before the next batch."""
+        self._at = {}
+
+    def doubt(self) -> None:
+        """A batch failed: ask a sink that says where to resume whether it stored a part of it all the same."""
+        self._doubtful = self._resume_from is not None
+
+    def _look_up(self) -> None:
+        if self._doubtful:
+            self._at |= {tp: offset for tp in self._at if (offset := self._sink_offset(tp)) is not None}
+            self._doubtful = False
+        missing = [tp for tp in sorted(self._assigned) if tp not in self._at]
+        if not missing or self._committed is None:
+            return
+        found = {tp: offset for tp in missing if (offset := self._sink_offset(tp)) is not None}
+        left = [tp for tp in missing if tp not in found]
+        if left:
+            found |= self._committed(left)
+        fresh = [tp for tp in left if tp not in found]
+        if fresh:
+            found |= self._start_of(fresh)
+        self._at |= found
+
+    def _sink_offset(self, partition: TopicPartition) -> int | None:
+        if self._resume_from is None:
+            return None
+        offset: int | None = self._resume_from(*partition)
+        return offset
+
+    def _start_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if self._reset == "none":
+            raise OffsetsMissingError(
+                f"no offsets are committed for {_text(partitions)} and auto.offset.reset is none; commit some, or set"
+                " consumer.override.auto.offset.reset to earliest or latest"
+            )
+        return self._watcher.cluster.offsets(partitions, self._reset, self._isolation, timeout_ms=_TIMEOUT_MS)
+
+    def ranges(self, most: int) -> list[tuple[TopicPartition, int, int]]:
+        """(partition, start, end) of all partitions that have something new, at most `most` offsets each."""
+        self._look_up()
+        found = []
+        for tp, end in self._watcher.ends(list(self._at), self._isolation).items():
+            start = self._at[tp]
+            if end > start:
+                found.append((tp, start, min(end, start + most)))
+            elif end < start:
+                self._behind_the_end(tp, start)
+        return found
+
+    def _behind_the_end(self, tp: TopicPartition, position: int) -> None:
+        """The log ends before the position: it was cut off, or the topic was deleted and made anew."""
+        end = self._watcher.refresh([tp], "read_uncommitted")[tp]
+        if end >= position:
+            return  # our knowledge was old, or a transaction is open that was read before isolation.level was changed
+        start = self._watcher.cluster.offsets([tp], "earliest", timeout_ms=_TIMEOUT_MS)[tp]
+        self.out_of_range(*tp, start, end)
+
+    def out_of_range(self, topic: str, partition: int, log_start: int, log_end: int) -> None:
+        """The position is not in the log: do as `auto.offset.reset` says."""
+        tp = (topic, partition)
+        held = self._sink_offset(tp)
+        if held is not None and held > log_end:
+            raise SinkAheadError(
+                f"the sink holds {topic}-{partition} up to offset {held - 1}, but its log ends before offset {log_end}:"
+                " the topic was made anew, or has lost records. Have the connector write to another place, or remove "
+                "what the sink holds of this topic, then restart the task"
+            )
+        text = f"offset {self._at.get(tp)} of {topic}-{partition} is not in its log ({log_start} to {log_end - 1})"
+        if self._reset == "none":
+            raise OffsetsMissingError(f"{text} and auto.offset.reset is none")
+        self._at[tp] = log_start if self._reset == "earliest" else log_end
+        _logger.warning("%s; going on at %d (auto.offset.reset=%s)", text, self._at[tp], self._reset)
+
+    def advance(self, partition: TopicPartition, offset: int) -> None:
+        """A batch up to `offset` (exclusive) is committed."""
+        if partition in self._at:
+            self._at[partition] = offset
+
+
+def _text(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{number}" for topic, number in partitions)

@@ -1,0 +1,256 @@
+"""Runs one sink task: a member of the connector's consumer group whose batches are Spark jobs.
+
+A batch: where do the partitions end (the watcher knows) -> bounded ranges -> one split each in the executors -> the
+writer's commit on the worker -> the group's offsets, fenced by its generation. At most one batch is in flight, and
+rebalances happen between batches, so a partition that goes has its offsets committed. A crash between the writer's
+commit and the group's repeats the batch: at least once, unless the writer says where to resume.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceWriter
+
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, GroupIo
+from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
+from spark_tasks.kafka.task_clients import connection_settings, consumer_settings, isolation, number, reset_policy
+from spark_tasks.kafka.watcher import EndWatchers
+from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.plugins.api import SinkConnector
+from spark_tasks.sinks.positions import Positions
+from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
+from spark_tasks.spark.executor import value_of
+from spark_tasks.task import Progress, TaskContext
+from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
+from spark_tasks.tasks.pacing import MOST_RECORDS, SplitSize
+from spark_tasks.tasks.retries import Patience
+
+_logger = logging.getLogger(__name__)
+
+JOIN_WAIT_MS = 500  # how long one run_once waits for the group
+JOIN_IDLE_MS = 20
+UPKEEP_MS = 5_000  # an idle task looks after its membership so often; the coordinator and the watcher wake it before
+PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
+PAUSED_MS = 5_000
+COMMIT_TIMEOUT_MS = 5_000
+
+
+class SinkTask:
+    """A TaskRunner. `pipeline`: a picklable SinkPipeline of the connector; `watchers` and `io`: the worker's."""
+
+    def __init__(
+        self, context: TaskContext, connector: type[SinkConnector], pipeline: SinkPipeline, watchers: EndWatchers,
+        io: GroupIo,
+    ) -> None:
+        self.version = connector.version
+        self._context = context
+        self._connector = connector
+        self._pipeline = pipeline
+        self._io = io
+        properties = client_properties(context.worker, context.connector, "consumer")
+        self._settings = consumer_settings(context.connector_name, context.task, context.connector, properties)
+        self._client = connection_settings(properties)
+        self._isolation = isolation(properties)
+        self._reset = reset_policy(properties)
+        self._watchers = watchers
+        # What Kafka Connect bounds a put by bounds a split here, but only where somebody has set it.
+        self._size = SplitSize.at_most(number(properties, "max.poll.records", MOST_RECORDS, 1))
+        self._patience = Patience(context.id)
+        self._paused = False
+        self._cancelled = False
+        self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
+        self._uncommitted: dict[TopicPartition, int] = {}
+        self._consumer: GroupConsumer | None = None
+        self._writer: DataSourceWriter | None = None
+
+    def start(self) -> None:
+        """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as it takes."""
+        _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
+        self._writer = writer_of(data_source_of(self._connector, self._context.config))
+        job = SinkJob(
+            self._client, self._isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
+            number(self._context.worker, MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES, 1),
+        )
+        self._job = pickle.dumps(job)
+        self._watcher = self._watchers.of(self._client)
+        self._positions = Positions(self._watcher, self._isolation, self._reset, self._writer)
+
+    def run_once(self) -> Progress:
+        """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
+        if self._cancelled:
+            raise ConnectError(f"{self._context.id} was given up")
+        if self._batch is not None:
+            return self._collect(PATIENCE_S)
+        try:
+            return self._patience.pause() or self._next_batch()
+        except RetriableError as error:  # Kafka is out of reach, for example
+            return self._patience.later(error)
+
+    def _next_batch(self) -> Progress:
+        consumer = self._member
+        self._commit_offsets()
+        if not consumer.poll(JOIN_WAIT_MS):
+            return Progress(idle_ms=JOIN_IDLE_MS)
+        if consumer.take_change():
+            self._watcher.forget(self)
+            self._positions.assign(consumer.assignment(), consumer.committed)
+        if self._paused or not self._positions:
+            return Progress(idle_ms=PAUSED_MS)
+        splits = self._plan()
+        if not splits:
+            armed = self._watcher.arm(self, self._positions.at(), self._isolation, self._context.wake)
+            return Progress(idle_ms=UPKEEP_MS if armed else 0)
+        self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
+        return self._collect(PATIENCE_S)
+
+    @property
+    def _member(self) -> GroupConsumer:
+        if self._consumer is None:
+            self._consumer = GroupConsumer(self._settings, self._io, self._context.wake)
+        return self._consumer
+
+    def _plan(self) -> list[SinkSplit]:
+        return [
+            SinkSplit(self._job, topic, partition, start, end, self._size.seconds(end - start))
+            for (topic, partition), start, end in self._positions.ranges(self._size.records)
+        ]
+
+    def _collect(self, patience_s: float) -> Progress:
+        """Wait for the batch in flight; commit it if it is done."""
+        if self._batch is None:
+            return Progress()
+        future, generation = self._batch
+        try:
+            results: list[SinkResult] = future.result(patience_s)
+        except FutureTimeoutError:
+            return Progress()
+        except CancelledError:
+            self._batch = None
+            raise ConnectError(f"the batch of {self._context.id} was given up") from None
+        except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
+            self._batch = None
+            return self._failed(error, [])
+        self._batch = None
+        failures = [result.failure for result in results if result.failure is not None]
+        if failures:
+            try:
+                value_of(failures[0])
+            except Exception as error:  # noqa: BLE001 - the plugin's
+                return self._failed(error, results)
+        return self._commit(results, generation)
+
+    def _commit(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
+        done = [result for result in results if result.out_of_range is None]
+        if self._cancelled or generation is None or generation != self._member.generation():
+            # Another member may have the partitions already: its writes come after ours, or ours must not count.
+            _logger.warning("the group moved on during a batch of %s; it is read again", self._context.id)
+            self._abort(done)
+            return Progress()
+        try:
+            if any(result.records for result in done) and self._writer is not None:
+                self._writer.commit([result.message for result in done])
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error, [])
+        self._patience.succeeded()
+        for result in results:
+            if result.out_of_range is not None:
+                self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
+        progress = self._advance(done)
+        self._uncommitted = {(r.topic, r.partition): r.next_offset for r in done}
+        with suppress(KafkaUnavailableError):  # what the sink has stays so; the offsets follow with the next run_once
+            self._commit_offsets()
+        return progress
+
+    def _commit_offsets(self) -> None:
+        if not self._uncommitted:
+            return
+        try:
+            self._member.commit(self._uncommitted, COMMIT_TIMEOUT_MS)
+        except CommitRefusedError as error:
+            _logger.warning("%s; what was read since the last commit may be written again", error)
+            self._positions.forget()
+        self._uncommitted = {}
+
+    def _advance(self, done: Sequence[SinkResult]) -> Progress:
+        records = size = 0
+        for result in done:
+            self._positions.advance((result.topic, result.partition), result.next_offset)
+            self._size = self._size.after(result.records, result.size, result.seconds)
+            records += result.records
+            size += result.size
+        for topic in sorted({result.topic for result in done if result.records}):
+            self._context.topic_used(topic)
+        return Progress(records, size)
+
+    def _failed(self, error: Exception, results: Sequence[SinkResult]) -> Progress:
+        """Abort; a retriable error has the batch repeated from the same positions, another one fails the task."""
+        self._abort([result for result in results if result.failure is None and result.out_of_range is None])
+        if self._cancelled:
+            raise error
+        self._positions.doubt()
+        return self._patience.later(error)
+
+    def _abort(self, done: Sequence[SinkResult]) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.abort([result.message for result in done])
+        except Exception:  # plugin code; the batch counts for nothing whatever abort makes of it
+            _logger.exception("the writer's abort failed")
+
+    def pause(self) -> None:
+        """Finish the batch in flight; then none until `resume`."""
+        self._finish()
+        self._paused = True
+        self._watcher.forget(self)
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._paused = False
+
+    def _finish(self) -> None:
+        """Commit the batch that runs; one that only waits for Spark is taken back."""
+        if self._batch is None:
+            return
+        if self._batch[0].cancel():
+            self._batch = None
+            return
+        while self._batch is not None:
+            self._collect(PATIENCE_S)
+
+    def close(self) -> None:
+        """Finish, leave the group. Offsets of finished batches are committed already."""
+        try:
+            self._finish()
+            with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
+                self._commit_offsets()
+        finally:
+            self._give_up()
+            self._batch = None
+            consumer, self._consumer = self._consumer, None
+            if consumer is not None:
+                self._watcher.forget(self)
+                consumer.close()
+
+    def stop_starting(self) -> None:
+        """See TaskRunner. A sink's start is short."""
+
+    def cancel(self) -> None:
+        """See TaskRunner."""
+        self._cancelled = True
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if (batch := self._batch) is not None:
+            self._context.engine.cancel(batch[0])

@@ -1,0 +1,81 @@
+"""When a transaction of an exactly-once source task ends (KIP-618's transaction.boundary). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.kafka.task_clients import number
+from spark_tasks.plugins.api import TransactionSignal
+
+DEFAULT_INTERVAL_MS: Final = 60_000  # Kafka Connect's offset.flush.interval.ms
+# The coordinator aborts a transaction at its time-out and fences its producer. Ending it before is always allowed.
+_LONGEST_SHARE: Final = 2 / 3
+
+
+class Kind(Enum):
+    """transaction.boundary."""
+
+    POLL = "poll"  # with each batch
+    INTERVAL = "interval"
+    CONNECTOR = "connector"  # where the reader says
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Where transactions end. `interval_ms` counts for INTERVAL only."""
+
+    kind: Kind
+    interval_ms: int = DEFAULT_INTERVAL_MS
+
+    @classmethod
+    def configured(
+        cls, worker: Mapping[str, str], connector: Mapping[str, str], transaction_timeout_ms: int
+    ) -> Boundary:
+        """What the connector's configuration says; raises ConfigError."""
+        text = connector.get("transaction.boundary", "").strip().lower() or Kind.POLL.value
+        try:
+            kind = Kind(text)
+        except ValueError:
+            allowed = ", ".join(k.value for k in Kind)
+            raise ConfigError(
+                f"Invalid value {text} for configuration transaction.boundary: expected one of {allowed}"
+            ) from None
+        default = number(worker, "offset.flush.interval.ms", DEFAULT_INTERVAL_MS)
+        interval = number(connector, "transaction.boundary.interval.ms", default)
+        return cls(kind, min(interval, int(transaction_timeout_ms * _LONGEST_SHARE)))
+
+    def ends(self, open_ms: float, signal: TransactionSignal) -> bool:
+        """Whether a transaction that is open for so long ends after a batch of which the reader said this."""
+        if self.kind is Kind.CONNECTOR:
+            return signal != "continue"
+        return self.kind is Kind.POLL or open_ms >= self.interval_ms
+
+    def due_ms(self, open_ms: float) -> float | None:
+        """How long an open transaction may wait for another batch; None: as long as it takes."""
+        if self.kind is Kind.CONNECTOR:
+            return None
+        return 0.0 if self.kind is Kind.POLL else max(0.0, self.interval_ms - open_ms)
+
+    @property
+    def ends_with_the_task(self) -> bool:
+        """Whether a task that pauses or stops commits what it has; else it is read again."""
+        return self.kind is not Kind.CONNECTOR
+
+
+def signal_of(reader: Any, kind: Kind, start: Mapping[str, Any], end: Mapping[str, Any]) -> TransactionSignal:
+    """What a reader with TransactionBoundaries says of a batch; "commit" where nobody asks it."""
+    if kind is not Kind.CONNECTOR:
+        return "commit"
+    if not hasattr(reader, "transaction"):
+        raise ConfigError(
+            "transaction.boundary is connector, and the connector's reader does not define transactions; set it to "
+            "poll or interval"
+        )
+    found: TransactionSignal = reader.transaction(dict(start), dict(end))
+    if found not in ("commit", "abort", "continue"):
+        raise ConnectError(f"the reader's transaction() answered {found!r}: expected commit, abort or continue")
+    return found

@@ -1,0 +1,226 @@
+"""The executor's part of a source batch: the plugin's reader through the pipeline into the appender."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import Row
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.types import StructType
+
+from spark_tasks.errors import DataError
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.topic_creation import TopicCreation
+from spark_tasks.kafka.transactions import Member
+from spark_tasks.pipeline.stages import SourcePipeline
+from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.stream_offsets import StreamOffset, plain
+
+_FIRST_TUPLES = 100  # gathered before anything is known of their size
+_MOST_TUPLES = 10_000
+_MISFITS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark's conversion
+_MOST_ROWS = 65_536  # rows that go through the pipeline at once: enough to be fast, little enough to overlap
+_MOST_BYTES = 32 * 1024 * 1024  # and their bytes, unless one row alone has more
+
+
+@dataclass(frozen=True, slots=True)
+class SourceJob:
+    """What all splits of a task have in common; pickled once, `reader` with cloudpickle. `schema` names the columns of
+    readers that yield tuples (empty: there are none). `appender`: keyword arguments for the Appender.
+    """
+
+    client: Mapping[str, Any]
+    appender: Mapping[str, Any]
+    pipeline: SourcePipeline
+    reader: bytes
+    schema: StructType
+    creation: TopicCreation | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceResult:
+    """What became of a split. `end` is the offset that a simple stream reader came to."""
+
+    sequences: Mapping[TopicPartition, int]
+    records: int
+    size: int
+    seconds: float
+    topics: tuple[str, ...]
+    end: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSplit:
+    """Reads `partitions` (pickled InputPartitions) one after the other, or with `start` a simple stream reader from
+    there; writes all of it under one lane.
+    """
+
+    job: bytes
+    lane: Lane
+    partitions: tuple[bytes, ...] = ()
+    start: bytes | None = None
+    expected_seconds: float = 0.0
+
+    def run(self) -> SourceResult:
+        """Read, convert, append, and wait until everything is acknowledged."""
+        begun = time.perf_counter()
+        job = _unpacked(self.job)
+        reader = cloudpickle.loads(job.reader)
+        writing = _Writing(job, self.lane)
+        end = None
+        try:
+            if self.start is not None:
+                rows, end = answer_of(reader, pickle.loads(self.start))
+                writing.write(rows)
+            for partition in self.partitions:
+                writing.write(reader.read(cloudpickle.loads(partition)))
+            writing.flush()
+        finally:
+            writing.close()
+        return SourceResult(
+            dict(writing.sequences), writing.records, writing.size, time.perf_counter() - begun,
+            tuple(writing.topics), end,
+        )
+
+
+def answer_of(reader: Any, start: StreamOffset) -> tuple[Iterable[Any], StreamOffset]:
+    """What a simple reader has from `start` on, and the offset behind it. DataError where it answers something else, or
+    rows that end where they began: they would come again after each restart. (Spark refuses them too.)
+    """
+    match reader.read(plain(reader, start)):
+        case tuple((rows, found)):
+            end = plain(reader, found)
+        case other:
+            what = f"{type(reader).__name__}.read() answers a {type(other).__name__}"
+            raise DataError(f"{what}; a simple reader answers two things, its rows and the offset behind them")
+    if end == start and next(iter(rows), None) is not None:
+        raise DataError(f"{type(reader).__name__}.read() answers rows, and that they end where they began: {start}")
+    return rows, end
+
+
+class _Writing:
+    """Batches into an appender; counts."""
+
+    def __init__(self, job: SourceJob, lane: Lane) -> None:
+        self._job = job
+        self._cluster = shared_cluster(job.client)
+        admit = None
+        if lane.identity is not None and lane.identity.transactional_id is not None:
+            admit = Member(self._cluster, lane.identity, lane.added, lane.likely).admit
+        self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
+        self.records = 0
+        self.size = 0
+        self.topics: dict[str, None] = {}
+        self.flush = self._appender.flush
+        self.close = self._appender.close
+
+    @property
+    def sequences(self) -> Mapping[TopicPartition, int]:
+        return self._appender.sequences
+
+    def write(self, rows: Iterable[Any]) -> None:
+        for batch in as_batches(rows, self._job.schema):
+            for topic, partitions, raw in self._job.pipeline.to_raw(batch):
+                if topic not in self.topics:
+                    if self._job.creation is not None:
+                        self._job.creation.ensure(self._cluster, topic)
+                    self.topics[topic] = None
+                self._appender.append(topic, partitions, raw)
+                self.records += len(raw)
+                self.size += raw.nbytes
+
+
+def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """What a reader yields, as record batches: those of a reader that makes them (large ones cut), or tuples, lists and
+    Rows gathered, so that however much a reader yields, little of it is held. Raises DataError for anything else.
+    """
+    if not isinstance(rows, Iterable):
+        raise DataError(f"read() of the source's reader answers a {type(rows).__name__}; it has to yield rows or Arrow "
+                        "record batches")
+    iterator = iter(rows)
+    first = next(iterator, None)
+    if first is None:
+        return
+    together = itertools.chain([first], iterator)
+    if isinstance(first, pa.RecordBatch):
+        for batch in together:
+            count = _rows_at_once(batch, _MOST_ROWS)
+            for start in range(0, len(batch), count):
+                yield batch.slice(start, count)
+        return
+    if not schema.fields:
+        raise DataError(f"the source yields {type(first).__name__}s, so its DataSource has to implement schema()")
+    count = _FIRST_TUPLES
+    while some := list(itertools.islice(together, count)):
+        table = _from_tuples(some, schema)
+        count = _rows_at_once(table, _MOST_TUPLES)
+        yield from table.to_batches()
+
+
+def _rows_at_once(seen: pa.RecordBatch | pa.Table, most: int) -> int:
+    """How many rows like those that were seen may go on together."""
+    fitting = _MOST_BYTES * len(seen) // max(int(seen.nbytes), 1)
+    return max(1, min(most, fitting))
+
+
+def _from_tuples(rows: Sequence[Any], schema: StructType) -> pa.Table:
+    rows = _in_order(rows, schema.names)
+    widths = set(map(len, rows)) - {len(schema)}
+    if widths:
+        raise DataError(f"the source yields rows of {max(widths)} values, its schema has {len(schema)} columns")
+    try:
+        return _converted(rows, schema)
+    except _MISFITS as error:
+        raise DataError(f"rows of the source do not fit its schema: {_misfit(rows, schema) or error}") from error
+
+
+def _converted(rows: Sequence[Any], schema: StructType) -> pa.Table:
+    """As Spark does it, so that a data source means the same here: naive times are local ones, numbers become texts."""
+    return LocalDataToArrowConversion.convert(list(rows), schema, False)
+
+
+def _misfit(rows: Sequence[Any], schema: StructType) -> str | None:
+    """The first value that does not fit; PySpark's own errors mostly name neither the column nor the value."""
+    for number, field in enumerate(schema):
+        for row in rows:
+            try:
+                _converted([(row[number],)], StructType([field]))
+            except _MISFITS as error:
+                why = f": {error}" if str(error) else ""
+                kind = type(row[number]).__name__
+                return f"column {field.name} is {field.dataType.simpleString()} and got a {kind}{why}"
+    return None
+
+
+def _in_order(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+    """The rows with their values in the order of the schema: as in PySpark, a Row with names goes by them."""
+    kinds = set(map(type, rows))
+    for kind in kinds:  # a dict or a text would be taken apart too: into its keys, its letters
+        if not issubclass(kind, (tuple, list)):
+            raise DataError(f"the source yields rows of type {kind.__name__}; a row is a tuple, a list or a Row")
+    return [_by_name(row, names) for row in rows] if any(issubclass(kind, Row) for kind in kinds) else rows
+
+
+def _by_name(row: Any, names: Sequence[str]) -> Any:
+    fields = getattr(row, "__fields__", None)
+    if fields is None or fields == names:
+        return row
+    if sorted(fields) != sorted(names):
+        raise DataError(f"the source yields a Row with {', '.join(fields)}; its schema has {', '.join(names)}")
+    return [row[name] for name in names]
+
+
+@lru_cache(maxsize=256)
+def _unpacked(job: bytes) -> SourceJob:
+    found: SourceJob = pickle.loads(job)
+    return found

@@ -1,0 +1,297 @@
+"""Runs one source task: a PySpark stream reader whose batches are Spark jobs.
+
+A batch: plan from the offset where the last ended -> splits, one a lane -> read, convert, append in the executors ->
+everything acknowledged -> the delivery makes it final together with its offsets -> the reader may forget it. The
+next batch runs while the offsets of the last are written. After a failure everything starts again at the last
+offsets, under new lanes.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.appender_settings import appender_options
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.task_clients import connection_settings
+from spark_tasks.kafka.topic_creation import topic_creation
+from spark_tasks.pipeline.stages import SourcePipeline
+from spark_tasks.plugins.api import SourceConnector
+from spark_tasks.process.pulse import process_pulse
+from spark_tasks.sources.boundaries import signal_of
+from spark_tasks.sources.delivery import AtLeastOnce, Delivery
+from spark_tasks.sources.readers import Plan, StreamReader, deal
+from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
+from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
+from spark_tasks.task import Progress, TaskContext
+from spark_tasks.tasks.data_sources import data_source_of, pickled
+from spark_tasks.tasks.pacing import Idling, SplitSize
+from spark_tasks.tasks.retries import Patience
+
+_logger = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
+PAUSED_MS = 60_000
+LEFTOVER_S = 5.0
+SIMPLE_IDLE_MS = 100  # a simple reader may well ask somebody far away
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """In flight."""
+
+    future: Future[list[Any]]
+    plan: Plan
+
+
+class SourceTask:
+    """A TaskRunner. `delivery` None: at least once."""
+
+    def __init__(
+        self, context: TaskContext, connector: type[SourceConnector], pipeline: SourcePipeline,
+        delivery: Delivery | None = None,
+    ) -> None:
+        if context.offsets is None:
+            raise ConnectError(f"source task {context.id} has no offset store")
+        self.version = connector.version
+        self._context = context
+        self._connector = connector
+        self._pipeline = pipeline
+        self._offsets = context.offsets
+        self._properties = client_properties(context.worker, context.connector, "producer")
+        self._client = connection_settings(self._properties)
+        self._options, idempotent = appender_options(self._properties)
+        cluster = shared_cluster(self._client)
+        self._delivery = delivery or AtLeastOnce(cluster, context.offsets, idempotent=idempotent)
+        self._size = SplitSize()
+        self._patience = Patience(context.id)
+        self._idling = Idling()
+        self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
+        self._loaded_at = time.monotonic()
+        self._paused = False
+        self._cancelled = False
+        self._batch: _Batch | None = None
+        self._stream: StreamReader | None = None
+        self._position: StreamOffset | None = None  # where the next batch starts; None: at the last offsets
+
+    def start(self) -> None:
+        """Make the reader, fence predecessors where the delivery does that, load the offsets."""
+        _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
+        self._stream = StreamReader(data_source_of(self._connector, self._context.config))
+        admin = connection_settings(client_properties(self._context.worker, self._context.connector, "admin"))
+        job = SourceJob(
+            self._client, self._options, self._pipeline, pickled(self._stream.reader),
+            self._stream.schema, topic_creation(self._context.worker, self._context.connector, admin),
+        )
+        self._job = pickle.dumps(job)
+        self._delivery.start()
+        with suppress(RetriableError):  # run_once tries again
+            self._load_offsets()
+
+    @property
+    def _reading(self) -> StreamReader:
+        if self._stream is None:
+            raise ConnectError(f"source task {self._context.id} is not started")
+        return self._stream
+
+    def _load_offsets(self) -> StreamOffset:
+        self._delivery.recover()
+        self._loaded_at = time.monotonic()
+        committed = self._offsets.read()
+        self._position = from_connect(self._reading.reader, self._context.task, committed)
+        return self._position
+
+    @property
+    def _slept(self) -> bool:
+        """Whether this process may have missed that another worker runs this task, and writes its offsets. Where they
+        are in transactions, Kafka fences.
+        """
+        return self._delivery.boundary is None and process_pulse().silence_since(self._loaded_at) > self._session_s
+
+    def run_once(self) -> Progress:
+        """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
+        if self._cancelled:
+            raise ConnectError(f"{self._context.id} was given up")
+        if self._batch is not None:
+            return self._collect(PATIENCE_S)
+        if self._paused:
+            return self._while_paused()
+        pause = self._patience.pause()
+        if pause is not None:
+            return pause
+        if self._slept:
+            self._position = None
+        try:
+            submitted = self._submit()
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error)
+        if not submitted:
+            return self._idle()
+        return self._collect(PATIENCE_S)
+
+    def _while_paused(self) -> Progress:
+        """Paused: what was given up is aborted at once, so that readers need not wait for a time-out."""
+        try:
+            self._delivery.recover()
+        except Exception as error:  # noqa: BLE001 - Kafka's; one that may pass is tried again
+            return self._failed(error)
+        return Progress(idle_ms=PAUSED_MS)
+
+    def _submit(self) -> bool:
+        """Plan the next batch and send it off; False where there is nothing new."""
+        start = self._position if self._position is not None else self._load_offsets()
+        plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
+        if plan is None:
+            return False
+        if plan.start is not None:
+            (lane,) = self._delivery.lanes(1)
+            splits = [SourceSplit(self._job, lane, start=plan.start)]
+        else:
+            dealt = deal(plan.partitions, self._delivery.most_lanes) if plan.partitions else []
+            seconds = self._size.seconds(self._size.records)
+            lanes = self._delivery.lanes(len(dealt))
+            splits = [
+                SourceSplit(self._job, lane, partitions, expected_seconds=seconds)
+                for lane, partitions in zip(lanes, dealt, strict=True)
+            ]
+        self._batch = _Batch(self._context.engine.submit(self._context.id, splits), plan)
+        return True
+
+    def _idle(self) -> Progress:
+        try:
+            if self._delivery.settle(finish=False):
+                self._reading.commit(self._position or {})
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error)
+        pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
+        self._idling = self._idling.next()
+        due_ms = self._delivery.due_ms
+        return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
+
+    def _collect(self, patience_s: float, *, more: bool = True) -> Progress:
+        """Wait for the batch in flight; make it final if it is done, and with `more` have the next one run."""
+        if self._batch is None:
+            return Progress()
+        try:
+            results: list[SourceResult] = self._batch.future.result(patience_s)
+        except FutureTimeoutError:
+            return Progress()
+        except CancelledError:
+            self._batch = None
+            raise ConnectError(f"the batch of {self._context.id} was given up") from None
+        except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
+            return self._failed(error)
+        plan, self._batch = self._batch.plan, None
+        end = plan.end if plan.end is not None else results[0].end
+        if end is None or (plan.start is not None and end == self._position):
+            self._delivery.written([result.sequences for result in results])
+            return self._idle()
+        try:
+            return self._finish_batch(results, end, more=more)
+        except Exception as error:  # noqa: BLE001 - plugin code
+            return self._failed(error)
+
+    def _finish_batch(self, results: list[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
+        self._delivery.written([result.sequences for result in results])
+        start, self._position, self._idling = self._position, end, Idling()
+        self._patience.succeeded()
+        self._learn(results)
+        reader, boundary = self._reading.reader, self._delivery.boundary
+        offsets = to_connect(reader, self._context.task, end)
+        signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
+        if self._slept:
+            raise RetriableError("this process did nothing for so long that another worker may run its tasks")
+        error: Exception | None = None
+        if more and self._delivery.overlaps and not self._paused:
+            try:
+                self._submit()
+            except Exception as problem:  # noqa: BLE001 - plugin code; this batch is good all the same
+                error = problem
+        if self._delivery.commit(offsets, signal):
+            self._reading.commit(end)
+        if error is not None:
+            raise error
+        return Progress(sum(r.records for r in results), sum(r.size for r in results))
+
+    def _learn(self, results: list[SourceResult]) -> None:
+        for result in results:
+            self._size = self._size.after(result.records, result.size, result.seconds)
+        for topic in sorted({topic for result in results for topic in result.topics}):
+            self._context.topic_used(topic)
+
+    def _failed(self, error: Exception) -> Progress:
+        """A retriable error has everything after the last offsets repeated; another one fails the task."""
+        batch, self._batch = self._batch, None
+        if batch is not None:  # it must not go on writing beside its own repetition
+            with suppress(Exception):  # whatever became of it, it is repeated
+                batch.future.result(LEFTOVER_S)
+            self._context.engine.cancel(batch.future)
+        self._position = None
+        self._delivery.abort()
+        seen = self._delivery.failure(error)
+        if self._cancelled or seen is not error:
+            raise seen from error
+        return self._patience.later(error)
+
+    def pause(self) -> None:
+        """Finish the batch in flight; then none until `resume`."""
+        self._paused = True
+        self._finish()
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._paused = False
+
+    def _finish(self) -> None:
+        """Make the batch that runs final, and what waits for the end of a transaction; a batch that only waits for
+        Spark is taken back.
+        """
+        if self._batch is not None and self._batch.future.cancel():
+            self._batch = None
+        while self._batch is not None:
+            self._collect(PATIENCE_S, more=False)
+        try:
+            if self._delivery.settle(finish=True):
+                self._reading.commit(self._position or {})
+            elif self._delivery.open:  # the reader never said where this transaction ends: it is read again
+                self._delivery.abort()
+                self._position = None
+        except Exception as error:  # noqa: BLE001 - plugin code
+            self._failed(error)
+
+    def close(self) -> None:
+        """Finish, stop the reader, close the connections."""
+        stream = self._stream
+        try:
+            if not self._cancelled:
+                self._finish()
+        finally:
+            self._give_up()
+            self._batch = None
+            self._stream = None
+            self._delivery.close()
+            self._offsets.close_soon()
+            if stream is not None:
+                stream.stop()
+
+    def stop_starting(self) -> None:
+        """See TaskRunner."""
+        self._delivery.cancel()
+
+    def cancel(self) -> None:
+        """See TaskRunner."""
+        self._cancelled = True
+        self._delivery.cancel()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if (batch := self._batch) is not None:
+            self._context.engine.cancel(batch.future)

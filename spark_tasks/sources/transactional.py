@@ -1,0 +1,234 @@
+"""Exactly once: records and offsets in one transaction (KIP-618). docs/exactly-once.md tells why this is safe.
+
+The task owns the transactional id. Executors append under its producer id, epoch and sequences, one writer at a time;
+they may add partitions to the transaction, and nothing else. After any failure the owner aborts, takes the next
+epoch, and the batch runs again from the committed offsets: what is still on its way has a stale epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.appender_settings import appender_options
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.errors import ProducerFencedError
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.task_clients import connection_settings, number
+from spark_tasks.kafka.transactions import TransactionOwner
+from spark_tasks.plugins.api import TransactionSignal
+from spark_tasks.sources.boundaries import Boundary
+from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.stream_offsets import Changed, SourceOffsets, partition_key
+from spark_tasks.task import OffsetStore, StartGuard, TaskContext
+
+_logger = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_MS: Final = 60_000  # Kafka's default
+_MAX_BLOCK_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A task's producer. `appender`: keyword arguments of the Appender; times in milliseconds."""
+
+    transactional_id: str
+    boundary: Boundary
+    appender: Mapping[str, Any]
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    max_block_ms: int = _MAX_BLOCK_MS
+
+    @classmethod
+    def of(cls, context: TaskContext) -> Settings:
+        """From the configurations of worker and connector; raises ConfigError."""
+        properties = client_properties(context.worker, context.connector, "producer")
+        options, idempotent = appender_options({**properties, "enable.idempotence": "true"})
+        if not idempotent:
+            raise ConfigError(
+                f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery needs all"
+            )
+        mine = f"{context.group_id}-{context.connector_name}-{context.task}"
+        if properties.get("transactional.id", mine) != mine:
+            _logger.warning("%s: transactional.id is ignored, exactly-once delivery needs %s", context.id, mine)
+        timeout = number(properties, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS, 1)
+        return cls(
+            mine, Boundary.configured(context.worker, context.connector, timeout), options, timeout,
+            number(properties, "max.block.ms", _MAX_BLOCK_MS, 1),
+        )
+
+
+class Transactional:
+    """A Delivery. One lane, and no overlap: a transaction has one writer, and ends before the next one begins."""
+
+    most_lanes = 1
+    overlaps = False
+
+    def __init__(self, cluster: KafkaCluster, offsets: OffsetStore, guard: StartGuard, settings: Settings) -> None:
+        self.boundary = settings.boundary
+        self._cluster = cluster
+        self._offsets = offsets
+        self._guard = guard
+        self._settings = settings
+        self._owner = TransactionOwner(
+            cluster, settings.transactional_id,
+            transaction_timeout_ms=settings.transaction_timeout_ms, timeout_ms=settings.max_block_ms,
+        )  # fmt: skip
+        self._changed = Changed()
+        self._pending: dict[str, Any] = {}  # the newest offset of each source partition, not committed yet
+        self._used: frozenset[TopicPartition] = frozenset()  # what the last batch wrote to
+        self._begun: float | None = None
+        self._broken = False
+
+    def start(self) -> None:
+        """KIP-618's order: former tasks are fenced by the leader, then this task's id is initialised (which fences
+        whoever has it), and only then it is made sure that there is no newer set of tasks.
+        """
+        self._guard.fence()
+        self._owner.init()
+        self._guard.verify()
+
+    def recover(self) -> None:
+        """See Delivery. Retriable errors come out; nothing is forgotten until it worked."""
+        if self._broken:
+            self._owner.abort(unsure=True)
+            self._broken = False
+
+    def lanes(self, count: int) -> Sequence[Lane]:
+        """See Delivery. Most batches write where the last one did, so those partitions are added in one request, but
+        by the writer: the transaction's time-out does not run while the batch waits for Spark.
+        """
+        if count and self._begun is None:
+            self._begun = time.monotonic()
+        lane = Lane(self._owner.identity, dict(self._owner.sequences), self._owner.partitions, self._used)
+        return [lane] * count
+
+    def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
+        """See Delivery."""
+        for following in sequences:
+            before = self._owner.sequences
+            self._used = frozenset(tp for tp, number in following.items() if before.get(tp) != number)
+            self._owner.joined(self._used)
+            self._owner.sequences = dict(following)
+
+    def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
+        """See Delivery."""
+        for partition, offset in offsets:
+            self._pending[partition_key(partition)] = (partition, offset)
+        if not self.boundary.ends(self._open_ms, signal):
+            return False
+        if signal == "abort":
+            self._owner.abort(unsure=True)  # its records are gone; the offsets after them are not (KIP-618)
+        self._end()
+        return True
+
+    def settle(self, *, finish: bool) -> bool:
+        """See Delivery."""
+        due = self.due_ms
+        if due is None and not (finish and self._begun is not None and self.boundary.ends_with_the_task):
+            return False
+        if not finish and due:
+            return False
+        self._end()
+        return True
+
+    @property
+    def due_ms(self) -> float | None:
+        """See Delivery."""
+        return None if self._begun is None else self.boundary.due_ms(self._open_ms)
+
+    @property
+    def open(self) -> bool:
+        """See Delivery."""
+        return self._begun is not None
+
+    @property
+    def _open_ms(self) -> float:
+        return 0.0 if self._begun is None else (time.monotonic() - self._begun) * 1000
+
+    def _end(self) -> None:
+        begun = time.perf_counter()
+        changed = self._changed.of(list(self._pending.values()))
+        if changed:
+            self._write(changed)
+        self._owner.commit()
+        self._changed.note(changed)
+        self._pending.clear()
+        self._begun = None
+        if changed:
+            self._offsets.after_commit(changed)
+        _logger.debug("committed %d offsets in %.1f ms", len(changed), (time.perf_counter() - begun) * 1000)
+
+    def _write(self, offsets: SourceOffsets) -> None:
+        owner = self._owner
+        records = self._offsets.records(offsets)
+        appender = Appender(
+            self._cluster, owner.identity, sequences=owner.sequences, admit=owner.add_partitions,
+            **self._settings.appender,
+        )  # fmt: skip
+        try:
+            appender.append(self._offsets.topic, None, _raw(records))
+            appender.flush()
+        finally:
+            appender.close()
+        owner.sequences = dict(appender.sequences)
+
+    def abort(self) -> None:
+        """See Delivery. Nothing is asked of Kafka here: `recover` does it, and again where that fails."""
+        self._broken = True
+        self._pending.clear()
+        self._used = frozenset()
+        self._begun = None
+        self._changed = Changed()
+
+    def failure(self, error: Exception) -> Exception:
+        """See Delivery."""
+        if not isinstance(error, ProducerFencedError):
+            return error
+        return ProducerFencedError(
+            f"The producer with transactional id {self._settings.transactional_id} was fenced: another instance of "
+            "this task or a newer set of tasks has started, or a transaction was open for longer than "
+            f"transaction.timeout.ms ({self._settings.transaction_timeout_ms}). Nothing of the open transaction is "
+            f"visible; restart the task to go on after the committed offsets. ({error})", error.code,
+        )  # fmt: skip
+
+    def cancel(self) -> None:
+        """See Delivery."""
+        self._guard.cancel()
+
+    def close(self) -> None:
+        """See Delivery. An open transaction is aborted, so that readers do not have to wait for its time-out."""
+        if self._broken or self._begun is not None or self._owner.open:
+            self._owner.give_up()
+        self._begun = None
+        self._broken = False
+
+
+def delivery_of(context: TaskContext) -> Transactional | None:
+    """The delivery of a source task that has a guard; None: at least once."""
+    if context.guard is None:
+        return None
+    if context.offsets is None:
+        raise ConnectError(f"source task {context.id} has no offset store")
+    cluster = shared_cluster(connection_settings(client_properties(context.worker, context.connector, "producer")))
+    return Transactional(cluster, context.offsets, context.guard, Settings.of(context))
+
+
+def _raw(records: Sequence[tuple[bytes, bytes | None]]) -> pa.RecordBatch:
+    count = len(records)
+    columns = {
+        "offset": pa.array([0] * count, pa.int64()),
+        "timestamp": pa.array([-1] * count, pa.int64()),
+        "key": pa.array([key for key, _ in records], pa.binary()),
+        "value": pa.array([value for _, value in records], pa.binary()),
+        "headers": pa.nulls(count, RAW_SCHEMA.field("headers").type),
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=RAW_SCHEMA)

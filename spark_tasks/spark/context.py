@@ -1,0 +1,288 @@
+"""The one place that talks to Spark: run lists of splits as one RDD job, cancel, stop. gateway.py starts its JVM.
+
+A job is built from few Py4J calls on an RDD of empty rows that is made once for each number of partitions; the
+splits travel inside the Python command. Measured on 2 cores: 15 ms from submission to result, of which 11 ms pass
+before the Python worker runs (scheduler, task launch, hand-over of the command).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import spark_tasks
+from spark_tasks.errors import RetriableError
+from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.executor import Outcome, SplitRunner
+from spark_tasks.spark.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, forget, launch
+from spark_tasks.spark.security import authentication, is_local, python_sockets
+
+_logger = logging.getLogger(__name__)
+
+_PYTHON_ERROR = re.compile(r"(?!(?:org|java|scala|py4j)\.)[\w.]+(?:Error|Exception|Exit|Interrupt)\b(?!.* at )")
+
+# A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
+SLOTS_PER_CPU = 2
+
+
+class SparkLostError(RetriableError):
+    """The Spark job failed as a whole: its JVM, an executor or a Python worker died. The batch may be repeated."""
+
+
+class SparkSilentError(SparkLostError):
+    """The connection to the JVM broke, which is dead or about to be, or the SparkContext was stopped."""
+
+
+def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[str, str]:
+    """The SparkConf of a worker with these properties: defaults, overridden by its `spark.*` keys. `slots`: how many
+    tasks a local Spark may run at a time, where that is not for the CPUs to say.
+
+    A failed or slow task is never run again by Spark itself: the Connect task repeats its batch, with new producers.
+    Raises ConfigError for a cluster that anybody could talk to.
+    """
+    usual = max(2, os.cpu_count() or 2) * SLOTS_PER_CPU
+    defaults = {
+        "spark.master": f"local[{slots or usual}]",
+        "spark.app.name": f"heeler-{worker.get('group.id', 'worker')}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+        "spark.driver.memory": "512m",
+        # Records do not pass through the JVM: quick to start and small beats fast in the long run.
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k",
+        "spark.broadcast.compress": "false",
+        "spark.locality.wait": "0",
+        "spark.scheduler.mode": "FAIR",
+        "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "spark_tasks.spark.daemon",
+        **authentication(worker),
+    }
+    if slots is not None and "spark.master" not in worker:  # jobs of plugins are cut into as many tasks as are useful
+        defaults["spark.default.parallelism"] = str(usual)
+    if is_local(worker):
+        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    forced = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
+    return {**defaults, **{k: v for k, v in worker.items() if k.startswith("spark.")}, **forced}
+
+
+def python_path() -> str:
+    """PYTHONPATH of the Python workers: where this package lies, then what was set before. Plugin folders are not on
+    it: their modules are found by their names (spark_tasks/spaces.py).
+    """
+    here = str(Path(spark_tasks.__file__).resolve().parent.parent)
+    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return os.pathsep.join(dict.fromkeys([here, *before]))
+
+
+class SparkJobs:
+    """A running SparkContext. `run` and `cancel` may be called from several threads."""
+
+    def __init__(self, settings: Mapping[str, str], stop: threading.Event | None = None) -> None:
+        """Start the JVM and wait for it (seconds), or until `stop` is set. Raises SparkStartError."""
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - 0.2 s that start-up should not wait for
+        from pyspark.serializers import NoOpSerializer  # noqa: PLC0415
+
+        self._serializer = NoOpSerializer()
+        self._bases: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        stop = stop or threading.Event()
+        await_master(settings.get("spark.master", ""), stop)
+        self._folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))  # for nobody else
+        settings = {**settings, **python_sockets(settings, self._folder)}
+        try:
+            self._process, gateway = launch(settings, stop, self._folder)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        conf = SparkConf(loadDefaults=False)
+        for key, value in settings.items():
+            conf.set(key, value)
+        try:
+            self._context = SparkContext(gateway=gateway, conf=conf)
+        except Exception as error:
+            why = _first_line(error)  # the JVM is asked for it
+            self._end_jvm(STOP_TIMEOUT_S)
+            raise SparkStartError(f"Spark did not start: {why}") from error
+        self._context.environment.update({**ENVIRONMENT, "PYTHONPATH": python_path()})
+        # It would print a traceback for the end of the connection, which is how a JVM stops.
+        self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
+        self.slots: int = max(1, int(self._context.defaultParallelism))
+        self._jvm = self._context._jvm  # noqa: SLF001 - Python commands have no public door
+        self._environment = self._convert(self._context.environment)
+        self._nothing = self._convert([])
+
+    def _convert(self, value: dict[str, str] | list[Any]) -> Any:
+        from py4j.java_collections import ListConverter, MapConverter  # noqa: PLC0415
+
+        converter = MapConverter() if isinstance(value, dict) else ListConverter()
+        return converter.convert(value, self._context._gateway._gateway_client)  # noqa: SLF001
+
+    @property
+    def master(self) -> str:
+        """Spark's."""
+        return str(self._context.master)
+
+    @property
+    def driver_host(self) -> str:
+        """Where executors reach this process."""
+        return str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))
+
+    def _base(self, partitions: int) -> Any:
+        with self._lock:
+            if partitions not in self._bases:
+                rows = self._convert([bytearray() for _ in range(partitions)])
+                self._bases[partitions] = self._context._jsc.parallelize(rows, partitions).rdd()  # noqa: SLF001
+            return self._bases[partitions]
+
+    def run(self, group: str, label: str, partitions: list[list[bytes]]) -> list[list[Outcome]]:
+        """Run each list of pickled splits in a Spark task; answers their Outcomes in the same shape.
+
+        Raises SparkLostError where Spark could not run it to the end (also when the job was cancelled).
+        """
+        from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
+
+        try:
+            rows = self._rdd(group, label, SplitRunner(partitions), len(partitions)).collect()
+            return [pickle.loads(bytes(row)) for row in rows]
+        except (Py4JNetworkError, OSError) as error:
+            raise SparkSilentError(f"Spark's JVM was lost during the job of {label}: {error}") from error
+        except Py4JError as error:
+            kind = SparkSilentError if self._stopped() else SparkLostError
+            raise kind(f"the Spark job of {label} did not end: {_first_line(error)}") from error
+
+    def begin(self, group: str, label: str, function: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> Any:
+        """Start a job of one task that runs `function`, and do not wait for it; `failure` takes what this answers."""
+        return self._rdd(group, label, function, 1).collectAsync()
+
+    def failure(self, job: Any) -> str | None:
+        """Why a job that was begun has ended; None where it has not."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+
+        try:
+            if not job.isDone():
+                return None
+            job.get()
+        except (Py4JError, OSError) as error:
+            return python_error(error) or _cause(error)
+        return "its Spark job ended early"
+
+    def _rdd(self, group: str, label: str, function: Any, partitions: int) -> Any:
+        """What has the function run in so many tasks; the next job of this thread belongs to the group."""
+        serializer, context = self._serializer, self._context
+        command = pickle.dumps((function, None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
+        if context._jsc is None:  # noqa: SLF001
+            raise SparkSilentError(f"Spark was stopped before the job of {label}, by a plugin perhaps")
+        python = self._jvm.SimplePythonFunction(
+            bytearray(command), self._environment, self._nothing, context.pythonExec, context.pythonVer,
+            self._nothing, context._javaAccumulator,  # noqa: SLF001
+        )
+        context._jsc.setJobGroup(group, label, False)  # noqa: SLF001
+        return self._jvm.PythonRDD(self._base(partitions), python, True, False).asJavaRDD()
+
+    def quiet(self, loggers: Sequence[str]) -> None:
+        """Have these loggers of the JVM say nothing any more."""
+        log4j = self._jvm.org.apache.logging.log4j
+        try:
+            for name in loggers:
+                log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+        except Exception as error:  # noqa: BLE001 - a Spark with another logging library, or one that has just died
+            _logger.debug("Spark's loggers could not be set: %s", error)
+
+    def cancel(self, group: str) -> None:
+        """Have the job of that group fail, also where it is only about to run."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+
+        if self._context._jsc is None:  # noqa: SLF001 - stopped, and its jobs with it
+            return
+        try:
+            self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001
+        except (Py4JError, OSError) as error:
+            _logger.warning("Spark did not take the cancellation of %s: %s", group, _first_line(error))
+
+    def alive(self, grace_s: float = 0.0) -> bool:
+        """Whether Spark can run jobs, and still can after the grace: a broken connection comes before the end."""
+        return self.process_lives(grace_s) and not self._stopped()
+
+    def process_lives(self, grace_s: float = 0.0) -> bool:
+        """Whether the JVM is there, and still is after the grace."""
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def _stopped(self) -> bool:
+        """Whether the SparkContext has ended before its JVM: a cluster's master may do that to it, or a plugin."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+
+        jsc = self._context._jsc  # noqa: SLF001
+        try:
+            return jsc is None or bool(jsc.sc().isStopped())
+        except (Py4JError, OSError) as error:
+            _logger.debug("Spark does not say whether it is stopped: %s", error)
+            return True
+
+    def close(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Stop Spark; at most two times the seconds. A local JVM just ends: there are no executors to give back.
+
+        Answers the JVM's exit code: 0 where it did not have to be killed.
+        """
+        server = self._context._accumulatorServer  # noqa: SLF001 - the end of the context takes it away
+        if self.process_lives() and not self._context.master.startswith("local"):
+            stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
+            stopper.start()
+            stopper.join(timeout_s)
+        if server is not None:
+            threading.Thread(target=server.shutdown, name="spark-accumulators-stop", daemon=True).start()
+        return self._end_jvm(timeout_s)
+
+    def _end_jvm(self, timeout_s: float) -> int:
+        if self._process.stdin is not None:
+            self._process.stdin.close()  # the JVM ends when this pipe breaks
+        if self.process_lives(timeout_s):
+            self._process.kill()
+        code = self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        forget()
+        return code
+
+    def _stop_context(self) -> None:
+        try:
+            self._context.stop()
+        except Exception as error:  # noqa: BLE001 - the JVM may be dead in any way; it is killed next
+            _logger.debug("stopping the SparkContext failed: %s", error)
+
+
+def python_error(error: BaseException) -> str | None:
+    """The last line of the executor's Python traceback that is in Spark's error: what is missing there, for example."""
+    lines = [line for line in str(error).splitlines() if _PYTHON_ERROR.match(line)]
+    return lines[0] if lines else None
+
+
+def _cause(error: BaseException) -> str:
+    """The first line of what has made a job fail that nobody waited for."""
+    try:
+        text = str(error.java_exception.getCause().getMessage())  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001 - asking a dead JVM
+        return _first_line(error)
+    return text.partition("\n")[0]
+
+
+def _first_line(error: BaseException) -> str:
+    java = getattr(error, "java_exception", None)
+    try:
+        text = str(java.getMessage()) if java is not None else str(error)
+    except Exception:  # noqa: BLE001 - asking a dead JVM for its message
+        text = type(error).__name__
+    return text.strip().partition("\n")[0] or type(error).__name__

@@ -1,0 +1,133 @@
+"""The parent of Spark's Python workers: imports what every split needs once, so that a forked worker is hot at once.
+
+Spark starts it instead of `pyspark.daemon` (`spark.python.daemon.module`). It must have no thread when it forks, or a
+child could inherit a lock that nobody releases: environment.py keeps the libraries from starting any, and `main`
+refuses to go on otherwise.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import threading
+import time
+import zipimport
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from spark_tasks.process.log_lines import LineFormatter
+from spark_tasks.spark.environment import ENVIRONMENT
+
+# In this order; those of heeler compile or load their kernels when they are imported or warmed up.
+PRELOADED = (
+    "numpy",
+    "numba",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.json",
+    "kafka",
+    "pyspark.worker",
+    "pyspark.sql.datasource",
+    "spark_tasks.spark.executor",
+    "spark_tasks.spark.residents.link",
+    "spark_tasks.sources.split",
+    "spark_tasks.sinks.split",
+)
+
+_IMPORTED_AT = time.time()
+_STARTING_S = 60.0  # longer than Python takes from its start until it imports this
+_logger = logging.getLogger(__name__)
+
+
+def preload() -> None:
+    """Import everything in PRELOADED. A module that fails to import is left to the split that needs it."""
+    gc.disable()  # a quarter of the time would go into looking for garbage among what is here to stay
+    for name in PRELOADED:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            _logger.warning("%s is not preloaded: %s", name, error)
+    from spark_tasks.spark.warm import warm_up  # noqa: PLC0415 - after the environment is set
+
+    warm_up()
+    keep_archives()
+    # PySpark collects garbage after every task; what is frozen is not looked at again (and stays shared memory).
+    gc.freeze()
+    gc.enable()
+
+
+def keep_archives() -> None:
+    """Have importlib.invalidate_caches leave alone the zip files that have not changed since they were read.
+
+    Spark puts two on the path (pyspark.zip, a jar), and has every forked worker invalidate the caches: each of them
+    then read both directories, 45 ms of CPU at least, into memory that it did not share. One that changes, or that is
+    added later, is read as before.
+    """
+    read = zipimport.zipimporter.invalidate_caches
+    cache: dict[str, dict[str, Any]] = zipimport._zip_directory_cache  # type: ignore[attr-defined]  # noqa: SLF001
+    known = {archive: _stamp(archive) for archive in cache if _is_old(archive)}
+
+    def invalidate_caches(importer: Any) -> None:
+        archive = importer.archive
+        now = _stamp(archive)
+        if now is not None and known.get(archive) == now and archive in cache:
+            importer._files = cache[archive]  # noqa: SLF001 - another importer may have read it since
+            return
+        read(importer)
+        known[archive] = now
+
+    zipimport.zipimporter.invalidate_caches = invalidate_caches  # type: ignore[assignment, method-assign]
+
+
+def _stamp(archive: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(archive).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _is_old(archive: str) -> bool:
+    """Whether it is from before this process, so that what was read of it still holds."""
+    stamp = _stamp(archive)
+    return stamp is not None and stamp[0] / 1e9 < _IMPORTED_AT - _STARTING_S
+
+
+def quietly(worker: Callable[..., int]) -> Callable[..., int]:
+    """PySpark's worker function, but for the traceback of each idle worker when Spark stops."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    return run
+
+
+def refuse_threads() -> None:
+    """Raises RuntimeError where a fork would not be safe."""
+    if threading.active_count() > 1:
+        names = ", ".join(thread.name for thread in threading.enumerate())
+        msg = f"a preloaded module started a thread, a fork would not be safe: {names}"
+        raise RuntimeError(msg)
+
+
+def main() -> None:
+    """Preload, then serve forks until Spark closes standard input."""
+    from pyspark import daemon  # noqa: PLC0415 - it belongs after the environment is set
+
+    if logging.lastResort is not None:  # where nothing sets up logging, it writes warnings to standard error
+        logging.lastResort.setFormatter(LineFormatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"))
+    daemon.worker = quietly(daemon.worker)
+    preload()
+    refuse_threads()
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
+    main()

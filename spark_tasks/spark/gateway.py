@@ -1,0 +1,168 @@
+"""Spark's JVM: started, connected to, and forgotten, so that another one can be started."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from spark_tasks.config.masking import process_secrets
+from spark_tasks.errors import ConnectError
+from spark_tasks.spark.security import write_properties
+
+_logger = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
+_END_S = 3.0  # for each of three ways to end a JVM that starts; who stops the engine waits for all of them
+_LONGEST_LINE = 1 << 16
+MASTER_PATIENCE_S = 60.0  # with a standalone cluster that starts at the same time; Spark's own patience
+_STANDALONE = "spark://"
+
+
+class SparkStartError(ConnectError):
+    """Spark could not be started; the message says why, or that its log does."""
+
+
+def spark_home() -> Path:
+    """The folder of the Spark that is started: SPARK_HOME, else the one inside PySpark."""
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
+
+    return Path(_find_spark_home())
+
+
+def await_master(master: str, stop: threading.Event) -> None:
+    """Wait until a standalone cluster's master takes connections. Raises SparkStartError.
+
+    Spark would do so in a constructor that cannot be cut short, and then answer with a context that is stopped.
+    """
+    if not master.startswith(_STANDALONE):
+        return
+    deadline = time.monotonic() + MASTER_PATIENCE_S
+    while not any(_listens(address) for address in master.removeprefix(_STANDALONE).split(",")):
+        if stop.is_set():
+            raise SparkStartError("Spark was stopped while it waited for its master")
+        if time.monotonic() > deadline:
+            raise SparkStartError(f"No Spark master answered at {master} within {MASTER_PATIENCE_S:.0f} s: start it, "
+                                  "or set spark.master to where it is, and restart the tasks")
+        stop.wait(0.5)
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), 5).close()
+    except OSError:
+        return False
+    except ValueError:
+        raise SparkStartError(f"Invalid value {address} in spark.master: must be HOST:PORT") from None
+    return True
+
+
+def launch(
+    settings: Mapping[str, str], stop: threading.Event, folder: Path
+) -> tuple[subprocess.Popen[bytes], Any]:
+    """Start Spark's gateway JVM in a process group of its own (Ctrl-C is for the worker alone) and connect to it.
+
+    Waits for it, or until `stop` is set. `folder` is readable by this user only: the settings, which may hold secrets,
+    go through a file there and not on a command line, which everybody may read. Raises SparkStartError.
+    """
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    home, answer, properties = str(spark_home()), folder / "connection", folder / "settings"
+    environment = {
+        **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+        "SPARK_HOME": home,  # the script would start a Python to look for it
+    }
+    write_properties(settings, properties)
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own command line
+            [f"{home}/bin/spark-submit", "--load-spark-defaults", "--properties-file", str(properties),
+             "pyspark-shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=environment, process_group=0,
+        )  # fmt: skip
+        threading.Thread(target=_pass_on, args=(process.stdout,), name="spark-output", daemon=True).start()
+        port, secret = _await_connection(process, answer, stop)
+    finally:
+        for file in (properties, answer):
+            file.unlink(missing_ok=True)
+    given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(given)
+    try:
+        return process, launch_gateway()
+    finally:
+        for key in given:
+            os.environ.pop(key, None)
+
+
+def _pass_on(output: IO[bytes]) -> None:
+    """Write what Spark and its Python workers write, without what the worker keeps to itself."""
+    secrets = process_secrets()
+    with output:
+        while line := output.readline(_LONGEST_LINE):
+            with suppress(OSError, ValueError):  # nobody reads it any more
+                sys.stderr.write(secrets.mask(line.decode(errors="replace")))
+                sys.stderr.flush()
+
+
+def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: threading.Event) -> tuple[int, str]:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not answer.exists():
+        if process.poll() is not None:
+            raise SparkStartError(
+                f"Spark's JVM ended with code {process.returncode} while it started; why stands in the worker's output."
+                " It needs Java 17 or newer (JAVA_HOME or java on the PATH) and settings (spark.master, spark.driver.*)"
+                " that Spark and this Java accept."
+            )
+        if stop.is_set() or time.monotonic() > deadline:
+            _end(process)
+            late = f"did not start within {START_TIMEOUT_S:.0f} s"
+            raise SparkStartError(f"Spark's JVM {'was stopped while it started' if stop.is_set() else late}")
+        stop.wait(0.02)
+    data = answer.read_bytes()
+    port, length = struct.unpack_from(">ii", data)
+    return port, data[8 : 8 + length].decode()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a JVM that is about to start: once it is up it heeds the end of its input. Signalled before, it may leave a
+    temporary folder, which Spark makes first and has removed at the end afterwards.
+    """
+    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_S)
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)  # what starts it is a script with children of its own: all of them are meant
+            process.wait(_END_S)
+            return
+
+
+def forget() -> None:
+    """Make PySpark forget its JVM, so that another one can be started in this process."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    gateway = SparkContext._gateway  # noqa: SLF001
+    if gateway is not None:
+        try:
+            gateway.shutdown()
+        except Exception as error:  # noqa: BLE001 - it may be broken in any way, and is given up
+            _logger.debug("closing the connection to Spark failed: %s", error)
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    sessions = sys.modules.get("pyspark.sql.session")  # where a plugin has asked for one
+    if sessions is not None:
+        sessions.SparkSession._instantiatedSession = None  # noqa: SLF001

@@ -1,0 +1,65 @@
+"""A batch on its way: splits that run in different processes, and the future that somebody waits for."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.executor import Outcome, value_of
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """One submission. `left`: splits that have not ended; `lost`: why the batch as a whole has failed."""
+
+    task: str
+    left: int
+    future: Future[list[Any]] = field(default_factory=Future)
+    outcomes: list[Outcome | None] = field(default_factory=list)
+    lost: Exception | None = None
+    begun: bool = False
+    submitted_at: float = field(default_factory=time.monotonic)
+    told_at: float = 0.0  # when its waiting was last told
+
+    def end(self) -> None:
+        """All splits have ended, or nobody waits for them: tell whoever waits for the batch."""
+        if self.lost is not None:
+            self.fail(self.lost)
+            return
+        try:
+            results = [value_of(outcome) for outcome in self.outcomes if outcome is not None]
+        except Exception as error:  # noqa: BLE001 - whatever the plugin raised in the executor
+            self.fail(error)
+            return
+        with suppress(InvalidStateError):
+            self.future.set_result(results)
+
+    def fail(self, error: BaseException) -> None:
+        """At once."""
+        with suppress(InvalidStateError):  # it may have been cancelled meanwhile
+            self.future.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item:
+    """One split of a batch, pickled."""
+
+    batch: Batch
+    index: int
+    payload: bytes
+
+
+def outcome_of(answer: bytes, task: str) -> Outcome:
+    """The outcome in a resident's answer. Raises SparkLostError where it cannot be read."""
+    try:
+        (outcome,) = pickle.loads(answer)
+    except BaseException as error:  # unpickling runs what a plugin made, which may raise anything
+        raise SparkLostError(f"{task}: no answer: {error!r}") from error
+    if not isinstance(outcome, Outcome):
+        raise SparkLostError(f"{task}: no answer: a {type(outcome).__name__}")
+    return outcome

@@ -1,0 +1,281 @@
+"""A worker's executor processes: started on demand, given splits one at a time, killed, or told to go.
+
+Each has a thread here that sends it a split and waits for the answer, so that nobody waits for another's process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.executor import Outcome
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.batches import Item, outcome_of
+from spark_tasks.spark.residents.door import Line
+from spark_tasks.spark.residents.process import Expects, Launcher, Resident
+
+_logger = logging.getLogger(__name__)
+
+DEATH_S = 5.0  # how long the end of a killed process may take to show
+BACKOFF_S = 0.2  # doubled with each process in a row that did not come
+MOST_BACKOFF_S = 5.0
+GIVE_UP = 4  # so many in a row fail what waits; a task then repeats its batch, and says why
+
+
+class Crew:
+    """`ended` is told of each split, in the thread of its process and without the lock, `returned` of one that has not
+    begun; `changed` that somebody is idle or gone, `given_up` that nobody can be started, `died` that somebody ended
+    who was not told to.
+
+    Where a docstring says so the caller holds `lock`.
+    """
+
+    def __init__(
+        self, door: Expects, lock: threading.Condition, *, most: int,
+        ended: Callable[[Item, Outcome | Exception], None], returned: Callable[[Item], None],
+        changed: Callable[[], None], given_up: Callable[[Exception], None],
+        died: Callable[[], None],
+    ) -> None:
+        self.residents: dict[int, Resident] = {}
+        self.idle: list[Resident] = []  # the one used last is taken first: it is warm, the others can be given back
+        self._door = door
+        self._lock = lock
+        self._most = most
+        self._ended = ended
+        self._returned = returned
+        self._changed = changed
+        self._given_up = given_up
+        self._died = died
+        self._doomed: dict[Resident, float] = {}
+        self._launcher: Launcher | None = None
+        self._former: list[Launcher] = []
+        self._launches: queue.SimpleQueue[Resident | None] = queue.SimpleQueue()
+        self._numbers = itertools.count(1)
+        self._failures = 0
+        self._launch_after = 0.0
+        threading.Thread(target=self._launch, name="executors-launch", daemon=True).start()
+
+    # Where they come from
+
+    def use(self, launcher: Launcher | None) -> None:
+        """From now on they come from there. Those of before go as soon as the first new one has joined, the busy ones
+        when they are done. The caller holds the lock.
+        """
+        if self._launcher is not None:
+            self._former.append(self._launcher)
+        self._launcher, self._failures, self._launch_after = launcher, 0, 0.0
+        for resident in self.starting:
+            self._forget(resident)
+        if launcher is None:
+            self._retire()
+
+    def _retire(self) -> None:
+        for resident in [r for r in self.idle if r.launcher is not self._launcher]:
+            self.let_go(resident)
+        former, self._former = self._former, []
+        for launcher in former:
+            launcher.close()
+
+    @property
+    def starting(self) -> list[Resident]:
+        """Those that have not joined yet. The caller holds the lock."""
+        return [r for r in self.residents.values() if r.line is None]
+
+    @property
+    def running(self) -> int:
+        """How many splits run now and use CPU, as far as is known. The caller holds the lock."""
+        return sum(1 for r in self.residents.values() if r.item is not None and not r.waits)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more processes may be started. The caller holds the lock."""
+        return self._launcher is not None and self._mine >= self._room
+
+    @property
+    def _mine(self) -> int:
+        return sum(1 for r in self.residents.values() if r.launcher is self._launcher)
+
+    @property
+    def _room(self) -> int:
+        return min(self._most, self._launcher.most) if self._launcher is not None else 0
+
+    def grow(self, wanted: int) -> None:
+        """Have so many that are idle or about to join, where there is room. The caller holds the lock."""
+        launcher = self._launcher
+        if launcher is None or time.monotonic() < self._launch_after:
+            return
+        missing = wanted - len(self.starting) - sum(1 for r in self.idle if r.launcher is launcher)
+        for _ in range(min(missing, self._room - self._mine) if missing > 0 else 0):
+            resident = Resident(next(self._numbers), launcher)
+            self.residents[resident.number] = resident
+            self._launches.put(resident)
+
+    def _launch(self) -> None:
+        while (resident := self._launches.get()) is not None:
+            with self._lock:
+                if resident.doomed:
+                    continue
+                ticket = self._door.expect(resident.number)
+            try:
+                resident.launcher.launch(ticket)
+            except Exception as error:  # noqa: BLE001 - Spark's, the system's
+                self.never_came(resident, str(error) or type(error).__name__)
+
+    def never_came(self, resident: Resident, why: str) -> None:
+        """It could not be started; another one is tried after a while."""
+        with self._lock:
+            if resident.number not in self.residents or resident.line is not None:
+                return
+            self._forget(resident)
+            self._failures += 1
+            alone = not any(r.line is not None for r in self.residents.values())
+            given_up = alone and self._failures >= GIVE_UP
+            pause = min(BACKOFF_S * 2**self._failures, MOST_BACKOFF_S)
+            self._launch_after = time.monotonic() + pause
+        _logger.warning("An executor process did not start (another one is tried in %.1f s): %s", pause, why)
+        self._died()
+        if given_up:
+            self._given_up(SparkLostError(f"no executor process could be started: {why}"))
+
+    def _forget(self, resident: Resident) -> None:
+        resident.doomed = True
+        self.residents.pop(resident.number, None)
+        self._door.forget(resident.number)
+
+    def joined(self, number: int, line: Line) -> None:
+        """The door's: that one has come."""
+        with self._lock:
+            resident = self.residents.get(number)
+            if resident is None or resident.line is not None:
+                line.close()
+                return
+            resident.line = line
+            self._failures = 0
+            self._retire()
+            resident.thread = threading.Thread(
+                target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
+            )
+        resident.thread.start()
+
+    # What they do
+
+    def give(self, item: Item) -> None:
+        """To the one that was used last. The caller holds the lock, and there is one."""
+        resident = self.idle.pop()
+        resident.item, resident.since, resident.waits = item, time.monotonic(), False
+        resident.cpu, resident.slow_at = (0.0, 0.0), 0.0
+        resident.inbox.put(item)
+
+    def _drive(self, resident: Resident, line: Line) -> None:
+        self._rest(resident)
+        while (item := resident.inbox.get()) is not None:
+            try:
+                wire.send(line.work, item.payload)
+            except OSError:  # it ended while it was idle; a frame that did not go out as a whole is not run
+                self._gone(resident, None)
+                self._returned(item)
+                break
+            try:
+                answer = wire.receive(line.work)
+            except Exception as error:  # noqa: BLE001 - however the connection ended, or a size that is none
+                self._gone(resident, item.batch.task)
+                lost = SparkLostError(f"the executor process of {item.batch.task} ended: {error}")
+                self._ended(item, lost)
+                break
+            try:
+                outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
+            except SparkLostError as error:
+                outcome = error
+            with self._lock:
+                resident.item = None
+            self._ended(item, outcome)
+            self._rest(resident)
+        line.close_after(DEATH_S)
+        with self._lock:
+            self._doomed.pop(resident, None)
+            self._changed()
+
+    def _rest(self, resident: Resident) -> None:
+        with self._lock:
+            if resident.doomed:
+                resident.inbox.put(None)
+                return
+            self.idle.append(resident)
+            resident.since = time.monotonic()
+            mine = resident.launcher is self._launcher
+            if not mine and (self._launcher is None or any(
+                r.launcher is self._launcher and r.line is not None for r in self.residents.values()
+            )):
+                self.let_go(resident)
+            self._changed()
+
+    def _gone(self, resident: Resident, task: str | None) -> None:
+        """The process has ended, or cannot be heard any more; its split may have done all, some or nothing."""
+        with self._lock:
+            expected, resident.doomed, resident.item = resident.doomed, True, None
+            self.residents.pop(resident.number, None)
+        if not expected:
+            _logger.warning("An executor process ended%s", f" with the split of {task} that it ran" if task else "")
+            self._died()
+
+    def kill(self, residents: Iterable[Resident]) -> None:
+        """With all they do. The caller holds the lock."""
+        for resident in residents:
+            resident.doomed = True
+            self.residents.pop(resident.number, None)
+            if resident in self.idle:
+                self.idle.remove(resident)
+                resident.inbox.put(None)
+            if resident.line is not None:
+                resident.line.kill()
+                self._doomed[resident] = time.monotonic() + DEATH_S
+
+    def let_go(self, resident: Resident) -> None:
+        """An idle one. The caller holds the lock."""
+        self.idle.remove(resident)
+        resident.doomed = True
+        del self.residents[resident.number]
+        if resident.line is not None:
+            resident.line.go()
+        resident.inbox.put(None)
+
+    def find_dead(self) -> None:
+        """Idle ones that have ended: one that is idle says nothing. The caller holds the lock."""
+        dead = [r for r in self.idle if r.line is not None and r.line.ended]
+        if dead:
+            _logger.warning("%d idle executor processes ended", len(dead))
+            self.kill(dead)
+            self._died()
+
+    def cut_off(self) -> None:
+        """Killed ones of which nothing was heard for long are not waited for: their host may be out of reach."""
+        with self._lock:
+            late = [r for r, deadline in self._doomed.items() if time.monotonic() > deadline]
+        for resident in late:
+            if resident.line is not None:
+                resident.line.cut()
+
+    def close(self, timeout_s: float) -> None:
+        """The idle go, which is waited for; the others are killed. None is started any more."""
+        with self._lock:
+            launcher, self._launcher = self._launcher, None
+            everybody = [r for r in self.residents.values() if r.thread is not None]
+            for resident in list(self.idle):
+                self.let_go(resident)
+            for resident in self.starting:
+                self._forget(resident)
+            self.kill(list(self.residents.values()))
+            former, self._former = self._former, []
+        self._launches.put(None)
+        for one in [*former, launcher]:
+            if one is not None:
+                one.close()
+        deadline = time.monotonic() + timeout_s
+        for resident in everybody:
+            if resident.thread is not None:
+                resident.thread.join(max(0.0, deadline - time.monotonic()))

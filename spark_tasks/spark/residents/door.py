@@ -1,0 +1,235 @@
+"""Where residents come in: a Unix socket in a folder of the worker's own, or TLS where executors are elsewhere.
+
+A resident shows in both of its connections that it holds its token, which is used up by that; nobody else is listened
+to for longer than the handshake takes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import secrets
+import select
+import shutil
+import socket
+import ssl
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.wire import Ticket
+
+_logger = logging.getLogger(__name__)
+
+SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
+MOST_GREETINGS = 64  # handshakes at a time
+RETRY_S = 1.0
+_VALID = dt.timedelta(days=3650)  # longer than a worker lives; nobody trusts it for anything else
+
+
+@dataclass(slots=True)
+class Line:
+    """A resident's two connections. `pid`: where it can be sent signals, else 0."""
+
+    work: socket.socket
+    leash: socket.socket
+    pid: int = 0
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        with suppress(OSError):
+            self.leash.settimeout(1.0)
+            self.leash.send(b"x")
+
+    @property
+    def ended(self) -> bool:
+        """Whether an idle one is gone: then its connection can be read from, to its end."""
+        poll = select.poll()
+        poll.register(self.work, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def go(self) -> None:
+        """Tell an idle one to go."""
+        with suppress(OSError):
+            wire.send(self.work, b"")
+
+    def cut(self) -> None:
+        """Wake up a thread that waits for an answer."""
+        for sock in (self.work, self.leash):
+            with suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Free both; the leash's end kills a process that is still there and was not told to go."""
+        self.work.close()
+        self.leash.close()
+
+    def close_after(self, timeout_s: float) -> None:
+        """Close when the process has closed its end, or is late with that."""
+        with suppress(OSError):
+            self.work.settimeout(timeout_s)
+            self.work.recv(1)
+        self.close()
+
+
+@dataclass(slots=True)
+class _Guest:
+    token: bytes
+    leash: socket.socket | None = None
+
+
+class Door:
+    """`joined` is called with each resident's number and line. `host`: where residents `remote` from here dial."""
+
+    def __init__(
+        self, joined: Callable[[int, Line], None], *, remote: bool = False, bind: str = "127.0.0.1", port: int = 0,
+        slow_s: float = 0.0,
+    ) -> None:
+        """Raises OSError."""
+        self.host = bind
+        self._closed = False
+        self._joined = joined
+        self._slow_s = slow_s
+        self._lock = threading.Lock()
+        self._guests: dict[int, _Guest] = {}
+        self._greetings = threading.Semaphore(MOST_GREETINGS)
+        self._certificate = ""
+        self._context: ssl.SSLContext | None = None
+        self._remote = remote
+        self.folder = Path(tempfile.mkdtemp(prefix="heeler-door-"))  # for this user alone
+        path = str(self.folder / "s")
+        self._path = path if not remote and len(os.fsencode(path)) <= SUN_PATH else ""
+        if self._path:
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.bind(self._path)
+            self._listener.listen(MOST_GREETINGS)
+        else:
+            self._certificate, self._context = _own_certificate(self.folder)
+            family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+            self._listener = socket.create_server((bind, port), family=family, backlog=MOST_GREETINGS)
+        threading.Thread(target=self._accept, name="executors-door", daemon=True).start()
+
+    def expect(self, number: int) -> Ticket:
+        """A ticket for a new resident."""
+        token = secrets.token_bytes(32)
+        with self._lock:
+            self._guests[number] = _Guest(token)
+        stacks, slow_s = ("", self._slow_s) if self._remote else (str(self.folder), 0.0)
+        if self._path:
+            return Ticket(number, token, self._path, stacks=stacks, slow_s=slow_s)
+        port = self._listener.getsockname()[1]
+        return Ticket(number, token, "", self.host, port, self._certificate, stacks, slow_s)
+
+    def forget(self, number: int) -> None:
+        """It is not wanted any more."""
+        with self._lock:
+            guest = self._guests.pop(number, None)
+        if guest is not None and guest.leash is not None:
+            guest.leash.close()
+
+    def close(self) -> None:
+        """Let nobody in any more. Lines that are open stay so."""
+        self._closed = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes up _accept
+        self._listener.close()
+        for number in list(self._guests):
+            self.forget(number)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError as error:
+                if self._closed:
+                    return
+                _logger.warning("No executor process can come in: %s", error)  # too many open files, for example
+                time.sleep(RETRY_S)
+                continue
+            self._greetings.acquire()
+            threading.Thread(target=self._greet, args=(sock,), name="executors-greeting", daemon=True).start()
+
+    def _greet(self, sock: socket.socket) -> None:
+        try:
+            sock.settimeout(wire.GREETING_S)
+            if self._context is not None:
+                wire.tune(sock)
+                sock = self._context.wrap_socket(sock, server_side=True)
+            self._admit(sock)
+        except (OSError, struct.error) as error:
+            _logger.warning("Somebody who is no executor of this worker was turned away: %s", error)
+            sock.close()
+        finally:
+            self._greetings.release()
+
+    def _admit(self, sock: socket.socket) -> None:
+        greeting = wire.Greeting(sock)
+        hello = greeting.hear()
+        with self._lock:
+            guest = self._guests.get(hello.number)
+        if guest is None or hello.leash is (guest.leash is not None):
+            raise ConnectionError("an executor that nobody expects")
+        greeting.admit(guest.token)
+        with self._lock:
+            if self._guests.get(hello.number) is not guest or hello.leash is (guest.leash is not None):
+                raise ConnectionError("an executor that nobody expects any more")
+            if hello.leash:
+                guest.leash = sock
+                return
+            del self._guests[hello.number]  # its token is used up
+        sock.settimeout(None)
+        assert guest.leash is not None  # noqa: S101 - it was looked at above
+        pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid
+        self._joined(hello.number, Line(sock, guest.leash, pid))
+
+
+def peer_pid(sock: socket.socket) -> int:
+    """The process at the other end of a Unix socket, by the kernel's word; 0 where it does not say.
+
+    Raises ConnectionError where that is another user's, who has no business in the folder.
+    """
+    if sys.platform != "linux":
+        return 0
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    if uid not in (os.getuid(), 0):
+        raise ConnectionError(f"a process of the user {uid}")
+    return int(pid)
+
+
+def _own_certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
+    """A certificate for this worker's life, as PEM, and the context with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "heeler executors")])
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - _VALID).not_valid_after(now + _VALID)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    )  # fmt: skip
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file = folder / "key.pem"  # Python loads keys from files only
+    file.touch(0o600)
+    file.write_bytes(private + pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # they would come on a leash that is tied already, and kill
+    context.load_cert_chain(file)
+    file.unlink()
+    return pem.decode(), context

@@ -1,0 +1,179 @@
+"""The worker's engine with resident executors: Spark starts and places processes, which then take splits by message.
+
+`start` returns at once. Until Spark is up (and while it is started again) splits run in processes of the worker's own,
+where Spark is local; a split that has begun there ends there. A Spark that dies takes its processes with it: what ran
+in them fails with a retriable error, what waits goes on waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from typing import Any
+
+from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
+from spark_tasks.spark.life import EngineState, SparkLife
+from spark_tasks.spark.residents.batches import Batch
+from spark_tasks.spark.residents.door import Door, Line
+from spark_tasks.spark.residents.local import LocalLauncher
+from spark_tasks.spark.residents.monitor import Monitor
+from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots
+from spark_tasks.spark.residents.pool import Pool
+from spark_tasks.spark.residents.settings import Settings
+from spark_tasks.task import Split
+
+_logger = logging.getLogger(__name__)
+
+DYING_S = 2.0  # how long a JVM may take to end after its processes did
+FIRST_S = 5.0  # how long the first process of the worker's own may take before Spark is started beside it
+GO_S = 1.0  # how long processes may take to go when the worker stops
+
+
+class ResidentEngine:
+    """See the module. `worker`: the worker's properties."""
+
+    def __init__(self, worker: Mapping[str, str]) -> None:
+        self._settings = Settings.of(worker)
+        self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + 1)
+        self._local = local_slots(self._spark_settings["spark.master"]) is not None
+        if not self._local:  # the cores of the cluster say how many run
+            self._settings = replace(self._settings, running=self._settings.most)
+        self._python_path = python_path()
+        self._lock = threading.Condition(threading.RLock())
+        self._life = SparkLife(
+            self._spark_settings, self._lock, up=self._up, failed=self._failed
+        )
+        self._pool: Pool | None = None
+        self._door: Door | None = None
+        self._monitor: Monitor | None = None
+        self._early: list[tuple[Batch, list[bytes]]] = []  # submitted before the start
+        self._suspect_until = 0.0
+        self._started_at = 0.0
+
+    @property
+    def state(self) -> EngineState:
+        """The state now."""
+        return self._life.state
+
+    @property
+    def spark(self) -> SparkJobs | None:
+        """The Spark that runs now."""
+        return self._life.spark
+
+    def start(self) -> None:
+        """Start in the background. Call it when the REST server is up: it takes seconds of CPU. Spark is started when a
+        process of the worker's own is there, which records need not wait for then.
+        """
+        with self._lock:
+            if self._life.state is not EngineState.NEW or self._pool is not None:
+                return
+            door = self._door = self._open()
+            pool = self._pool = Pool(self._settings, door, self._lock, self._suspect)
+            self._monitor = Monitor(pool, self._settings, self._lock, door.folder, self._beat)
+            self._bridge(pool)
+            early, self._early = self._early, []
+            for batch, payloads in early:
+                pool.submit(batch, payloads)
+            self._started_at = time.monotonic()
+        if not self._local:
+            self._life.start()
+
+    def _open(self) -> Door:
+        def joined(number: int, line: Line) -> None:
+            if self._pool is not None:
+                self._pool.crew.joined(number, line)
+            self._life.start()
+
+        if self._local:
+            return Door(joined)
+        bind = self._spark_settings.get("spark.driver.bindAddress", "0.0.0.0")
+        return Door(joined, remote=True, bind=bind, port=self._settings.port, slow_s=self._settings.slow_s)
+
+    def _bridge(self, pool: Pool) -> None:
+        """Until Spark is up. Executors of a cluster may see other files than this machine, and are waited for."""
+        pool.use(LocalLauncher(self._python_path, self._settings.most) if self._local else None)
+
+    def _up(self, spark: SparkJobs) -> None:
+        launcher = SparkLauncher(spark, self._settings)
+        with self._lock:
+            if self._pool is not None and self._door is not None and self._life.spark is spark:
+                self._door.host = spark.driver_host
+                self._pool.use(launcher)
+
+    def _failed(self, error: Exception) -> None:
+        if self._pool is not None:
+            self._pool.use(None)
+            self._pool.fail(error, waiting_only=True)
+
+    def _suspect(self) -> None:
+        self._suspect_until = time.monotonic() + DYING_S
+
+    def _beat(self) -> None:
+        """Whether Spark is still there: asked where processes have ended, or its own has."""
+        if self._life.state is EngineState.NEW and time.monotonic() - self._started_at > FIRST_S:
+            self._life.start()
+        spark = self._life.spark
+        suspect = time.monotonic() < self._suspect_until
+        if spark is None or (spark.process_lives() and not (suspect and not spark.alive())):
+            return
+        threading.Thread(target=self._bury, args=(spark,), name="engine-restart", daemon=True).start()
+
+    def _bury(self, spark: SparkJobs) -> None:
+        with self._lock:
+            if self._pool is None or self._life.spark is not spark:
+                return
+            self._bridge(self._pool)
+        self._life.died(spark)
+
+    def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
+        """As Engine.submit: the future has one result a split, or the first split's error."""
+        payloads = [pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits]
+        batch = Batch(task, len(payloads), outcomes=[None] * len(payloads))
+        if not payloads:
+            batch.end()
+            return batch.future
+        with self._lock:
+            refusal = self._life.refusal()
+            if refusal is None and self._pool is None:
+                self._early.append((batch, payloads))
+            elif refusal is None and self._pool is not None:
+                self._pool.submit(batch, payloads)
+        if refusal is not None:
+            batch.fail(refusal)
+        return batch.future
+
+    def cancel(self, batch: Future[list[Any]]) -> None:
+        """As Engine.cancel. The processes that run its splits are killed, and nobody else's."""
+        with self._lock:
+            early = [one for one, _ in self._early if one.future is batch]
+            self._early = [(one, payloads) for one, payloads in self._early if one.future is not batch]
+        for one in early:
+            one.fail(CancelledError(f"a batch of {one.task} was given up"))
+        if self._pool is not None:
+            self._pool.cancel(batch)
+
+    def degraded(self) -> Sequence[str]:
+        """Which tasks hang or wait for long, in words."""
+        return self._monitor.degraded() if self._monitor is not None else ()
+
+    def close(self) -> None:
+        """Fail what waits and runs, have the processes go, stop Spark. Takes at most some seconds."""
+        with self._lock:
+            spark = self._life.end()
+            early, self._early = self._early, []
+        for batch, _ in early:
+            batch.fail(CancelledError("the worker stops"))
+        if self._monitor is not None:
+            self._monitor.close()
+        if self._pool is not None:
+            self._pool.close(CancelledError("the worker stops"), GO_S)
+        if spark is not None:
+            spark.close()
+        if self._door is not None:
+            self._door.close()
+        self._life.join()

@@ -1,0 +1,143 @@
+"""The executor's side: a process that connects back to its worker and runs splits until it is told to go.
+
+Besides the connection for the work there is the leash: whatever comes on it, a byte or its end with the worker, has the
+kernel kill this process at once (F_SETSIG), also in a split that sleeps in C or holds the interpreter. That is Linux's;
+elsewhere a thread watches, which a split that holds the interpreter keeps waiting.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import os
+import select
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.wire import Ticket
+
+STACK_SIGNAL = signal.SIGUSR2  # has the stacks of all threads written, also of one that holds the interpreter
+_open: set[socket.socket] = set()
+
+
+def _let_go_after_fork() -> None:
+    """A process that a plugin forks must not keep the connections open when this one is killed."""
+    while _open:
+        with suppress(OSError):
+            os.close(_open.pop().detach())
+
+
+os.register_at_fork(after_in_child=_let_go_after_fork)
+
+
+def dial(ticket: Ticket, *, leash: bool) -> socket.socket:
+    """A connection to the worker on which both sides know each other."""
+    if ticket.path:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(wire.GREETING_S)
+        sock.connect(ticket.path)
+    else:
+        plain = socket.create_connection((ticket.host, ticket.port), wire.GREETING_S)
+        wire.tune(plain)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False  # the worker's own certificate is the only one that is trusted
+        context.load_verify_locations(cadata=ticket.certificate)
+        sock = context.wrap_socket(plain)
+    wire.greet(sock, ticket, leash=leash)
+    sock.settimeout(None)
+    return sock
+
+
+def serve(ticket: Ticket) -> None:
+    """Join and run splits. Returns when told to go, or when the worker closes the connection."""
+    from spark_tasks.spark.executor import packed, run_split  # noqa: PLC0415 - it has joined when this is imported
+
+    with dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work, _stacks(ticket):
+        _open.update((leash, work))
+        try:
+            _tie(leash)
+            while split := wire.receive(work):
+                if ticket.slow_s:
+                    faulthandler.dump_traceback_later(ticket.slow_s, file=sys.stderr)
+                try:
+                    answer = packed([run_split(split)])
+                finally:
+                    if ticket.slow_s:
+                        faulthandler.cancel_dump_traceback_later()
+                wire.send(work, answer)
+            _untie(leash)
+        finally:
+            _open.difference_update((leash, work))
+
+
+class _stacks:  # noqa: N801 - a context manager
+    """The worker may ask for this process's stacks while in this block (where it can send it a signal)."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self._path = Path(ticket.stacks) / str(ticket.number) if ticket.stacks else None
+
+    def __enter__(self) -> None:
+        if self._path is not None:
+            self._file = self._path.open("w")
+            faulthandler.register(STACK_SIGNAL, self._file, all_threads=True)
+
+    def __exit__(self, *_error: object) -> None:
+        if self._path is not None:
+            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # one that is on its way must not end the process
+            faulthandler.unregister(STACK_SIGNAL)
+            signal.signal(STACK_SIGNAL, signal.SIG_IGN)
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+
+
+def _tie(leash: socket.socket) -> None:
+    if sys.platform != "linux":
+        threading.Thread(target=_watch, args=(leash,), name="leash", daemon=True).start()
+        return
+    fcntl.fcntl(leash, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(leash, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([leash], [], [], 0)[0]:  # it came before
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _untie(leash: socket.socket) -> None:
+    """Told to go: the leash may end, and this process may live on for Spark."""
+    _open.discard(leash)
+    if sys.platform == "linux":
+        fcntl.fcntl(leash, fcntl.F_SETFL, fcntl.fcntl(leash, fcntl.F_GETFL) & ~os.O_ASYNC)
+
+
+def _watch(leash: socket.socket) -> None:
+    with suppress(OSError):
+        leash.recv(1)
+    if leash in _open:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Resident:
+    """As the function of a Spark job with one partition. `rows` is empty, but has to be read."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self._ticket = ticket
+
+    def __call__(self, _index: int, rows: Iterable[Any]) -> Iterator[bytes]:
+        """Serve; the job's result is empty."""
+        from pyspark import TaskContext  # noqa: PLC0415 - the worker's own processes have no need of it
+
+        from spark_tasks.spark.executor import refuse_second_attempt  # noqa: PLC0415 - the same
+
+        for _ in rows:
+            pass
+        refuse_second_attempt(TaskContext.get())
+        serve(self._ticket)
+        yield b""

@@ -1,0 +1,102 @@
+"""Executor processes of the worker's own, for what comes before Spark is up.
+
+As a program: the parent of those processes. It has all that splits need imported, and forks one for each ticket that
+comes on its standard input; at the end of that it goes, and leaves to the worker those that still run.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from contextlib import suppress
+
+from spark_tasks.spark.daemon import preload, refuse_threads
+from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.residents.wire import HEAD, Ticket
+
+
+class LocalLauncher:
+    """A Launcher. The parent is started with the first process that is wanted."""
+
+    def __init__(self, python_path: str, most: int) -> None:
+        self.most = most
+        self._python_path = python_path
+        self._lock = threading.Lock()
+        self._closed = False
+        self._parent: subprocess.Popen[bytes] | None = None
+
+    def launch(self, ticket: Ticket) -> None:
+        """See Launcher."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("no executor process is wanted any more")
+            if self._parent is None or self._parent.poll() is not None:
+                self._parent = self._start()
+            assert self._parent.stdin is not None  # noqa: S101 - a pipe was asked for
+            data = pickle.dumps(ticket)
+            self._parent.stdin.write(HEAD.pack(len(data)) + data)
+            self._parent.stdin.flush()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": self._python_path}
+        return subprocess.Popen(  # noqa: S603 - our own command line; Ctrl-C is for the worker alone
+            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, env=environment, process_group=0
+        )
+
+    def failure(self, number: int) -> str | None:  # noqa: ARG002
+        """See Launcher."""
+        with self._lock:
+            code = None if self._parent is None else self._parent.poll()
+        return None if code is None else f"their parent ended with code {code}; why stands in the worker's output"
+
+    def close(self) -> None:
+        """See Launcher."""
+        with self._lock:
+            self._closed = True
+            parent, self._parent = self._parent, None
+        if parent is None:
+            return
+        assert parent.stdin is not None  # noqa: S101 - a pipe was asked for
+        with suppress(OSError):
+            parent.stdin.close()
+        threading.Thread(target=parent.wait, name="executors-parent", daemon=True).start()  # no zombie stays
+
+
+def main() -> None:
+    """Preload, then fork."""
+    preload()
+    refuse_threads()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets those that have ended
+    tickets = sys.stdin.buffer
+    while len(head := tickets.read(HEAD.size)) == HEAD.size:
+        ticket: Ticket = pickle.loads(tickets.read(HEAD.unpack(head)[0]))
+        if os.fork() == 0:
+            _serve(ticket)
+    os._exit(0)  # at once: what was imported needs no goodbye
+
+
+def _serve(ticket: Ticket) -> None:
+    from spark_tasks.spark.residents.link import serve  # noqa: PLC0415 - preloaded
+
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        with suppress(OSError):  # the worker has gone, or does not want this one any more
+            serve(ticket)
+        code = 0
+    except Exception:  # noqa: BLE001 - told, and the process ends
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""What has to be looked at from time to time: processes that wait, hang, are idle for long, or never came."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_tasks.spark.residents.door import Line
+from spark_tasks.spark.residents.link import STACK_SIGNAL
+from spark_tasks.spark.residents.pool import Pool
+from spark_tasks.spark.residents.process import Resident
+from spark_tasks.spark.residents.settings import Settings
+
+_logger = logging.getLogger(__name__)
+
+TICK_S = 0.5
+QUICK_S = 0.05  # while something waits for a process that may only seem to run
+BUSY = 0.25  # of the time: what uses more CPU does not wait for anything else
+STARTING_S = 2.0  # before anybody asks Spark what became of it
+STACK_S = 2.0  # how long a process may take to write its stacks
+_MOST_STACK = 8_000  # characters of them that are told
+
+
+class Monitor:
+    """A thread. `beat` is called at each turn; `stacks` is the folder that processes write theirs to."""
+
+    def __init__(
+        self, pool: Pool, settings: Settings, lock: threading.Condition, stacks: Path, beat: Callable[[], None]
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._lock = lock
+        self._stacks = stacks
+        self._beat = beat
+        self._stop = threading.Event()
+        self._looked = 0.0
+        threading.Thread(target=self._run, name="executors-monitor", daemon=True).start()
+
+    def close(self) -> None:
+        """No further turn."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(QUICK_S if self._pressed else TICK_S):
+            try:
+                self._turn()
+            except Exception:  # it must go on for all others
+                _logger.exception("looking after the executor processes failed")
+
+    @property
+    def _pressed(self) -> bool:
+        with self._lock:
+            return bool(len(self._pool.queue)) and self._pool.crew.running >= self._settings.running
+
+    def _turn(self) -> None:
+        with self._lock:
+            self._find_waiting()
+            self._pool.dispatch()
+        if time.monotonic() - self._looked < TICK_S:
+            return
+        self._looked = time.monotonic()
+        self._beat()
+        self._pool.crew.cut_off()
+        with self._lock:
+            self._pool.crew.find_dead()
+            self._let_idle_go()
+            starting = [r for r in self._pool.crew.starting if self._looked - r.since > STARTING_S]
+            slow = [r for r in self._pool.crew.residents.values() if self._is_slow(r)]
+        for resident in starting:
+            if (why := resident.launcher.failure(resident.number)) is not None:
+                self._pool.crew.never_came(resident, why)
+        for resident in slow:
+            threading.Thread(target=self._tell_slow, args=(resident,), name="executors-stack", daemon=True).start()
+        self._tell_waiting()
+
+    def _find_waiting(self) -> None:
+        """Those that use no CPU do not keep others waiting. On other machines nobody is asked: there the cores of the
+        cluster limit how many run.
+        """
+        now = time.monotonic()
+        for resident in self._pool.crew.residents.values():
+            if resident.item is None or resident.line is None or now - resident.since < QUICK_S:
+                continue
+            if not resident.line.pid:
+                resident.waits = True
+                continue
+            used = cpu_use(resident.line.pid)
+            at, before = resident.cpu
+            resident.cpu = (now, used.seconds if used is not None else 0.0)
+            if used is None:  # not on this system
+                resident.waits = True
+            elif at:  # one that is about to run has too few CPUs, and waits for nothing else
+                resident.waits = not used.runnable and used.seconds - before < BUSY * (now - at)
+
+    def _let_idle_go(self) -> None:
+        crew = self._pool.crew
+        while len(crew.idle) > self._settings.spare + 1 and self._looked - crew.idle[0].since > self._settings.idle_s:
+            crew.let_go(crew.idle[0])
+
+    def _is_slow(self, resident: Resident) -> bool:
+        """Told when it has taken the time that is set, and whenever it has taken twice as long again."""
+        due = self._settings.slow_s if not resident.slow_at else 2 * (resident.slow_at - resident.since)
+        if not self._settings.slow_s or resident.item is None or self._looked - resident.since < due:
+            return False
+        resident.slow_at = self._looked
+        return True
+
+    def _tell_slow(self, resident: Resident) -> None:
+        item = resident.item
+        if item is None:
+            return
+        seconds = time.monotonic() - resident.since
+        where = self._where(resident)
+        _logger.warning("A split of %s has been running for %.0f s. %s", item.batch.task, seconds, where)
+
+    def _where(self, resident: Resident) -> str:
+        line = resident.line
+        if line is None or not line.pid:
+            return "Where it hangs stands in the log of its executor"
+        file = self._stacks / str(resident.number)
+        try:
+            before = file.stat().st_size
+            _signal(line)
+        except OSError:
+            return "Its process has just ended"
+        deadline = time.monotonic() + STACK_S
+        size = before
+        while time.monotonic() < deadline:  # until it has grown and grows no more
+            self._stop.wait(QUICK_S)
+            now = file.stat().st_size if file.exists() else before
+            if now > before and now == size:
+                break
+            size = now
+        if size == before:
+            return f"Its process {line.pid} does not say where it hangs: it may be suspended"
+        with file.open("rb") as found:
+            found.seek(before)
+            text = found.read(_MOST_STACK).decode(errors="replace")
+        return f"Its process {line.pid} is here:\n{text.rstrip()}"
+
+    def degraded(self) -> list[str]:
+        """Tasks with a split that has been running, or a batch that has been waiting, for longer than is set."""
+        slow_s, now = self._settings.slow_s, time.monotonic()
+        if not slow_s:
+            return []
+        with self._lock:
+            busy = [r for r in self._pool.crew.residents.values() if r.item is not None]
+            running = {r.item.batch.task: r.since for r in sorted(busy, key=lambda r: -r.since) if r.item is not None}
+            waiting = {b.task: b.submitted_at for b in self._pool.batches.values() if not b.begun}
+        return [
+            *(f"{t}: a split has been running for {now - at:.0f} s" for t, at in running.items() if now - at > slow_s),
+            *(f"{t}: a batch has been waiting for an executor process for {now - at:.0f} s"
+              for t, at in waiting.items() if now - at > slow_s),
+        ]
+
+    def _tell_waiting(self) -> None:
+        """A task has something to do, and finds no process."""
+        if not self._settings.slow_s:
+            return
+        with self._lock:
+            crew = self._pool.crew
+            late = [
+                batch for batch in self._pool.batches.values()
+                if not batch.begun and self._looked - max(batch.submitted_at, batch.told_at) > self._settings.slow_s
+            ]
+            for batch in late:
+                batch.told_at = self._looked
+            busy = sorted((r for r in crew.residents.values() if r.item is not None), key=lambda r: r.since)
+            holders = ", ".join(f"{r.item.batch.task} for {self._looked - r.since:.0f} s" for r in busy[:5] if r.item)
+            full = crew.full
+        for batch in late:
+            why = "All executor processes (heeler.executors.max) are taken" if full else "None is free"
+            _logger.warning("A batch of %s has been waiting for an executor process for %.0f s. %s, for the longest "
+                            "time by: %s", batch.task, self._looked - batch.submitted_at, why, holders or "nobody")
+
+
+def _signal(line: Line) -> None:
+    """To that process and no later one of its number: it lives while its connection does. Raises OSError."""
+    if not hasattr(os, "pidfd_open"):
+        os.kill(line.pid, STACK_SIGNAL)
+        return
+    process = os.pidfd_open(line.pid)
+    try:
+        if not line.ended:
+            signal.pidfd_send_signal(process, STACK_SIGNAL)
+    finally:
+        os.close(process)
+
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """CPU seconds of a process so far, and whether its main thread would use more now."""
+
+    seconds: float
+    runnable: bool
+
+
+def cpu_use(pid: int) -> CpuUse | None:
+    """None where the system does not say. A process that has ended has used none."""
+    if sys.platform != "linux":
+        return None
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return CpuUse(0.0, runnable=False)
+    return CpuUse((int(fields[11]) + int(fields[12])) / _TICKS_PER_S, fields[0] == "R")

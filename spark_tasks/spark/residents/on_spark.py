@@ -1,0 +1,79 @@
+"""Executor processes from Spark: a job of one task for each, which runs until the process is told to go or ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from typing import Any
+
+from spark_tasks.spark.context import SparkJobs
+from spark_tasks.spark.residents.link import Resident
+from spark_tasks.spark.residents.settings import Settings
+from spark_tasks.spark.residents.wire import Ticket
+
+_logger = logging.getLogger(__name__)
+
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
+_FEW = 4  # slots
+# They log a Java stack, several times over, for each process that is killed. What goes wrong in a plugin's own Spark
+# job is raised where it was started.
+_NOISY = tuple(f"org.apache.spark.{name}" for name in (
+    "executor.Executor", "scheduler.TaskSetManager", "scheduler.TaskSchedulerImpl"))
+
+
+def local_slots(master: str) -> int | None:
+    """How many tasks a local master runs at a time; None for one that is elsewhere."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return None
+    number = found[1] or "1"
+    return (os.cpu_count() or 1) if number == "*" else int(number)
+
+
+def room(slots: int, running: int) -> int:
+    """How many of the slots executor processes may hold; Spark jobs of plugins find the others free."""
+    return slots - min(running, slots // _FEW) if slots >= _FEW else slots
+
+
+class SparkLauncher:
+    """A Launcher on that Spark."""
+
+    def __init__(self, spark: SparkJobs, settings: Settings) -> None:
+        self._spark = spark
+        self._running = settings.running
+        self._lock = threading.Lock()
+        self._jobs: dict[int, Any] = {}
+        self._local = local_slots(spark.master)
+        spark.quiet(_NOISY)
+        if room(self._slots, self._running) == self._slots:
+            _logger.warning("Spark has %d slots, and executor processes may hold all of them: Spark jobs of plugins "
+                            "then wait for ever. Give it %d or more where plugins have some", self._slots, _FEW)
+
+    @property
+    def _slots(self) -> int:
+        return self._local or self._spark.slots  # those of a cluster come and go
+
+    @property
+    def most(self) -> int:
+        """See Launcher."""
+        return room(self._slots, self._running)
+
+    def launch(self, ticket: Ticket) -> None:
+        """See Launcher. Raises Spark's errors."""
+        label = f"executor {ticket.number}"
+        job = self._spark.begin(f"executor-{ticket.number}", label, Resident(ticket))
+        with self._lock:
+            self._jobs[ticket.number] = job
+            for number in [n for n, job in self._jobs.items() if n < ticket.number - 2 * self._slots and job.isDone()]:
+                del self._jobs[number]
+
+    def failure(self, number: int) -> str | None:
+        """See Launcher."""
+        with self._lock:
+            job = self._jobs.get(number)
+        return None if job is None else self._spark.failure(job)
+
+    def close(self) -> None:
+        """See Launcher: the jobs end with their processes, or with Spark."""

@@ -1,0 +1,126 @@
+"""Which split runs in which executor process, and how many processes are wanted.
+
+A split has a process to itself while it runs; cancelling it kills that process and nothing else. So many splits run at
+a time as use the CPUs well; one that waits for something else does not count, and another process is started for those
+that want to run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+from spark_tasks.spark.executor import Outcome
+from spark_tasks.spark.residents.batches import Batch, Item
+from spark_tasks.spark.residents.crew import Crew
+from spark_tasks.spark.residents.fairness import FairQueue
+from spark_tasks.spark.residents.process import Expects, Launcher
+from spark_tasks.spark.residents.settings import Settings
+
+
+class Pool:
+    """`submit` and `cancel` may be called from any thread. `died`: see Crew."""
+
+    def __init__(
+        self, settings: Settings, door: Expects, lock: threading.Condition, died: Callable[[], None]
+    ) -> None:
+        self.batches: dict[Future[list[Any]], Batch] = {}
+        self.queue: FairQueue[Item] = FairQueue(settings.most_per_task, settings.most_per_connector)
+        self._settings = settings
+        self._lock = lock
+        self.crew = Crew(
+            door, lock, most=settings.most, ended=self._ended, returned=self._returned, changed=self.dispatch,
+            died=died, given_up=lambda error: self.fail(error, waiting_only=True),
+        )
+
+    def submit(self, batch: Batch, payloads: Sequence[bytes]) -> None:
+        """Have the splits run."""
+        with self._lock:
+            self.batches[batch.future] = batch
+            for index, payload in enumerate(payloads):
+                self.queue.put(batch.task, Item(batch, index, payload))
+            self.dispatch()
+
+    def use(self, launcher: Launcher | None) -> None:
+        """See Crew."""
+        with self._lock:
+            self.crew.use(launcher)
+            self.dispatch()
+
+    def cancel(self, future: Future[list[Any]]) -> None:
+        """Give it up: what runs is killed, what waits is dropped."""
+        with self._lock:
+            batch = self.batches.pop(future, None)
+            if batch is None:
+                return
+            self._drop(batch, CancelledError(f"a batch of {batch.task} was given up"))
+            self.dispatch()
+        batch.end()
+
+    def fail(self, error: Exception, *, waiting_only: bool = False) -> None:
+        """All batches, or those of which no split has begun, end with the error."""
+        with self._lock:
+            failed = [batch for batch in self.batches.values() if not (waiting_only and batch.begun)]
+            for batch in failed:
+                self._drop(batch, error)
+                del self.batches[batch.future]
+        for batch in failed:
+            batch.end()
+
+    def _drop(self, batch: Batch, why: Exception) -> None:
+        """None of its splits goes on. The caller holds the lock."""
+        batch.lost = batch.lost or why
+        self.crew.kill([r for r in self.crew.residents.values() if r.item is not None and r.item.batch is batch])
+        for item in self.queue.waiting(batch.task):
+            if item.batch is batch and self.queue.remove(batch.task, item):
+                batch.left -= 1
+
+    def dispatch(self) -> None:
+        """Give what waits to whoever is idle, and have processes started where more are wanted. The caller holds the
+        lock.
+        """
+        crew = self.crew
+        while crew.idle and crew.running < self._settings.running and (taken := self.queue.take()) is not None:
+            task, item = taken
+            batch = item.batch
+            if not batch.begun and not batch.future.set_running_or_notify_cancel():  # taken back while it waited
+                self.queue.ended(task)
+                self._drop(batch, CancelledError())
+                self.batches.pop(batch.future, None)
+                continue
+            batch.begun = True
+            crew.give(item)
+        room = max(0, self._settings.running - crew.running)
+        crew.grow(self.queue.takeable(room) + self._settings.spare)
+
+    def _ended(self, item: Item, outcome: Outcome | Exception) -> None:
+        batch = item.batch
+        with self._lock:
+            self.queue.ended(batch.task)
+            batch.left -= 1
+            if isinstance(outcome, Outcome):
+                batch.outcomes[item.index] = outcome
+            else:  # what of it still runs must not do so beside its own repetition
+                self._drop(batch, outcome)
+            over = not batch.left
+            if over:
+                self.batches.pop(batch.future, None)
+        if over:
+            batch.end()
+
+    def _returned(self, item: Item) -> None:
+        with self._lock:
+            self.queue.put_back(item.batch.task, item)
+            if item.batch.lost is not None and self.queue.remove(item.batch.task, item):
+                item.batch.left -= 1
+            over = not item.batch.left
+            self.dispatch()
+        if over:
+            item.batch.end()
+
+    def close(self, error: Exception, timeout_s: float) -> None:
+        """Fail everything, have the processes go."""
+        self.fail(error)
+        self.crew.close(timeout_s)

@@ -1,0 +1,57 @@
+"""An executor process as the worker sees it, and what starts such processes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from spark_tasks.spark.residents.batches import Item
+from spark_tasks.spark.residents.door import Line
+from spark_tasks.spark.residents.wire import Ticket
+
+
+class Launcher(Protocol):
+    """Starts residents somewhere."""
+
+    @property
+    def most(self) -> int:
+        """How many processes may run there."""
+
+    def launch(self, ticket: Ticket) -> None:
+        """Have one started that joins with the ticket. Raises whatever went wrong."""
+
+    def failure(self, number: int) -> str | None:
+        """Why that one will never join; None where it may yet."""
+
+    def close(self) -> None:
+        """Start none any more; those that run stay. Does not wait."""
+
+
+class Expects(Protocol):
+    """The part of the Door that makes tickets."""
+
+    def expect(self, number: int) -> Ticket:
+        """See Door."""
+
+    def forget(self, number: int) -> None:
+        """See Door."""
+
+
+@dataclass(slots=True, eq=False)
+class Resident:
+    """An executor process. `line` None: it has not joined yet."""
+
+    number: int
+    launcher: Launcher
+    line: Line | None = None
+    item: Item | None = None
+    since: float = field(default_factory=time.monotonic)  # when it was asked for, became idle or got its split
+    waits: bool = False  # its split uses no CPU, so it does not count among those that run
+    doomed: bool = False  # killed or told to go; it is in no list any more
+    cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU seconds were last looked at, and what they were
+    slow_at: float = 0.0  # when its split was last told to be slow
+    inbox: queue.SimpleQueue[Item | None] = field(default_factory=queue.SimpleQueue)
+    thread: threading.Thread | None = None

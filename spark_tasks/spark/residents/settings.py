@@ -1,0 +1,54 @@
+"""What an operator may set about executor processes (heeler.executors.*, documented among the worker's keys)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MODE = "heeler.executors.mode"
+RESIDENT, BATCH = "resident", "batch"
+MOST = 64
+IDLE_MS = 60_000
+SLOW_MS = 60_000
+# A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
+RUNNING_PER_CPU = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`most`: processes; `running`: splits that use CPU at a time, however many wait for something else."""
+
+    most: int = MOST
+    running: int = 4
+    idle_s: float = IDLE_MS / 1000
+    slow_s: float = SLOW_MS / 1000
+    port: int = 0
+    spare: int = 1
+
+    @classmethod
+    def of(cls, worker: Mapping[str, str]) -> Settings:
+        """From a worker's properties, which were checked when it started."""
+        most = max(1, int(worker.get("heeler.executors.max", MOST)))
+        return cls(
+            most=most,
+            running=max(1, min(most, int(worker.get("heeler.executors.running.max") or default_running()))),
+            idle_s=int(worker.get("heeler.executors.idle.ms", IDLE_MS)) / 1000,
+            slow_s=int(worker.get("heeler.executors.slow.ms", SLOW_MS)) / 1000,
+            port=int(worker.get("heeler.executors.port", 0)),
+        )
+
+    @property
+    def most_per_task(self) -> int:
+        """Splits of a task that may run at a time."""
+        return self.running
+
+    @property
+    def most_per_connector(self) -> int:
+        """No connector may hold all processes, whatever its tasks wait for."""
+        return max(1, self.most * 3 // 4)
+
+
+def default_running() -> int:
+    """Two for each core."""
+    return max(2, os.cpu_count() or 2) * RUNNING_PER_CPU

@@ -1,0 +1,73 @@
+"""Who may talk to Spark's processes: settings by master, and the files and sockets that only their owner reaches.
+
+What a split carries (a connector's configuration with its passwords) is in Spark's memory, and every process of Spark
+serves it on a port, to whoever asks unless there is a secret to prove.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.process.private_files import open_private
+
+AUTHENTICATE, SECRET = "spark.authenticate", "spark.authenticate.secret"
+_CRYPTO, _SSL = "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"
+_SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
+_SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
+
+
+def is_local(settings: Mapping[str, str]) -> bool:
+    """Whether Spark runs on this machine alone: its master is local, local[N] or unset."""
+    return settings.get("spark.master", "local").startswith("local")
+
+
+def authenticates(settings: Mapping[str, str]) -> bool:
+    """Whether Spark's processes have to prove that they belong together: unless spark.authenticate is false."""
+    return settings.get(AUTHENTICATE, "true").strip().lower() != "false"
+
+
+def authentication(settings: Mapping[str, str]) -> dict[str, str]:
+    """What to add to these `spark.*` settings: a secret of its own for a Spark on this machine, encryption for others.
+    YARN and Kubernetes share a secret out by themselves.
+
+    Raises ConfigError for a standalone cluster without a secret, unless spark.authenticate=false says that it be so.
+    """
+    if not authenticates(settings):
+        return {}
+    if is_local(settings):
+        return {AUTHENTICATE: "true", SECRET: secrets.token_hex(32)}
+    master = settings["spark.master"]
+    if master.startswith("spark://") and not settings.get(SECRET, "").strip():
+        raise ConfigError(
+            f'Missing required configuration "{SECRET}" for spark.master={master}: without it, whoever reaches the '
+            "ports of Spark can run code there and read the passwords of connectors. Set spark.authenticate=true and "
+            f"{SECRET} to the same value here and for the cluster's master and workers (a config provider may hold "
+            "it), or say spark.authenticate=false where nobody else reaches that network."
+        )
+    encrypted = settings.get(_SSL, "").strip().lower() == "true"
+    return {AUTHENTICATE: "true", **({} if encrypted else {_CRYPTO: "true"})}
+
+
+def python_sockets(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Settings for the sockets between the JVM and the Python workers. On this machine Unix ones in a folder of the
+    user's, as they ask for no secret, where their names are short enough; else TCP, with a secret.
+    """
+    if _SOCKETS in settings:
+        return {}
+    place = settings.get(_SOCKET_FOLDER, str(folder))
+    if not is_local(settings) or len(os.fsencode(place)) > _SUN_PATH - len(f"/.{uuid.uuid4()}.sock"):
+        return {_SOCKETS: "false"}
+    return {_SOCKETS: "true", _SOCKET_FOLDER: place}
+
+
+def write_properties(settings: Mapping[str, str], file: Path) -> None:
+    """Write the settings as Spark reads them, for nobody else to read."""
+    import javaproperties  # noqa: PLC0415 - a start that fails earlier needs it not
+
+    with open_private(file, "x") as out:
+        javaproperties.dump(settings, out, timestamp=False)

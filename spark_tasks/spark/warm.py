@@ -1,0 +1,88 @@
+"""Runs a few records through the codec, the converters and the file connectors without Kafka, so that numba's
+machine code is loaded before Spark's Python daemon forks: a worker that forks later has it, and shares the memory.
+
+`heeler warm` leaves behind all that makes later starts fast: numba's compiled kernels and the class archive of Spark's
+JVM. `make` runs it; a container image should, when it is built.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.connectors.lines import split_lines, to_lines
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
+from spark_tasks.kafka.records.decode import decode
+from spark_tasks.kafka.records.encode import encode
+from spark_tasks.kafka.records.partitioner import Partitioner, rows_by_partition
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.spark.archive import record
+
+_logger = logging.getLogger(__name__)
+
+_STRING = "org.apache.kafka.connect.storage.StringConverter"
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_TEXTS = [json.dumps({"id": i, "name": "n", "amount": i / 4, "flag": i > 1, "none": None}) for i in range(3)]
+# What fewer records have: escapes, arrays, objects in objects, maps with a schema, headers.
+_RARE = [json.dumps({"text": 'a"\\\n\u00e9\U0001f600', "list": [i, 2], "object": {"deep": {"x": i}}}) for i in range(3)]
+_LIST: dict[str, Any] = {"type": "array", "items": {"type": "int32"}}
+_MAP: dict[str, Any] = {"type": "map", "keys": {"type": "string"}, "values": _LIST}
+_TYPED = [json.dumps({"schema": _MAP, "payload": {f"k{n}": [n, i] for n in range(i + 2)}}) for i in range(3)]
+_HEADERS = [("h", b"v"), ("n", None)]
+
+
+def warm_up() -> None:
+    """Never fails: what cannot be warmed up shows in the first split that needs it."""
+    for converter in (_STRING, _JSON):
+        try:
+            _round_trip(_converters(converter), _TEXTS)
+        except Exception as error:  # noqa: BLE001 - it only costs the first split some time
+            _logger.warning("warming up %s failed: %s", converter, error)
+
+
+def prepare() -> None:
+    """What `heeler warm` does: kernels, then the archive, in seconds to a minute."""
+    warm_up()
+    compile_all()
+    record()
+
+
+def compile_all() -> None:
+    """Have numba compile and keep what `warm_up` leaves out lest every daemon start more slowly. Never fails either."""
+    for texts, schemas in ((_RARE, False), (_TYPED, True)):
+        try:
+            _round_trip(_converters(_JSON, schemas=schemas), texts, _HEADERS)
+        except Exception as error:  # noqa: BLE001 - as above
+            _logger.warning("compiling the rest of the data plane failed: %s", error)
+
+
+def _converters(value: str, *, schemas: bool = False) -> dict[str, str]:
+    enable = "true" if schemas else "false"
+    return {"key.converter": _STRING, "value.converter": value, "value.converter.schemas.enable": enable}
+
+
+def _round_trip(
+    converters: dict[str, str], texts: Sequence[str], headers: list[tuple[str, bytes | None]] | None = None
+) -> None:
+    values = [text.encode() for text in texts]
+    raw = pa.RecordBatch.from_arrays(
+        [pa.array([0, 1, 2]), pa.array([5, 6, 7]), pa.array([b"k", None, b""], pa.binary()),
+         pa.array(values, pa.binary()), pa.array([headers] * 3, HEADERS_TYPE)],
+        schema=RAW_SCHEMA,
+    )  # fmt: skip
+    partitioner = Partitioner(2)
+    placed = rows_by_partition(partitioner.assign(raw, None))
+    for _, rows in placed:
+        for batch in encode(raw, rows=rows, no_timestamp=0, producer_id=1, epoch=0, base_sequence=0):
+            decode(bytes(batch.data), start=0)
+    for connect in SinkPipeline(converters, {}).to_connect_batches("t", 0, raw):
+        to_lines(connect.column("value"), connect.schema.field("value").metadata)
+        for _ in SourcePipeline(converters, {}).to_raw(connect):
+            pass
+    for text in (b"a\nb\n", b"a\r\nb\n"):
+        split_lines(np.frombuffer(text, np.uint8), final=True)

@@ -1,0 +1,71 @@
+"""What a task takes from its connector's data source; where that is missing, who wrote the connector is told what."""
+
+from __future__ import annotations
+
+from pickle import PicklingError
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from spark_tasks.data import ddl
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins.api import Connector, Options
+
+_MISSING = (PySparkNotImplementedError, NotImplementedError)
+
+
+def data_source_of(connector: type[Connector], config: Options) -> DataSource:
+    """The data source of a task with that configuration."""
+    source = connector.data_source(dict(config))
+    if not isinstance(source, DataSource):
+        answer = f"{connector.__qualname__}.data_source() answers a {type(source).__name__}"
+        raise ConnectError(f"{answer}; it has to be a PySpark DataSource")
+    return source
+
+
+def schema_of(source: Any) -> StructType:
+    """Its schema; empty where it has none (sources and sinks of Connect records need none)."""
+    try:
+        schema = source.schema()
+    except _MISSING:
+        return StructType()
+    return ddl.parse(schema) if isinstance(schema, str) else schema
+
+
+def stream_reader_of(source: Any, schema: StructType) -> tuple[Any, bool]:
+    """Its stream reader, and whether that is a simple one."""
+    try:
+        return source.streamReader(schema), False
+    except _MISSING:
+        pass
+    try:
+        return source.simpleStreamReader(schema), True
+    except _MISSING as error:
+        raise _without(source, "streamReader(schema) or simpleStreamReader(schema), so nothing can be read from it"
+                       ) from error
+
+
+def writer_of(source: Any) -> Any:
+    """Its writer, which appends."""
+    try:
+        return source.writer(schema_of(source), overwrite=False)
+    except _MISSING as error:
+        raise _without(source, "writer(schema, overwrite), so nothing can be written to it") from error
+
+
+def pickled(plugin: Any) -> bytes:
+    """A reader, writer or partition as it travels to executors."""
+    try:
+        found: bytes = cloudpickle.dumps(plugin)
+    except (TypeError, PicklingError) as error:
+        what = f"{type(plugin).__qualname__} cannot be sent to Spark's executors: {error}"
+        remedy = "connections, locks and the like have to be made where they are used, in read() or write()"
+        raise ConnectError(f"{what}; {remedy}") from error
+    return found
+
+
+def _without(source: Any, what: str) -> ConnectError:
+    return ConnectError(f"the data source {type(source).__qualname__} has no {what}")

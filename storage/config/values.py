@@ -1,0 +1,94 @@
+"""Reads the values of config records with the patience of Kafka Connect: what cannot be used is logged and ignored."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from typing import Any, TypeVar
+
+from spark_tasks.limits import MAX_TASKS
+from storage.config.state import RestartRequest, SessionKey
+from storage.ids import Config, ConnectorName, TargetState
+from storage.log.java_json import dumps
+from storage.log.record import shown
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def field(what: str, value: Any, name: str, kind: type[T]) -> T | None:
+    """One field of a value that must be an object; None (and a log line) where it is missing or of another type."""
+    if not isinstance(value, dict):
+        log.error("Ignoring %s because it is %s instead of an object", what, _name(value))
+        return None
+    found = value.get(name)
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        log.error("Ignoring %s because its '%s' field is %s", what, name, _name(found))
+        return None
+    return found
+
+
+def count(what: str, value: Any, name: str) -> int | None:
+    """A number of tasks."""
+    found = field(what, value, name, int)
+    if found is not None and not 0 <= found <= MAX_TASKS:
+        log.error("Ignoring %s because its '%s' field is not between 0 and %d", what, name, MAX_TASKS)
+        return None
+    return found
+
+
+def properties(what: str, value: Any) -> Config | None:
+    """The configuration in a value; whatever is no string becomes the string that stands for it in JSON."""
+    found = field(what, value, "properties", dict)
+    if found is None:
+        return None
+    # A null stays (Java's schema allows it), although nobody writes one.
+    return {k: v if v is None or isinstance(v, str) else dumps(v).decode() for k, v in found.items()}  # type: ignore[misc]
+
+
+def target_state(connector: ConnectorName, value: Any) -> TargetState | None:
+    """`state.v2` where it is a string, else `state` (workers before KIP-875)."""
+    what = f"target state for connector {shown(connector)}"
+    if not isinstance(value, dict):
+        log.error("Ignoring %s because it is %s instead of an object", what, _name(value))
+        return None
+    name = value.get("state.v2")
+    if not isinstance(name, str):
+        name = field(what, value, "state", str)
+    if name is not None and name not in TargetState.__members__:
+        log.error("Ignoring %s because there is no such state: %s", what, shown(name))
+        return None
+    return None if name is None else TargetState[name]
+
+
+def restart_request(connector: ConnectorName, value: Any) -> RestartRequest | None:
+    """A restart request; fields that are missing or no booleans count as false."""
+    if not isinstance(value, dict):
+        name = shown(connector)
+        log.error("Ignoring restart request for %s because it is %s instead of an object", name, _name(value))
+        return None
+    return RestartRequest(
+        connector, only_failed=value.get("only-failed") is True, include_tasks=value.get("include-tasks") is True
+    )
+
+
+def session_key(value: Any) -> SessionKey | None:
+    """A session key; its timestamp must be a JSON integer."""
+    key = field("session key", value, "key", str)
+    algorithm = None if key is None else field("session key", value, "algorithm", str)
+    created = None if algorithm is None else field("session key", value, "creation-timestamp", int)
+    if created is not None and not 0 <= created < 2**53:
+        log.error("Ignoring session key because its 'creation-timestamp' field is no time")
+        return None
+    if key is None or algorithm is None or created is None:
+        return None
+    try:
+        return SessionKey(base64.b64decode(key, validate=True), algorithm, created)
+    except ValueError as error:
+        log.error("Ignoring session key because it is not base64: %s", error)  # noqa: TRY400
+        return None
+
+
+def _name(value: Any) -> str:
+    return "null" if value is None else type(value).__name__

@@ -1,0 +1,94 @@
+"""The leader's writer: a transactional producer that fences the former leader's (KIP-618)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from spark_tasks.errors import ConnectError
+from storage.errors import PrivilegedWriteError
+from storage.log.record import KeyValue, Position
+from storage.log.topic_client import client_for
+
+log = logging.getLogger(__name__)
+
+
+class KafkaPrivilegedWriter:
+    """Writes each call's records in one transaction; for a connector's offsets as well as for the config topic.
+
+    kafka-python's transactional calls block, so they run on a thread of this writer's own.
+    """
+
+    def __init__(
+        self, topic: str, clients: Mapping[str, Any], *, transactional_id: str, client_id: str, timeout: float = 30.0
+    ) -> None:
+        self._topic = topic
+        self._settings = {
+            "reconnect_backoff_max_ms": 1000,
+            **clients,
+            "client_id": client_id,
+            "kafka_client": client_for(topic),
+            "transactional_id": transactional_id,
+            "acks": "all",
+            "max_block_ms": int(timeout * 1000),
+            "retry_backoff_ms": 5,  # every transaction is retried until the one before is complete: 100 ms would add up
+            "metrics_enabled": False,
+        }
+        self._producer: KafkaProducer | None = None
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"writer-{topic}")
+
+    def claim(self) -> Future[None]:
+        """See PrivilegedWriter. Fails with ConnectError."""
+        return self._pool.submit(self._claim)
+
+    def write(self, records: Sequence[KeyValue]) -> Future[list[Position]]:
+        """See PrivilegedWriter."""
+        return self._pool.submit(self._write, records)
+
+    def release(self) -> None:
+        """See PrivilegedWriter."""
+        self._pool.submit(self._give_up)
+
+    def close(self) -> None:
+        """See PrivilegedWriter."""
+        self._pool.submit(self._give_up)
+        self._pool.shutdown(wait=False)
+
+    def _claim(self) -> None:
+        if self._producer is not None:
+            return
+        try:
+            self._producer = KafkaProducer(**self._settings)
+            self._producer.init_transactions()
+        except KafkaError as error:
+            self._give_up()
+            message = f"Failed to create and initialize fencable producer for topic {self._topic}: {error}"
+            raise ConnectError(message) from error
+
+    def _write(self, records: Sequence[KeyValue]) -> list[Position]:
+        if self._producer is None:
+            raise PrivilegedWriteError(f"Cannot produce to topic {self._topic} without claiming write privileges first")
+        try:
+            self._producer.begin_transaction()
+            sent = [self._producer.send(self._topic, key=key, value=value) for key, value in records]
+            self._producer.commit_transaction()
+            done = [future.get(timeout=0) for future in sent]
+        except KafkaError as error:
+            log.warning("Failed to perform fencable send to topic %s: %s", self._topic, error)
+            self._give_up()
+            message = f"Failed to perform fencable send to topic {self._topic}: {error}"
+            raise PrivilegedWriteError(message) from error
+        return [Position(meta.partition, meta.offset) for meta in done]
+
+    def _give_up(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                producer.close(timeout=0)  # whatever is still open was fenced or will time out
+            except KafkaError as error:
+                log.debug("Closing the transactional producer of topic %s: %s", self._topic, error)

@@ -1,0 +1,124 @@
+"""A faster way from a fetch response to records than kafka-python's own, which makes a dozen objects a record.
+
+It hooks into the consumer's fetcher (private there, and used in this file only): reading a config topic of 20,000
+records at start-up is what a user waits for. Everything about fetching itself stays the library's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kafka import KafkaConsumer
+from kafka.consumer.fetcher import Fetcher
+from kafka.errors import CorruptRecordError
+from kafka.protocol.consumer import IsolationLevel
+from kafka.record.util import decode_varint
+
+from storage.log.record import LogRecord
+
+_logger = logging.getLogger(__name__)
+
+MOST_BYTES: Final = 100_000_000
+"""Of one batch, uncompressed. It is read as a whole; what any client may send must not take the worker's memory."""
+
+END = b"\x00end of what was fetched"  # a mark's value; compared by identity
+
+
+def install(consumer: KafkaConsumer) -> None:
+    """Make `consumer.poll()` return LogRecords.
+
+    Where the position after a fetch is not the offset after the last record (control records, aborted transactions,
+    compacted gaps), a mark ends the list: `is_mark` tells it.
+    """
+    consumer._fetcher.PartitionRecords = _Records  # noqa: SLF001  (no public hook)
+
+
+def is_mark(record: LogRecord) -> bool:
+    """Whether this is no record but says that everything up to and including its offset is read."""
+    return record.value is END
+
+
+class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]
+    """The records of one partition in one fetch response."""
+
+    def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[LogRecord]:
+        offset = self.fetch_offset - 1
+        batch = records.next_batch()
+        while batch is not None:
+            if self.check_crcs and not batch.validate_crc():
+                raise CorruptRecordError(f"Record batch of {tp} at offset {batch.base_offset} failed its CRC check")
+            if batch.magic < 2:
+                for old in batch:
+                    self.next_fetch_offset = (offset := old.offset) + 1
+                    yield LogRecord(tp.partition, offset, old.timestamp, old.key, old.value)
+            else:
+                self.leader_epoch = batch.leader_epoch
+                content = None if self._invisible(batch) else _content(batch, tp)
+                if content is not None:
+                    for record in _decode(batch, *content, tp.partition):
+                        self.next_fetch_offset = (offset := record.offset) + 1
+                        yield record
+                self.next_fetch_offset = batch.next_offset
+            batch = records.next_batch()
+        if self.next_fetch_offset - 1 > offset:
+            yield LogRecord(tp.partition, self.next_fetch_offset - 1, -1, None, END)
+        self.drain()
+
+    def _invisible(self, batch: Any) -> bool:
+        """Whether it is a transaction marker, or (read_committed) part of an aborted transaction."""
+        if self.isolation_level == IsolationLevel.READ_COMMITTED and batch.has_producer_id():
+            self._consume_aborted_transactions_up_to(batch.last_offset)
+            if self._contains_abort_marker(batch):
+                self.aborted_producer_ids.discard(batch.producer_id)
+            elif self._is_batch_aborted(batch):
+                return True
+        return bool(batch.is_control_batch)
+
+
+def _content(batch: Any, tp: Any) -> tuple[bytes, int] | None:
+    """The bytes of the batch's records and where they begin; None, with a line in the log, for what is left out.
+    (kafka-python decompresses without a bound, and has gzip only.)
+    """
+    data, at = batch._buffer, batch._pos  # noqa: SLF001
+    if not batch.compression_type:
+        return bytes(data), at
+    # Rare, and the codec takes long to import.
+    from spark_tasks.kafka.records.compression import DecompressError, decompress  # noqa: PLC0415
+    from spark_tasks.kafka.records.errors import UnsupportedFormatError  # noqa: PLC0415
+
+    try:
+        return decompress(batch.compression_type, memoryview(data)[at:], MOST_BYTES), 0
+    except (DecompressError, UnsupportedFormatError) as error:
+        _logger.warning("The records of %s at offset %d to %d are left out: they do not decompress: %s",
+                        tp, batch.base_offset, batch.last_offset, error)
+        return None
+
+
+def _decode(batch: Any, data: bytes, at: int, partition: int) -> Iterator[LogRecord]:
+    base_offset, base_time = batch.base_offset, batch.first_timestamp
+    log_append_time = batch.max_timestamp if batch.timestamp_type else None
+    make = tuple.__new__
+    try:
+        for _ in range(batch.records_count):
+            length, at = decode_varint(data, at)
+            end = at + length
+            time_delta, at = decode_varint(data, at + 1)  # one byte of attributes, unused
+            offset_delta, at = decode_varint(data, at)
+            size, at = decode_varint(data, at)
+            key = None
+            if size >= 0:
+                key = data[at : at + size]
+                at += size
+            size, at = decode_varint(data, at)
+            value = data[at : at + size] if size >= 0 else None
+            if max(at, at + size) > end or end > len(data):
+                raise CorruptRecordError(f"A record at offset {base_offset + offset_delta} is longer than it says")
+            at = end  # headers are of no interest here
+            timestamp = base_time + time_delta if log_append_time is None else log_append_time
+            yield make(LogRecord, (partition, base_offset + offset_delta, timestamp, key, value))
+        if at != len(data):
+            raise CorruptRecordError(f"The record batch at offset {base_offset} has {len(data) - at} bytes too many")
+    except (ValueError, IndexError) as error:
+        raise CorruptRecordError(f"Record batch at offset {base_offset} has no valid structure: {error!r}") from error

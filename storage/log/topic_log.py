@@ -1,0 +1,294 @@
+"""A compacted topic over kafka-python: one thread reads it, sending and looking up ends are asynchronous.
+
+The counterpart of Kafka Connect's KafkaBasedLog. Waiting is done by the broker (a fetch that returns with the first
+record), so an idle log costs next to nothing and a record is read back as soon as it is committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.errors import KafkaError, RetriableError
+
+from spark_tasks.errors import ConnectError
+from storage.daemon_pool import DaemonPool
+from storage.futures import complete, error_of, fail
+from storage.log.protocol import OnError, OnRecords
+from storage.log.read_progress import Ends, ReadProgress, ends_of
+from storage.log.record import LogRecord, Position
+from storage.log.record_reader import install, is_mark
+from storage.log.topic_client import Freshness, client_for, partitions_of
+
+log = logging.getLogger(__name__)
+
+_FETCH_WAIT_MS = 10_000  # the broker holds an empty fetch that long
+_FETCH_BYTES = 32 << 20
+_TOPIC_WAIT = 30.0  # seconds for a topic that was just created to be known
+_FOREVER_MS = 2**31 - 1
+_KNOWN = (KafkaError, ConnectError, RuntimeError)  # RuntimeError: a network loop has ended; others are defects
+
+
+class KafkaTopicLog:
+    """One topic of one worker: a TopicLog.
+
+    `clients`: kafka-python settings that consumer and producer share (servers, security); `admin`: entered in the
+    reader's thread before the topic is read (so that it may make the topic), left when the log is stopped; `producer`:
+    more settings of the producer; `session_s`: what is older than a longer sleep of the process is not sent.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        clients: Mapping[str, Any],
+        admin: AbstractContextManager[KafkaAdminClient],
+        *,
+        client_id: str,
+        read_committed: bool = False,
+        writable: bool = True,
+        producer: Mapping[str, Any] | None = None,
+        session_s: float = math.inf,
+    ) -> None:
+        self._topic = topic
+        self._open_admin = admin
+        self._admin: KafkaAdminClient | None = None
+        self._shared = {
+            "reconnect_backoff_max_ms": 1000,  # as Kafka Connect; the library's 30 s would outlast any restart
+            **clients,
+            "client_id": client_id,
+            "kafka_client": client_for(topic),
+        }
+        self._freshness = Freshness(session_s)
+        self._isolation = "read_committed" if read_committed else "read_uncommitted"
+        self._producer_settings = {
+            "acks": "all",
+            "enable_idempotence": False,  # as Kafka Connect: duplicates do not matter in a compacted topic
+            "max_in_flight_requests_per_connection": 1,  # but order does
+            "delivery_timeout_ms": _FOREVER_MS,
+            "retry_backoff_ms": 20,
+            "metrics_enabled": False,
+            "kafka_client": client_for(topic, self._freshness),
+            **(producer or {}),
+        }
+        self._writable = writable
+        self._producer: KafkaProducer | None = None
+        self._consumer: KafkaConsumer | None = None
+        self._lock = threading.Lock()  # guards the making of the producer
+        self._progress = ReadProgress()
+        self._stopping = threading.Event()
+        self._pool = DaemonPool(1, f"log-ends-{topic}")
+        self._thread: threading.Thread | None = None
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._topic
+
+    def start(self, on_records: OnRecords, on_error: OnError) -> Future[None]:
+        """See TopicLog."""
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(started, on_records, on_error), name=f"log-{self._topic}", daemon=True
+        )
+        self._thread.start()
+        if self._writable:
+            self._pool.submit(self._prepare_to_send)
+        return started
+
+    def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
+        """See TopicLog. Blocks where it is called so soon after `start` that the producer is not connected yet."""
+        sent: Future[Position] = Future()
+        number = self._freshness.hold(time.monotonic() if since is None else since)
+        try:
+            acknowledged = self._make_producer().send(self._topic, key=key, value=value)
+        except KafkaError as error:  # too large, not authorised, or no metadata in time
+            self._freshness.release(number)
+            sent.set_exception(error)
+            return sent
+        acknowledged.add_both(lambda _: self._freshness.release(number))
+        acknowledged.add_callback(lambda meta: complete(sent, Position(meta.partition, meta.offset)))
+        acknowledged.add_errback(lambda error: fail(sent, error))
+        return sent
+
+    def read_past(self, positions: Iterable[Position]) -> Future[None]:
+        """See TopicLog."""
+        return self._progress.wait(ends_of(positions), Future())
+
+    def read_to_end(self, timeout: float = 30.0) -> Future[None]:
+        """See TopicLog."""
+        done: Future[None] = Future()
+        deadline = time.monotonic() + timeout
+        asked = self._pool.submit(self._find_end, done, deadline)
+        # A defect, or the log was stopped before its turn came: whoever waits must not do so for ever.
+        asked.add_done_callback(lambda _: fail(done, error) if (error := error_of(asked)) is not None else None)
+        return done
+
+    def stop(self) -> None:
+        """See TopicLog."""
+        self._stopping.set()
+        self._pool.close()
+        if self._consumer is not None:
+            self._consumer.close(timeout_ms=1000)  # ends the reader's poll
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(5)
+        with self._lock:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                producer.close(timeout=2)
+            except KafkaError as error:
+                log.warning("Not everything could be written to topic %s before the end: %s", self._topic, error)
+        self._progress.close()
+
+    # ------------------------------------------------------------ the reader's thread
+    def _run(self, started: Future[None], on_records: OnRecords, on_error: OnError) -> None:
+        try:
+            with self._open_admin as self._admin:
+                self._progress.wait(self._ends(self._open(), self._isolation), started)
+                self._read(on_records, on_error)
+        except Exception as error:
+            if started.done():
+                raise
+            fail(started, error)  # whatever it is: somebody waits for the start
+
+    def _read(self, on_records: OnRecords, on_error: OnError) -> None:
+        while not self._stopping.is_set():
+            try:
+                fetched = self._poll()
+            except Exception as error:  # whatever it is: a worker that reads no more would not notice it
+                if not self._stopping.is_set():
+                    log.warning("Reading topic %s failed and is tried again: %s", self._topic, error,
+                                exc_info=None if isinstance(error, _KNOWN) else error)
+                    on_error(error)
+                    self._recover(error)
+                continue
+            self._deliver(fetched, on_records, on_error)
+
+    def _recover(self, error: Exception) -> None:
+        """A consumer with a defect, or whose network loop has ended, is of no use: the next poll opens another one."""
+        if not isinstance(error, (KafkaError, ConnectError)):
+            self._give_up_consumer()
+        self._stopping.wait(0.5)
+
+    def _give_up_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with contextlib.suppress(Exception):  # it is broken already
+                consumer.close(timeout_ms=1000)
+
+    def _open(self) -> list[TopicPartition]:
+        self._consumer = consumer = KafkaConsumer(
+            **self._shared,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level=self._isolation,
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
+            fetch_max_bytes=_FETCH_BYTES,
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            request_timeout_ms=_FETCH_WAIT_MS + 30_000,
+            metrics_enabled=False,
+        )
+        install(consumer)
+        if self._stopping.is_set():  # stop() came too early to see this consumer
+            consumer.close(timeout_ms=1000)
+        try:
+            return self._assign(consumer)
+        except BaseException:
+            self._give_up_consumer()  # one without partitions would be polled for ever and say nothing
+            raise
+
+    def _assign(self, consumer: KafkaConsumer) -> list[TopicPartition]:
+        deadline = time.monotonic() + _TOPIC_WAIT
+        while not (numbers := partitions_of(consumer, self._topic)):
+            if time.monotonic() > deadline or self._stopping.wait(0.05):
+                raise ConnectError(
+                    f"Could not look up partition metadata for topic '{self._topic}' in {_TOPIC_WAIT:.0f} s. There may "
+                    "be a connectivity issue, the topic may not exist, or it was created just now and needs more time"
+                )
+        partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
+        begins = self._list(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        consumer.assign(partitions)
+        reached = self._progress.reached()
+        for partition in partitions:
+            reached[partition.partition] = max(begins[partition].offset, reached.get(partition.partition, 0))
+            consumer.seek(partition, reached[partition.partition])
+        self._progress.advance(reached)
+        return partitions
+
+    def _poll(self) -> Mapping[TopicPartition, list[LogRecord]]:
+        if self._consumer is None:
+            self._open()
+            return {}
+        fetched: Mapping[TopicPartition, list[LogRecord]] = self._consumer.poll(3_600_000, max_records=sys.maxsize)
+        return fetched
+
+    def _deliver(
+        self, fetched: Mapping[TopicPartition, list[LogRecord]], on_records: OnRecords, on_error: OnError
+    ) -> None:
+        ends = {tp.partition: records[-1].offset + 1 for tp, records in fetched.items() if records}
+        batch = [record for records in fetched.values() for record in records if not is_mark(record)]
+        if batch:
+            try:
+                on_records(batch)
+            except Exception as error:
+                # A defect in a store must not end the reading: whoever waits would wait for ever.
+                log.exception("Defect while handling records of topic %s", self._topic)
+                on_error(error)
+        self._progress.advance(ends)
+
+    # ------------------------------------------------------------ ends
+    def _find_end(self, done: Future[None], deadline: float) -> None:
+        partitions = [TopicPartition(self._topic, number) for number in self._progress.reached()]
+        while not done.done() and not self._stopping.is_set():
+            try:
+                ends = self._ends(partitions)
+            except RetriableError as error:
+                if time.monotonic() > deadline:
+                    fail(done, error)
+                    return
+                log.warning("Looking up the end of topic %s failed and is tried again: %s", self._topic, error)
+                self._stopping.wait(0.1)
+            except (KafkaError, RuntimeError) as error:  # RuntimeError: the admin client is closed
+                fail(done, error)
+                return
+            else:
+                self._progress.wait(ends, done)
+                return
+        done.cancel()
+
+    def _ends(self, partitions: list[TopicPartition], isolation: str = "read_uncommitted") -> Ends:
+        # Not through the consumer, whose connection may just be waiting for the broker, and but for the start without
+        # regard to transactions: what is in an open one was written before "now" as well.
+        found = self._list(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation)
+        return {partition.partition: end.offset for partition, end in found.items()}
+
+    def _list(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], isolation: str = "read_uncommitted"
+    ) -> Mapping[TopicPartition, Any]:
+        if self._admin is None:
+            raise KafkaError(f"The log of topic {self._topic} is not open yet")
+        found: Mapping[TopicPartition, Any] = self._admin.list_partition_offsets(wanted, isolation)
+        return found
+
+    def _make_producer(self) -> KafkaProducer:
+        with self._lock:
+            if self._stopping.is_set() or not self._writable:
+                raise KafkaError(f"The log of topic {self._topic} is closed or read-only")
+            if self._producer is None:
+                self._producer = KafkaProducer(**{**self._shared, **self._producer_settings})
+            return self._producer
+
+    def _prepare_to_send(self) -> None:
+        """What the first `send` need not wait for then. Without the lock: `stop` must not wait for Kafka."""
+        self._make_producer().partitions_for(self._topic)

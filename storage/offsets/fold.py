@@ -1,0 +1,125 @@
+"""The source offsets in an offsets topic, by meaning: a pure fold, and what to write so that Java finds it as well.
+
+Java looks offsets up, and compaction keeps them, by key bytes. One source partition can be on the topic under
+several keys (fields in another order); the newest record counts, and the next write leaves one key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from storage.ids import ConnectorName
+from storage.log.record import KeyValue, LogRecord, shown
+from storage.offsets.records import Identity, identity, offset_key, offset_value, parse_key, parse_value
+
+log = logging.getLogger(__name__)
+
+Partition = Mapping[str, Any]
+Offset = Mapping[str, Any]
+
+
+class Spelling(NamedTuple):
+    """What the topic says under one key; `written`: timestamp and offset of the record."""
+
+    key: bytes
+    value: bytes | None
+    written: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One source partition, with each key that stands for it."""
+
+    partition: Partition
+    spellings: tuple[Spelling, ...]
+
+    @property
+    def current(self) -> Spelling:
+        """The newest one that has a value, else the newest one.
+
+        Timestamps order what lies in different partitions of the topic, so the outcome does not depend on the order
+        in which these are read.
+        """
+        return max(self.spellings, key=lambda s: (s.value is not None, s.written))
+
+    def plus(self, new: Spelling) -> Stored:
+        """The same with a record that came later under its key."""
+        return Stored(self.partition, (*(s for s in self.spellings if s.key != new.key), new))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetState:
+    """What an offsets topic says. The mappings are never changed after the snapshot is made."""
+
+    connectors: Mapping[ConnectorName, Mapping[Identity, Stored]] = field(default_factory=dict)
+
+    def offsets(self, connector: ConnectorName) -> dict[Identity, tuple[Partition, Offset]]:
+        """All partitions that have an offset."""
+        found = {}
+        for name, stored in self.connectors.get(connector, {}).items():
+            offset = _offset(connector, stored)
+            if offset is not None:
+                found[name] = (stored.partition, offset)
+        return found
+
+    def partitions(self, connector: ConnectorName) -> list[Partition]:
+        """All partitions with a value, even one that cannot be read: what a reset has to clear."""
+        return [s.partition for s in self.connectors.get(connector, {}).values() if s.current.value is not None]
+
+
+def fold(state: OffsetState, records: Iterable[LogRecord]) -> OffsetState:
+    """Add records to the state."""
+    connectors = dict(state.connectors)
+    own: dict[ConnectorName, dict[Identity, Stored]] = {}
+    for record in records:
+        try:
+            key, spelled = parse_key(record.key), record.key or b""
+        except Exception as error:  # noqa: BLE001 - whatever a record does wrong, it stops nobody
+            log.warning("Skipping an offset %s: %s", record, shown(error))
+            continue
+        if key.connector not in own:
+            own[key.connector] = dict(connectors.get(key.connector, {}))
+            connectors[key.connector] = own[key.connector]
+        new = Spelling(spelled, record.value, (record.timestamp, record.offset))
+        known = own[key.connector].get(key.identity)
+        own[key.connector][key.identity] = known.plus(new) if known is not None else Stored(key.partition, (new,))
+    return OffsetState(connectors)
+
+
+def records_for(
+    state: OffsetState, connector: ConnectorName, offsets: Sequence[tuple[Partition, Offset | None]]
+) -> list[KeyValue]:
+    """The records that set these offsets (None: remove), under the key bytes that the topic knows.
+
+    Raises TypeError for what JSON cannot hold.
+    """
+    known = state.connectors.get(connector, {})
+    wanted = {identity(partition): (partition, offset) for partition, offset in offsets}  # the last one counts
+    made: list[KeyValue] = []
+    for name, (partition, offset) in wanted.items():
+        stored = known.get(name)
+        key = stored.current.key if stored is not None else offset_key(connector, partition)
+        others = stored.spellings if stored is not None else ()
+        made += [(other.key, None) for other in others if other.key != key and other.value is not None]
+        made.append((key, offset_value(offset)))
+    return made
+
+
+def merge(worker: OffsetState, own: OffsetState, connector: ConnectorName) -> list[tuple[Partition, Offset]]:
+    """A connector's offsets where it has a topic of its own: that one's win over the worker's topic (KIP-618)."""
+    return list({**worker.offsets(connector), **own.offsets(connector)}.values())
+
+
+def _offset(connector: ConnectorName, stored: Stored) -> Offset | None:
+    value = stored.current.value
+    if value is None:
+        return None
+    try:
+        return parse_value(value)
+    except ValueError as error:
+        where = shown(stored.partition)
+        log.error("The offset of %s for %s cannot be read: %s", shown(connector), where, shown(error))  # noqa: TRY400
+        return None

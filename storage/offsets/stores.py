@@ -1,0 +1,207 @@
+"""Source offsets over the worker's offsets topic and, where a connector has one, its own (KIP-618).
+
+Everything here may be called from any thread. What ends in `_soon` returns a future, the rest blocks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from typing import TypeVar
+
+import kafka.errors as protocol
+
+from spark_tasks.errors import ConnectError, RetriableError
+from storage.futures import done, error_of, gather, then
+from storage.ids import ConnectorName
+from storage.log.protocol import SuspendedError, TopicLog
+from storage.log.record import KeyValue, LogRecord, Position
+from storage.offsets.fold import Offset, OffsetState, Partition, fold, merge, records_for
+from storage.offsets.own import OwnOffsets
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Offsets = Sequence[tuple[Partition, Offset | None]]
+OpenLog = Callable[[OwnOffsets], TopicLog]
+
+
+class OffsetTopic:
+    """One offsets topic: what it says, and a way to add to it."""
+
+    def __init__(self, topic_log: TopicLog) -> None:
+        self._log = topic_log
+        self._state = OffsetState()
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self._log.topic
+
+    @property
+    def state(self) -> OffsetState:
+        """What is read so far."""
+        return self._state
+
+    def start(self) -> Future[None]:
+        """Read from the beginning; the future completes at the end as of now."""
+        return self._log.start(self._read, lambda error: log.debug("Topic %s: %s", self.name, error))
+
+    def read_to_end_soon(self) -> Future[None]:
+        """Completes when `state` holds everything that is on the topic now."""
+        return self._log.read_to_end()
+
+    def send_soon(self, records: Sequence[KeyValue], since: float | None = None) -> Future[list[Position]]:
+        """Completes when all are acknowledged. `since`: see TopicLog."""
+        return gather([self._log.send(key, value, since) for key, value in records])
+
+    def stop(self) -> None:
+        """Stop reading and free everything."""
+        self._log.stop()
+
+    def _read(self, records: Sequence[LogRecord]) -> None:
+        self._state = fold(self._state, records)  # called by the log's one thread only
+
+
+class ConnectorOffsetStore:
+    """The offsets of one source connector (spark_tasks.task.OffsetStore).
+
+    With a topic of its own, reads merge both topics and its own wins; writes go to its own first and are copied to
+    the worker's as well as may be; removals go to the worker's topic first, lest an old offset show through.
+    """
+
+    def __init__(
+        self, connector: ConnectorName, worker: OffsetTopic, own: OffsetTopic | None = None, *, timeout: float = 30.0
+    ) -> None:
+        self._connector = connector
+        self._worker = worker
+        self._own = own
+        self._primary = own or worker
+        self._timeout = timeout
+        self._read_at = time.monotonic()
+        # Nobody waits for it here: a transaction of a former task may have to be ended before its topic can be read.
+        self._ready = done(None) if own is None else own.start()
+
+    @property
+    def topic(self) -> str:
+        """The topic that `records` belong to."""
+        return self._primary.name
+
+    def read(self) -> Sequence[tuple[Partition, Offset]]:
+        """All committed offsets, after reading to the end; raises ConnectError, RetriableError where it takes long."""
+        return self._wait(self.read_soon(), "Failed to fetch offsets")
+
+    def write(self, offsets: Offsets) -> None:
+        """Write and wait until acknowledged; None is a tombstone. Raises ConnectError; RetriableError where the process
+        has slept past its session since the last `read`: another worker may have written newer ones.
+        """
+        self._wait(self.write_soon(offsets), "Failed to flush offsets to storage")
+
+    def records(self, offsets: Offsets) -> Sequence[KeyValue]:
+        """Key and value bytes for a transaction that somebody else writes to `topic`.
+
+        Where the connector has a topic of its own, `before_commit_soon` and `after_commit` go around that transaction.
+        """
+        return records_for(self._primary.state, self._connector, offsets)
+
+    def after_commit(self, offsets: Offsets) -> None:
+        """Copy to the worker's topic; does not wait, and a failure is only logged."""
+        self._copy(offsets)
+
+    def close(self) -> None:
+        """Stop reading the connector's own topic; the worker's stays."""
+        if self._own is not None:
+            self._own.stop()
+
+    def close_soon(self) -> None:
+        """As `close`, for those who cannot wait: a task that stops, the threads of a log."""
+        if self._own is not None:
+            threading.Thread(target=self._own.stop, name=f"close-{self._own.name}", daemon=True).start()
+
+    def read_soon(self) -> Future[list[tuple[Partition, Offset]]]:
+        """As `read`."""
+        self._read_at = time.monotonic()
+        topics = [self._worker] if self._own is None else [self._worker, self._own]
+        read = then(self._ready, lambda _: gather([topic.read_to_end_soon() for topic in topics]))
+        return then(read, lambda _: done(merge(self._worker.state, self._own_state(), self._connector)))
+
+    def write_soon(self, offsets: Offsets) -> Future[None]:
+        """As `write`."""
+
+        def copied(_: object) -> Future[None]:
+            self._copy(offsets)
+            return done(None)
+
+        def write(_: object) -> Future[list[Position]]:
+            return self._primary.send_soon(records_for(self._primary.state, self._connector, offsets), self._read_at)
+
+        return then(then(self.before_commit_soon(offsets), write), copied)
+
+    def partitions_soon(self) -> Future[list[Partition]]:
+        """Every partition that has a value in either topic: what a reset removes."""
+
+        def known(_: object) -> Future[list[Partition]]:
+            states = (self._worker.state, self._own_state())
+            return done([partition for state in states for partition in state.partitions(self._connector)])
+
+        return then(self.read_soon(), known)
+
+    def _own_state(self) -> OffsetState:
+        return self._own.state if self._own is not None else OffsetState()
+
+    def before_commit_soon(self, offsets: Offsets) -> Future[list[Position]]:
+        """Remove from the worker's topic what the transaction removes from the connector's."""
+        removed = [(partition, None) for partition, offset in offsets if offset is None]
+        if self._own is None or not removed:
+            return done([])
+        return self._worker.send_soon(records_for(self._worker.state, self._connector, removed), self._read_at)
+
+    def _copy(self, offsets: Offsets) -> None:
+        kept = [(partition, offset) for partition, offset in offsets if offset is not None]
+        if self._own is None or not kept:
+            return
+
+        def written(future: Future[list[Position]]) -> None:
+            error = error_of(future)
+            if error is not None:
+                name = self._worker.name
+                log.warning("Offsets of %s could not be copied to topic %s: %s", self._connector, name, error)
+
+        self._worker.send_soon(records_for(self._worker.state, self._connector, kept)).add_done_callback(written)
+
+    def _wait(self, future: Future[T], message: str) -> T:
+        message = f"{message} of connector {self._connector} (topic {self.topic})"
+        try:
+            return future.result(self._timeout)
+        except TimeoutError as error:
+            future.cancel()
+            raise RetriableError(f"{message}: no answer in {self._timeout:.0f} s") from error
+        except (protocol.KafkaError, CancelledError) as error:
+            opened = not self._ready.done() or error_of(self._ready) is None  # nobody opens its own topic once more
+            passing = opened and isinstance(error, (SuspendedError, protocol.RetriableError))
+            raise (RetriableError if passing else ConnectError)(f"{message}: {error!r}") from error
+
+
+class OffsetStores:
+    """Makes the offset store of each connector; `open_log` opens the log of a connector's own topic."""
+
+    def __init__(self, worker: OffsetTopic, open_log: OpenLog, *, timeout: float = 30.0) -> None:
+        self.worker = worker
+        self._open_log = open_log
+        self._timeout = timeout
+
+    def of(self, connector: ConnectorName, own: OwnOffsets | None = None) -> ConnectorOffsetStore:
+        """The store of a connector, which begins to read its own topic, if it has one. `close` it in the end."""
+        topic = None if own is None else OffsetTopic(self._open_log(own))
+        return ConnectorOffsetStore(connector, self.worker, topic, timeout=self._timeout)
+
+    def read(self, connector: ConnectorName, own: OwnOffsets | None) -> Sequence[tuple[Partition, Offset]]:
+        """All committed offsets of a connector; blocks. Raises ConnectError."""
+        store = self.of(connector, own)
+        try:
+            return store.read()
+        finally:
+            store.close()

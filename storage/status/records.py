@@ -1,0 +1,119 @@
+"""Keys and values of the status topic, byte for byte as Kafka Connect writes them (connect-surface.md, 3.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storage.config.records import parse_task_id
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TopicName, WorkerId
+from storage.log.java_json import dumps, loads
+from storage.log.record import KeyValue, shown
+from storage.status.state import Status, TopicStatus
+
+CONNECTOR = "status-connector-"
+TASK = "status-task-"
+TOPIC = "status-topic-"
+TOPIC_SEPARATOR = ":connector-"
+
+TopicKey = tuple[TopicName, ConnectorName]
+
+
+def status_key(item: ItemId) -> bytes:
+    """The key of a connector's or a task's status."""
+    return f"{TASK if isinstance(item, ConnectorTaskId) else CONNECTOR}{item}".encode()
+
+
+def status_record(status: Status) -> KeyValue:
+    """A status; DESTROYED is written as a tombstone."""
+    if status.state is State.DESTROYED:
+        return status_key(status.id), None
+    value = {
+        "state": status.state.value,
+        "trace": status.trace,
+        "worker_id": status.worker_id,
+        "generation": status.generation,
+        "version": status.version,
+    }
+    return status_key(status.id), dumps(value)
+
+
+def topic_record(status: TopicStatus) -> KeyValue:
+    """A topic that a connector uses (KIP-558)."""
+    value = {
+        "topic": {
+            "name": status.topic,
+            "connector": status.connector,
+            "task": status.task,
+            "discoverTimestamp": status.discovered_ms,
+        }
+    }
+    return topic_key(status.topic, status.connector), dumps(value)
+
+
+def topic_key(topic: TopicName, connector: ConnectorName) -> bytes:
+    """The key of a topic status; its tombstone means that the connector does not use the topic any more."""
+    return f"{TOPIC}{topic}{TOPIC_SEPARATOR}{connector}".encode()
+
+
+def parse_connector_key(key: str) -> ConnectorName | None:
+    """The connector of a `status-connector-…` key."""
+    return ConnectorName(key[len(CONNECTOR) :]) or None
+
+
+def parse_task_key(key: str) -> ConnectorTaskId | None:
+    """The task of a `status-task-…` key."""
+    return parse_task_id(key[len(TASK) :])
+
+
+def parse_topic_key(key: str) -> TopicKey | None:
+    """Topic and connector of a `status-topic-…` key. A topic's name holds no colon, a connector's may."""
+    topic, colon, rest = key[len(TOPIC) :].partition(":")
+    connector = rest[len(TOPIC_SEPARATOR) - 1 :]
+    return (TopicName(topic), ConnectorName(connector)) if colon and topic and connector else None
+
+
+def parse_status(item: ItemId, data: bytes) -> Status:
+    """A status value; raises ValueError where Kafka Connect could not use it either."""
+    value = _object(loads(data))
+    state = value.get("state")
+    if not isinstance(state, str) or state not in State.__members__:
+        raise ValueError(f"there is no state {shown(state)}")
+    return Status(
+        id=item,
+        state=State[state],
+        worker_id=WorkerId(_text(value, "worker_id") or ""),
+        generation=_integer(value, "generation"),
+        trace=_text(value, "trace"),
+        version=_text(value, "version"),
+    )
+
+
+def parse_topic_status(data: bytes) -> TopicStatus:
+    """A topic status value; raises ValueError where Kafka Connect could not use it either."""
+    value = _object(_object(loads(data)).get("topic"))
+    topic, connector = _text(value, "name"), _text(value, "connector")
+    if topic is None or connector is None:
+        raise ValueError("name or connector is missing")
+    return TopicStatus(
+        TopicName(topic), ConnectorName(connector), _integer(value, "task"), _integer(value, "discoverTimestamp", 64)
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, not {type(value).__name__}")  # noqa: TRY004  (one error for all of it)
+    return value
+
+
+def _text(value: dict[str, Any], name: str) -> str | None:
+    found = value.get(name)
+    if found is not None and not isinstance(found, str):
+        raise ValueError(f"{name} is no string")
+    return found
+
+
+def _integer(value: dict[str, Any], name: str, bits: int = 32) -> int:
+    found = value.get(name)
+    if not isinstance(found, int) or isinstance(found, bool) or not -(1 << bits - 1) <= found < 1 << bits - 1:
+        raise ValueError(f"{name} is no integer of {bits} bits")
+    return found

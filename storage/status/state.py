@@ -1,0 +1,39 @@
+"""Statuses of connectors, tasks and topics, and the frozen view of the status topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from storage.ids import ConnectorName, ItemId, State, TopicName, WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The status of a connector (`id` a name) or of a task (`id` a ConnectorTaskId)."""
+
+    id: ItemId
+    state: State
+    worker_id: WorkerId
+    generation: int
+    trace: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """A topic that a connector's task has used (KIP-558)."""
+
+    topic: TopicName
+    connector: ConnectorName
+    task: int
+    discovered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusState:
+    """What the status topic says. The mappings are never changed after the snapshot is made."""
+
+    connectors: Mapping[ConnectorName, Status] = field(default_factory=dict)
+    tasks: Mapping[ConnectorName, Mapping[int, Status]] = field(default_factory=dict)
+    topics: Mapping[ConnectorName, Mapping[TopicName, TopicStatus]] = field(default_factory=dict)

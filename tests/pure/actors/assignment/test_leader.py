@@ -1,0 +1,115 @@
+"""A leader's round over bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.assignment.codec import decode_assignment, encode_metadata
+from actors.assignment.cooperative import AssignorState
+from actors.assignment.leader import plan
+from actors.assignment.protocol import Allocation, MemberMetadata, Protocol
+from storage.config.state import ClusterConfigState
+from storage.ids import ConnectorTaskId
+
+CONFIG = ClusterConfigState(offset=5, connector_configs={"a": {}}, task_counts={"a": 2})
+TASKS = [ConnectorTaskId("a", 0), ConnectorTaskId("a", 1)]
+
+
+def run(protocol, members, config=CONFIG, state=AssignorState(), **more):  # noqa: B008 - frozen
+    metadata = {
+        id_: member if isinstance(member, bytes) else encode_metadata(member, protocol)
+        for id_, member in members.items()
+    }
+    made = plan(
+        state, protocol, metadata, config, leader="w1", generation=3, last_completed=-1, now_ms=0, max_delay_ms=1000,
+        **more,
+    )
+    return made, {id_: decode_assignment(data) for id_, data in made.assignments.items()}
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_bytes_and_owners(protocol):
+    made, answers = run(protocol, {"w1": MemberMetadata("http://1/", 5), "w2": MemberMetadata("http://2/", 5)})
+    assert all(data[1] == protocol.version for data in made.assignments.values())
+    given = [item for answer in answers.values() for item in answer.assigned.items]
+    assert sorted(given, key=str) == ["a", *TASKS]
+    for item, url in made.owners:
+        assert item in answers["w" + url[7]].assigned.items
+    assert len(made.owners) == 3
+    assert made.generation == 3
+
+
+def test_owners_after_a_cooperative_round_are_those_who_keep_and_those_who_get():
+    owned = Allocation(("a", "gone"), (TASKS[0],))
+    members = {"w1": MemberMetadata("http://1/", 5, owned), "w2": MemberMetadata("http://2/", 5)}
+    made, _ = run(Protocol.SESSIONED, members)
+    assert dict(made.owners) == {"a": "http://1/", TASKS[0]: "http://1/", TASKS[1]: "http://2/"}
+
+
+def test_nobody_owns_anything_after_a_failed_round():
+    made, answers = run(Protocol.SESSIONED, {"w1": MemberMetadata("http://1/", 6, Allocation(("a",)))})
+    assert answers["w1"].failed
+    assert made.owners == ()
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_a_member_that_cannot_be_read_gets_nothing_and_the_others_go_on(protocol, caplog):
+    made, answers = run(protocol, {"w1": MemberMetadata("http://1/", 5), "w2": b"\0\2nonsense"})
+    assert answers["w1"].assigned.items == {"a", *TASKS}
+    assert not answers["w2"].assigned
+    assert not answers["w2"].revoked
+    assert not answers["w2"].failed
+    assert "w2" in caplog.text
+    assert {url for _, url in made.owners} == {"http://1/"}
+
+
+def test_an_eager_round_leaves_the_cooperative_state():
+    state = AssignorState(generation=2, members=frozenset({"w1"}))
+    made, _ = run(Protocol.EAGER, {"w1": MemberMetadata("http://1/", 5)}, state=state)
+    assert made.state is state
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_who_is_doubted_is_not_waited_for(protocol, caplog):
+    owned = None if protocol is Protocol.EAGER else Allocation(("a",))
+    members = {"w1": MemberMetadata("http://1/", 5), "w2": MemberMetadata("http://2/", 2**60, owned)}
+    failed, answers = run(protocol, members)
+    assert all(answer.failed for answer in answers.values())
+    assert failed.ahead == {"w2"}
+    _, answers = run(protocol, members, doubted=failed.ahead)
+    assert answers["w1"].assigned.items == ({*TASKS} if owned else {"a", *TASKS}), "what it says to run stays there"
+    assert not answers["w2"].assigned
+    assert not answers["w2"].revoked
+    assert "'w2' gets no work: it says that it has read the config topic up to offset" in caplog.text
+    third = {**members, "w3": MemberMetadata("http://3/", 6)}
+    assert run(protocol, third, doubted=failed.ahead)[1]["w1"].failed, "others are waited for"
+
+
+def test_what_is_too_long_for_the_protocol_is_left_out():
+    names = {"a": {}, "b" * 32_767: {}, "c" * 32_768: {}, "ü" * 16_384: {}}
+    made, answers = run(Protocol.SESSIONED, {"w1": MemberMetadata("http://1/", 5)},
+                        ClusterConfigState(offset=5, connector_configs=names, task_counts={"c" * 32_768: 1}))
+    assert answers["w1"].assigned.items == {"a", "b" * 32_767}
+    assert {item for item, _ in made.left_out} == {"c" * 32_768, ConnectorTaskId("c" * 32_768, 0), "ü" * 16_384}
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=60), st.integers(0, 5), min_size=1, max_size=12),
+       st.integers(600, 5000), st.integers(1, 4), st.sampled_from(Protocol), st.randoms())
+def test_a_round_fits_into_the_record_or_gives_and_moves_nothing(counts, limit, workers, protocol, chance):
+    config = ClusterConfigState(offset=5, connector_configs={name: {} for name in counts}, task_counts=counts)
+    items = [*counts, *(task for name in counts for task in config.tasks(name))]
+    owned = [[] for _ in range(workers)]
+    for item in items if protocol is not Protocol.EAGER else ():
+        if chance.random() < 0.5:
+            chance.choice(owned).append(item)
+    members = {f"w{n}": MemberMetadata(f"http://{n}/", 5, Allocation.of(mine)) for n, mine in enumerate(owned, 1)}
+    made, answers = run(protocol, members, config, record_bytes=limit)
+    given_out = [item for answer in answers.values() for item in answer.assigned.items]
+    assert made.room >= 0 or not given_out
+    if made.room < 0:
+        assert not any(answer.revoked for answer in answers.values())
+    left_out = {item for item, _ in made.left_out}
+    moved = {item for answer in answers.values() for item in answer.revoked.items}
+    held = {item for mine in owned for item in mine}
+    assert {*given_out, *left_out} | held == set(items)
+    assert not left_out & {*given_out, *held, *moved}

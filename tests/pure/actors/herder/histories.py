@@ -1,0 +1,184 @@
+"""Random histories of a cluster. A seed gives the cluster's settings, what users do, and what goes wrong."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from actors.assignment.protocol import Protocol
+from actors.herder.events import HaltRequested
+from actors.messages.events import TaskReconfigurationRequested
+from actors.messages.requests import (
+    DeleteConnector,
+    GetConnector,
+    HealthCheck,
+    PutConnector,
+    RestartConnectorAndTasks,
+    RestartConnectorOnly,
+    RestartTask,
+    SetTargetState,
+    StopConnectorRequest,
+)
+from storage.config.state import RestartRequest
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from tests.pure.actors.herder.node import Node
+from tests.pure.actors.herder.world import World
+
+NAMES = ("a", "b", "c", "d")
+WORKERS = 6
+OPERATIONS = 40
+
+
+def make(seed: int) -> World:
+    """A cluster of three workers."""
+    chance = random.Random(seed)
+    calm = chance.random() < 0.3
+    return World(
+        3, seed=seed, protocol=list(Protocol)[seed % 3], max_delay_ms=chance.choice((0, 0, 3000, 300_000)),
+        settings={"transactional_leader": chance.random() < 0.3, "unsync_backoff_ms": 20_000},
+        chances={} if calm else {"write": 0.02, "publish": 0.1, "start": 0.02},
+    )
+
+
+def run(seed: int, operations: int = OPERATIONS) -> World:
+    """A whole history, which has to end in the right assignment."""
+    world = make(seed)
+    if world.random is None:
+        raise ValueError("a history needs chance")
+    world.settle()
+    for name in NAMES[:seed % 4]:
+        world.ask(world.leader, PutConnector(ConnectorName(name), {"v": "0", "tasks.max": "2"}, replace=False))
+    if seed % 5:
+        world.settle()
+    for _ in range(operations):
+        for _ in range(world.random.choice((0, 1, 3, 10, 40))):
+            world.step() or world.tick()
+        happen(world, world.random)
+    calm_down(world)
+    world.settle()
+    world.check_at_rest()
+    return world
+
+
+def happen(world: World, chance: random.Random) -> None:
+    """One thing that users do, or that goes wrong."""
+    roll = chance.random()
+    if roll < 0.6:
+        request(world, chance)
+    elif roll < 0.95:
+        chance.choice(TROUBLES)(world, chance)
+    else:
+        world.wait(chance.choice((100, 1000, 5000, 60_000)))
+
+
+def request(world: World, chance: random.Random) -> None:
+    """Any request, to any worker, which forwards it."""
+    name = ConnectorName(chance.choice(NAMES))
+    kind = chance.randrange(14)
+    made: Any
+    match kind:
+        case 0 | 1 | 2 | 3:
+            config = {"v": str(chance.randrange(5)), "tasks.max": str(chance.randrange(1, 4))}
+            state = chance.choice((None, None, None, *TargetState))
+            made = PutConnector(name, config, replace=chance.random() < 0.7, initial_state=state)
+        case 4:
+            made = DeleteConnector(name)
+        case 5 | 6:
+            made = SetTargetState(name, TargetState.PAUSED)
+        case 7 | 8:
+            made = SetTargetState(name, TargetState.STARTED)
+        case 9:
+            made = StopConnectorRequest(name)
+        case 10:
+            made = RestartConnectorAndTasks(RestartRequest(name, chance.random() < 0.5, chance.random() < 0.7))
+        case 11:
+            made = RestartConnectorOnly(name)
+        case 12:
+            made = RestartTask(ConnectorTaskId(name, chance.randrange(3)))
+        case _:
+            made = chance.choice((GetConnector(name), HealthCheck()))
+    node = chance.choice(world.living())
+    world.post(node.name, made, None, lambda _: None)
+
+
+# ---------------------------------------------------------------- trouble
+def _some(world: World, chance: random.Random) -> Node:
+    return chance.choice(world.living())
+
+
+def crash(world: World, chance: random.Random) -> None:
+    if sum(not n.halting for n in world.living()) > 1:
+        world.crash(_some(world, chance).name, noticed=chance.random() < 0.5)
+
+
+def stop(world: World, chance: random.Random) -> None:
+    node = _some(world, chance)
+    if any(other is not node and not other.halting for other in world.living()):
+        node.halting = True
+        node.tell("signal", HaltRequested("SIGTERM"))
+
+
+def join(world: World, chance: random.Random) -> None:
+    gone = [name for name, node in world.nodes.items() if not node.alive]
+    fresh = [f"w{len(world.nodes)}"] if len(world.nodes) < WORKERS else []
+    if gone or fresh:
+        world.add(chance.choice(gone + fresh))
+
+
+def hang(world: World, chance: random.Random) -> None:
+    node = _some(world, chance)
+    if node.hung:
+        world.resume(node.name)
+    elif sum(not n.hung for n in world.living()) > 1:
+        world.suspend(node.name)
+        if chance.random() < 0.5:
+            world.broker.remove(node.member.id)
+
+
+def expire(world: World, chance: random.Random) -> None:
+    missing = world.broker.missing()
+    late = [n for n in world.living() if n.member.id in missing]
+    if late:
+        world.lose_coordinator(chance.choice(late).name, expelled=True)
+
+
+def lose_coordinator(world: World, chance: random.Random) -> None:
+    world.lose_coordinator(_some(world, chance).name, expelled=chance.random() < 0.5)
+
+
+def hold_configs(world: World, chance: random.Random) -> None:
+    store = _some(world, chance).configs
+    store.held = not store.held
+
+
+def stick(world: World, chance: random.Random) -> None:
+    instances = [i for n in world.living() for i in n.instances.values()]
+    if instances:
+        chance.choice(instances).stuck = True
+
+
+def fail_generate(world: World, chance: random.Random) -> None:
+    world.fail_generate[chance.choice(NAMES)] = chance.randrange(1, 4)
+
+
+def reconfigure(world: World, chance: random.Random) -> None:
+    found = [(n, i) for n in world.living() for i in n.instances.values() if not isinstance(i.item, ConnectorTaskId)]
+    if found:
+        node, instance = chance.choice(found)
+        if instance.state is State.RUNNING and not instance.stuck:
+            node.tell(("instance", instance.epoch), TaskReconfigurationRequested(instance.item, instance.epoch))
+
+
+TROUBLES = (crash, stop, join, join, hang, hang, expire, lose_coordinator, hold_configs, hold_configs, stick,
+            fail_generate, reconfigure)
+
+
+def calm_down(world: World) -> None:
+    """No more trouble: what hangs goes on, what is held back is read, what is stuck is restarted by somebody."""
+    world.chances.clear()
+    for node in world.living():
+        node.configs.held = False
+        if node.hung:
+            world.resume(node.name)
+        for instance in node.instances.values():
+            instance.stuck = False

@@ -1,0 +1,242 @@
+"""The herder's core, by events and effects; no threads, no IO."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.assignment.protocol import Protocol
+from actors.errors import AlreadyExistsError, NotAssignedError, NotFoundError, NotLeaderError
+from actors.herder.core import HANDLERS
+from actors.herder.events import HaltRequested, Payload
+from actors.herder.state import Phase
+from actors.messages.events import TaskReconfigurationRequested
+from actors.messages.requests import (
+    DeleteConnector,
+    GetConnector,
+    HealthCheck,
+    PutConnector,
+    RestartConnectorAndTasks,
+    RestartTask,
+    SetTargetState,
+    StopConnectorRequest,
+)
+from storage.config.state import RestartRequest
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from tests.pure.actors.herder.world import World
+
+C = ConnectorName("c")
+
+
+def put(name: str, replace: bool = False, **config: str) -> PutConnector:
+    return PutConnector(ConnectorName(name), {"name": name, **config}, replace=replace)
+
+
+def started(workers: int = 1, **kw: object) -> World:
+    world = World(workers, **kw)  # type: ignore[arg-type]
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_a_created_connector_runs_with_its_tasks(protocol: Protocol) -> None:
+    world = started(protocol=protocol)
+    request = world.ask("w0", put("c"))
+    world.settle()
+    assert world.replies[request].value.created is True
+    assert set(world.where()) == {"c", ConnectorTaskId(C, 0), ConnectorTaskId(C, 1)}
+    world.check_at_rest()
+    assert world.statuses.connectors[C].state is State.RUNNING
+    assert [s.state for s in world.statuses.tasks[C].values()] == [State.RUNNING] * 2
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_work_spreads_over_three_workers_and_moves_when_one_dies(protocol: Protocol) -> None:
+    world = started(3, protocol=protocol)
+    for n in range(6):
+        world.ask(world.leader or "", put(f"c{n}"))
+    world.settle()
+    world.check_at_rest()
+    assert [len(n.running) for n in world.nodes.values()] == [6, 6, 6]
+    world.crash("w2")
+    world.settle()
+    world.check_at_rest()
+    assert [len(n.running) for n in world.nodes.values()] == [9, 9, 0]
+
+
+def test_the_second_of_two_creations_at_once_is_refused() -> None:
+    world = started()
+    first, second = world.ask("w0", put("c")), world.ask("w0", put("c"))
+    world.settle()
+    assert world.replies[first].error is None
+    assert isinstance(world.replies[second].error, AlreadyExistsError)
+
+
+def test_a_follower_names_the_leader() -> None:
+    world = started(2)
+    follower = next(n for n in world.nodes if n != world.leader)
+    request = world.ask(follower, put("c"))
+    world.settle()
+    error = world.replies[request].error
+    assert isinstance(error, NotLeaderError)
+    assert error.url == f"http://{world.leader}/"
+
+
+def test_a_new_config_reaches_the_tasks() -> None:
+    world = started(2)
+    world.ask(world.leader or "", put("c", v="1"))
+    world.settle()
+    world.ask(world.leader or "", put("c", replace=True, v="2"))
+    world.settle()
+    world.check_at_rest()
+    running = [item for n in world.nodes.values() for item in n.running.items()]
+    commands = [command for i, (_, command) in running if isinstance(i, ConnectorTaskId)]
+    assert [c.task_config["v"] for c in commands] == ["2", "2"]
+
+
+def test_an_unchanged_config_writes_no_task_configs() -> None:
+    world = started()
+    world.ask("w0", put("c", v="1"))
+    world.settle()
+    before = len(world.log)
+    world.ask("w0", put("c", replace=True, v="1"))
+    world.settle()
+    assert len(world.log) == before + 1
+
+
+def test_pause_resume_and_stop() -> None:
+    world = started()
+    world.ask("w0", put("c"))
+    world.settle()
+    world.ask("w0", SetTargetState(C, TargetState.PAUSED))
+    world.settle()
+    assert world.statuses.connectors[C].state is State.PAUSED
+    assert world.statuses.tasks[C][0].state is State.PAUSED
+    world.ask("w0", SetTargetState(C, TargetState.STARTED))
+    world.settle()
+    assert world.statuses.tasks[C][1].state is State.RUNNING
+    world.ask("w0", StopConnectorRequest(C))
+    world.settle()
+    assert world.statuses.connectors[C].state is State.STOPPED
+    assert C not in world.statuses.tasks
+    assert set(world.where()) == {"c"}
+    world.ask("w0", SetTargetState(C, TargetState.STARTED))
+    world.settle()
+    world.check_at_rest()
+    assert len(world.where()) == 3
+
+
+def test_deleting_leaves_no_instance_and_no_status() -> None:
+    world = started(2)
+    world.ask(world.leader or "", put("c"))
+    world.settle()
+    request = world.ask(world.leader or "", DeleteConnector(C))
+    world.settle()
+    assert world.replies[request].error is None
+    assert world.where() == {}
+    assert world.statuses.connectors == {}
+    assert not any(world.statuses.tasks.values())
+
+
+def test_unknown_connectors() -> None:
+    world = started()
+    asked = [world.ask("w0", r) for r in (GetConnector(C), DeleteConnector(C), SetTargetState(C, TargetState.PAUSED),
+                                          RestartTask(ConnectorTaskId(C, 0)),
+                                          RestartConnectorAndTasks(RestartRequest(C, False, True)))]
+    world.settle()
+    assert all(isinstance(world.replies[r].error, NotFoundError) for r in asked)
+
+
+def test_a_restart_record_restarts_each_part_where_it_runs() -> None:
+    world = started(2)
+    world.ask(world.leader or "", put("c", **{"tasks.max": "3"}))
+    world.settle()
+    before = {i: e for n in world.nodes.values() for i, (e, _) in n.running.items()}
+    request = world.ask(world.leader or "", RestartConnectorAndTasks(RestartRequest(C, False, True)))
+    world.settle()
+    answer = world.replies[request].value
+    assert [s.state for s in (answer.connector, *answer.tasks)] == [State.RESTARTING] * 4
+    after = {i: e for n in world.nodes.values() for i, (e, _) in n.running.items()}
+    assert set(before) == set(after)
+    assert all(before[i] != after[i] for i in before)
+    world.check_at_rest()
+
+
+@pytest.mark.parametrize("steps", range(0, 60, 3))
+def test_a_restart_that_is_asked_for_during_a_rebalance(steps: int) -> None:
+    """At any moment of it: it is done as a whole."""
+    world = started(2)
+    world.ask(world.leader or "", put("c", **{"tasks.max": "3"}))
+    world.settle()
+    before = {i: e for n in world.nodes.values() for i, (e, _) in n.running.items()}
+    world.add("w2")
+    for _ in range(steps):
+        world.step()
+    request = world.ask("w0", RestartConnectorAndTasks(RestartRequest(C, False, True)))
+    world.settle()
+    answer = world.replies[request].value
+    assert [s.state for s in (answer.connector, *answer.tasks)] == [State.RESTARTING] * 4
+    after = {i: e for n in world.nodes.values() for i, (e, _) in n.running.items()}
+    assert all(before[i] != after[i] for i in before)
+    world.check_at_rest()
+
+
+def test_a_task_restart_is_sent_to_its_owner() -> None:
+    world = started(2)
+    leader = world.leader or ""
+    world.ask(leader, put("c"))
+    world.settle()
+    elsewhere = next(i for i, w in world.where().items() if isinstance(i, ConnectorTaskId) and w != [leader])
+    request = world.ask(leader, RestartTask(elsewhere))
+    world.settle()
+    error = world.replies[request].error
+    assert isinstance(error, NotAssignedError)
+    owner = world.where()[elsewhere][0]
+    assert error.url == f"http://{owner}/"
+    owner = world.ask(owner, RestartTask(elsewhere))
+    world.settle()
+    assert world.replies[owner].error is None
+
+
+def test_failing_task_configs_are_tried_again_until_they_come() -> None:
+    world = started()
+    world.fail_generate["c"] = 4
+    world.ask("w0", put("c"))
+    world.settle()
+    world.check_at_rest()
+    assert len(world.where()) == 3
+    assert world.now >= 250 * (1 + 2 + 4 + 8)
+
+
+def test_lost_coordinator_stops_work_and_brings_it_back() -> None:
+    world = started(2)
+    world.ask(world.leader or "", put("c"))
+    world.settle()
+    world.lose_coordinator("w0")
+    world.settle()
+    world.check_at_rest()
+
+
+def test_halting_writes_unassigned_and_refuses() -> None:
+    world = started()
+    world.ask("w0", put("c"))
+    world.settle()
+    world.nodes["w0"].tell("test", HaltRequested("test"))
+    late = world.ask("w0", HealthCheck())
+    world.settle()
+    assert world.nodes["w0"].state.phase is Phase.HALTED
+    assert world.statuses.connectors[C].state is State.UNASSIGNED
+    assert "shutting down" in str(world.replies[late].error)
+
+
+def test_a_reconfiguration_request_of_a_former_instance_is_ignored() -> None:
+    world = started()
+    world.ask("w0", put("c"))
+    world.settle()
+    before = world.steps
+    world.nodes["w0"].tell("test", TaskReconfigurationRequested(C, 999))  # type: ignore[arg-type]
+    world.settle()
+    assert world.steps == before + 1
+
+
+def test_every_event_has_a_handler() -> None:
+    assert set(HANDLERS) == set(Payload.__args__)

@@ -1,0 +1,355 @@
+"""The herder's actor with the real stores over topics in memory, real connector and task actors, and a group of one."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pykka
+import pytest
+
+from actors.assignment.codec import decode_assignment, encode_metadata
+from actors.assignment.cooperative import AssignorState
+from actors.assignment.leader import plan
+from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
+from actors.errors import AlreadyExistsError, NotFoundError
+from actors.herder.actor import HerderActor, Ports
+from actors.herder.effects import MakeSessionKey, Validate
+from actors.herder.events import HaltRequested, Loaded, ProducersFenced, TaskConfigsPublished, Validated
+from actors.herder.state import HerderSettings, HerderState, Phase
+from actors.instances.connector import ConnectorActor
+from actors.instances.registry import ActorInstances
+from actors.instances.task import TaskActors
+from actors.messages.commands import (
+    AllowJoin,
+    HerderAlive,
+    JoinGroup,
+    LeaveGroup,
+    PutSessionKey,
+    RequestRejoin,
+    WriteConfig,
+)
+from actors.messages.events import Joined, JoinPreparing
+from actors.messages.requests import Ask, FenceZombies, GetConnector, HealthCheck, PutConnector, Request
+from actors.stores.config import ConfigStoreActor
+from actors.stores.status import StatusStoreActor
+from actors.ticker import Ticker
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins import Plugins
+from spark_tasks.task import Progress
+from storage.config.state import SessionKey
+from storage.config.view import ConfigView
+from storage.ids import Config, ConnectorName, State, WorkerId
+from storage.log.memory_log import MemoryTopic, MemoryTopicLog
+from storage.status.state import StatusState
+from storage.status.view import StatusView
+from tests.rigs.plugin_under_test import FOUND
+from tests.rigs.support import wait_until
+
+SESSION_MS = 400
+PULSE_MS = 20
+WITHIN_S = 20
+
+
+class IdleRunner:
+    """A task that has nothing to do."""
+
+    version = "1"
+
+    def start(self) -> None:
+        pass
+
+    def run_once(self) -> Progress:
+        return Progress(idle_ms=60_000)
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+    def stop_starting(self) -> None:
+        pass
+
+
+class GroupOfOne:
+    """What the herder hears of a group that it is alone in; the real assignor hands out the work."""
+
+    def __init__(self, tell: Callable[[Any], None], configs: ConfigView) -> None:
+        self.tell = tell
+        self.configs = configs
+        self.left = threading.Event()
+        self.asking = self.again = False
+        self.generation = 0
+        self.assignor = AssignorState()
+
+    def __call__(self, message: Any) -> None:
+        match message:
+            case JoinGroup() | RequestRejoin() if self.asking:
+                self.again = True
+            case JoinGroup() | RequestRejoin():
+                self.asking = True
+                self.tell(JoinPreparing(eager=False))
+            case AllowJoin(owned):
+                self.asking = False
+                self._round(owned)
+                if self.again:
+                    self.again = False
+                    self(RequestRejoin("again"))
+            case LeaveGroup():
+                self.left.set()
+
+    def _round(self, owned: Allocation) -> None:
+        config, before = self.configs.config, self.generation
+        self.generation += 1
+        metadata = encode_metadata(MemberMetadata("http://me/", config.offset, owned), Protocol.SESSIONED)
+        made = plan(self.assignor, Protocol.SESSIONED, {"me": metadata}, config, leader="me", now_ms=0,
+                    generation=self.generation, last_completed=before or -1, max_delay_ms=300_000)
+        self.assignor = made.state
+        self.tell(Joined(Membership(self.generation, "me", Protocol.SESSIONED,
+                                    decode_assignment(made.assignments["me"]), made.owners)))
+
+
+class Rig:
+    """A herder, and what it is told and wants. Tests spoil `statuses` and `kind`, which the herder calls."""
+
+    def __init__(self) -> None:
+        self.states: list[HerderState] = []
+        self.failures: list[str] = []
+        self.halted = threading.Event()
+        self.kind: Callable[[Config], str] = lambda _: "source"
+        self.ticker = Ticker()
+        self.ticker.start()
+        self.configs, self.view = ConfigView(), StatusView()
+        self.statuses: Callable[[], StatusState] = lambda: self.view.statuses
+        self.config_store = ConfigStoreActor.start(MemoryTopicLog(MemoryTopic("configs")), self.tell, self.configs,
+                                                   self.ticker)
+        self.status_store = StatusStoreActor.start(MemoryTopicLog(MemoryTopic("statuses")), self.tell, self.view,
+                                                   self.ticker)
+        self.group = GroupOfOne(self.tell, self.configs)
+        tasks = TaskActors(self.tell, lambda *_: IdleRunner(), self.ticker)
+        instances = ActorInstances(
+            self.tell,
+            lambda epoch, _: ConnectorActor.start(epoch, self.tell, Plugins(installed=FOUND), lambda given, _: given,
+                                                  lambda *_: []),
+            tasks.start, tasks.cancel, tasks.stopping)
+        ports = Ports(
+            config_store=self.config_store.tell, status_store=self.status_store.tell, member=self.group,
+            instances=instances, validate=self._validate, delegate=lambda _, answer: answer("delegated", None),
+            send_task_configs=lambda effect: self.tell(TaskConfigsPublished(effect.op)),
+            fence_producers=lambda effect: self.tell(ProducersFenced(effect.op)),
+            make_session_key=self._make_key, forget_topics=lambda _: None, set_logger_level=lambda _: None,
+            statuses=lambda: self.statuses(),  # noqa: PLW0108 - as it is then
+            publish=self.states.append, halted=self.halted.set, failed=self._failed)
+        settings = HerderSettings(WorkerId("me:1"), "g", session_timeout_ms=SESSION_MS, graceful_stop_ms=2000,
+                                  connector_type=lambda config: self.kind(config))  # noqa: PLW0108 - as it is then
+        self.ref = HerderActor.start(settings, ports, self.ticker)
+        self.configs.ready.result(WITHIN_S)
+        self.view.ready.result(WITHIN_S)
+        self.ticker.every("pulse", PULSE_MS, lambda: self.tell(HerderAlive()))
+        self.tell(Loaded(self.configs.config))
+
+    def tell(self, message: Any) -> None:
+        with contextlib.suppress(AttributeError, pykka.ActorDeadError):  # before its start, or after its end
+            self.ref.tell(message)
+
+    def ask(self, request: Request) -> pykka.Future[Any]:
+        reply: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
+        self.ref.tell(Ask(request, reply))
+        return reply
+
+    def create(self, name: str) -> ConnectorName:
+        connector = ConnectorName(name)
+        config = {"name": name, "connector.class": "ScriptedSource"}
+        self.ask(PutConnector(connector, config, replace=False)).get(timeout=WITHIN_S)
+        wait_until(lambda: self.said(connector) == [State.RUNNING, State.RUNNING], WITHIN_S, f"{name} to run")
+        return connector
+
+    def said(self, name: ConnectorName) -> list[State]:
+        found = [self.view.statuses.connectors.get(name), *self.view.statuses.tasks.get(name, {}).values()]
+        return [status.state for status in found if status is not None]
+
+    def generation(self, name: ConnectorName) -> int:
+        return self.view.statuses.connectors[name].generation
+
+    def _validate(self, effect: Validate) -> None:
+        self.tell(Validated(effect.request_id))
+
+    def _make_key(self, effect: MakeSessionKey) -> None:
+        key = SessionKey(b"k" * 32, "HmacSHA256", self.ticker.now_ms())
+        self.config_store.tell(WriteConfig(effect.op, PutSessionKey(key)))
+
+    def _failed(self, reason: str) -> None:
+        self.failures.append(reason)
+        self.tell(HaltRequested(reason))  # as the worker does
+
+    def close(self) -> None:
+        if self.ref.is_alive():
+            self.statuses, self.kind = lambda: self.view.statuses, lambda _: "source"
+            self.tell(HaltRequested("the test is over"))
+            self.halted.wait(WITHIN_S)
+        for ref in (self.ref, self.config_store, self.status_store):
+            ref.stop(timeout=5)
+        self.ticker.stop()
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def c(rig: Rig) -> ConnectorName:
+    """A connector that runs."""
+    return rig.create("c")
+
+
+class Spoilt:
+    """Raises once, where `condition` is true; otherwise it is as before."""
+
+    raised = False
+
+    def __init__(self, before: Callable[..., Any], condition: Callable[[], bool] = lambda: True) -> None:
+        self.before = before
+        self.condition = condition
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self.raised and self.condition():
+            self.raised = True
+            raise ZeroDivisionError("a defect")
+        return self.before(*arguments)
+
+
+# ---------------------------------------------------------------- futures
+def test_each_asker_gets_its_own_answer(rig: Rig, c: ConnectorName) -> None:
+    there, missing, health = (rig.ask(r) for r in (GetConnector(c), GetConnector(ConnectorName("x")), HealthCheck()))
+    assert there.get(timeout=WITHIN_S).name == c
+    with pytest.raises(NotFoundError):
+        missing.get(timeout=WITHIN_S)
+    assert health.get(timeout=WITHIN_S) is None
+    with pytest.raises(AlreadyExistsError):
+        rig.ask(PutConnector(c, {"connector.class": "ScriptedSource"}, replace=False)).get(timeout=WITHIN_S)
+
+
+def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:
+    put = PutConnector(ConnectorName("c"), {"name": "c", "connector.class": "ScriptedSource"}, replace=False)
+    rig.ask(HealthCheck()).get(timeout=WITHIN_S)
+    first, second = rig.ask(put), rig.ask(put)
+    assert first.get(timeout=WITHIN_S).created
+    with pytest.raises(AlreadyExistsError):
+        second.get(timeout=WITHIN_S)
+
+
+def test_the_end_of_the_worker_answers_everybody(rig: Rig, c: ConnectorName) -> None:
+    """In order: what runs is stopped, its statuses are written, the group is left."""
+    rig.tell(HaltRequested("SIGTERM"))
+    late = rig.ask(HealthCheck())
+    with pytest.raises(ConnectError, match="Worker is shutting down"):
+        late.get(timeout=WITHIN_S)
+    assert rig.halted.wait(WITHIN_S)
+    assert rig.group.left.is_set()
+    assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
+
+
+@pytest.mark.parametrize("how", ["stop", "die"])
+def test_a_herder_that_ends_while_it_is_asked_leaves_nobody_waiting(rig: Rig, how: str) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def slow() -> StatusState:
+        entered.set()
+        assert release.wait(WITHIN_S)
+        if how == "die":
+            raise SystemExit  # not an error that the actor treats as a defect
+        return rig.view.statuses
+
+    rig.ask(HealthCheck()).get(timeout=WITHIN_S)
+    held = rig.ask(PutConnector(ConnectorName("c"), {"name": "c", "connector.class": "x"}, replace=False))
+    rig.statuses = slow
+    assert entered.wait(WITHIN_S)
+    if how == "stop":
+        rig.ref.stop(block=False)
+    release.set()
+    with pytest.raises(ConnectError, match="Worker is shutting down"):
+        held.get(timeout=WITHIN_S)
+    wait_until(lambda: not rig.ref.is_alive())
+
+
+# ---------------------------------------------------------------- suspension
+def test_a_herder_that_was_silent_past_the_session_stops_its_work_and_takes_it_up_again(
+        rig: Rig, c: ConnectorName) -> None:
+    before = rig.generation(c)
+    awake = time.monotonic() + 2 * SESSION_MS / 1000
+    slept = threading.Event()
+
+    def asleep(_: Config) -> str:
+        while time.monotonic() < awake:
+            slept.wait(awake - time.monotonic())
+        return "source"
+
+    rig.kind = asleep
+    rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
+    wait_until(lambda: any(state.mute for state in list(rig.states)), WITHIN_S, "the herder to notice")
+    wait_until(lambda: rig.generation(c) > before and rig.said(c) == [State.RUNNING] * 2, WITHIN_S, "it to run again")
+    assert rig.failures == []
+
+
+# ---------------------------------------------------------------- defects
+def test_a_defect_in_serving_a_request_is_its_askers(rig: Rig, c: ConnectorName) -> None:
+    rig.kind = Spoilt(rig.kind)
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
+    assert rig.ask(GetConnector(c)).get(timeout=WITHIN_S).name == c
+    assert rig.failures == []
+
+
+def test_a_defect_at_the_end_of_an_op_is_its_askers_and_the_next_request_is_served(rig: Rig, c: ConnectorName) -> None:
+    """The queue waits for this op, a read of the config topic: it must not wait for ever."""
+    rig.kind = Spoilt(rig.kind, condition=lambda: rig.states[-1].busy is not None)
+    with pytest.raises(ConnectError, match="zombie fencing: a defect"):
+        rig.ask(FenceZombies(c, None, local=True)).get(timeout=WITHIN_S)
+    assert rig.ask(GetConnector(c)).get(timeout=WITHIN_S).name == c
+    assert rig.states[-1].busy is None
+    assert rig.failures == []
+
+
+def test_a_defect_that_concerns_all_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
+    """The leader looks at all statuses when a round is over: what raises there would leave it in the round for ever."""
+    rig.statuses = lambda: StatusState({c: None}, {c: None}, {})  # type: ignore[dict-item]
+    rig.group(RequestRejoin("a round"))
+    wait_until(lambda: rig.failures, WITHIN_S, "the defect to be told")
+    assert "cannot go on after a defect (TypeError" in rig.failures[0]
+    assert rig.halted.wait(WITHIN_S), "it stopped in order"
+    assert rig.group.left.is_set()
+
+
+def test_what_cannot_be_carried_out_stops_the_worker(rig: Rig, c: ConnectorName) -> None:
+    rig.config_store.stop(timeout=5)
+    asked = rig.ask(PutConnector(ConnectorName("d"), {"name": "d", "connector.class": "x"}, replace=False))
+    with pytest.raises(ConnectError, match="Worker is shutting down"):
+        asked.get(timeout=WITHIN_S)
+    assert "ActorDeadError" in rig.failures[0]
+    assert rig.halted.wait(WITHIN_S)
+    assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
+
+
+def test_a_message_that_nobody_knows_changes_nothing(rig: Rig, c: ConnectorName) -> None:
+    rig.tell("what is this?")
+    assert rig.ask(GetConnector(c)).get(timeout=WITHIN_S).name == c
+    assert rig.failures == []
+    assert rig.states[-1].phase is Phase.RESOLVED
+
+
+def test_the_story_of_a_connector(rig: Rig, c: ConnectorName) -> None:
+    told = rig.ref.ask(("story", c), timeout=WITHIN_S)
+    assert "StartInstance(item='c'" in told

@@ -1,0 +1,28 @@
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not forty."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.pure.actors.herder.histories import run
+
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "40"))
+CHUNK = 10
+FOUND_ONCE = (2851, 3493, 4290, 6352, 6411)  # seeds that failed
+
+
+@pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
+def test_random_histories_end_in_the_right_assignment(first: int) -> None:
+    for seed in range(first, min(first + CHUNK, HISTORIES)):
+        try:
+            run(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}: python -c 'from tests.pure.actors.herder.histories import run; run({seed})'")
+            raise
+
+
+@pytest.mark.parametrize("seed", FOUND_ONCE)
+def test_histories_that_once_ended_wrong(seed: int) -> None:
+    run(seed)

@@ -1,0 +1,239 @@
+"""What random histories have found, each as one short story."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from actors.assignment.protocol import Assignment, AssignmentError, Membership, Protocol
+from actors.herder import core, events
+from actors.herder.effects import AskTaskConfigs, Reply
+from actors.herder.state import HerderState, Phase, Reconfigure
+from actors.messages.commands import (
+    ClaimWritePrivileges,
+    JoinGroup,
+    PutStatus,
+    PutTargetState,
+    PutTaskConfigSet,
+    RequestRejoin,
+)
+from actors.messages.events import ConfigOpDone, Joined, JoinPreparing, TaskReconfigurationRequested
+from actors.messages.ids import OpId, RequestId
+from actors.messages.requests import HealthCheck, PutConnector, StopConnectorRequest
+from actors.stores.config_writes import plan
+from storage.errors import PrivilegedWriteError
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from storage.status.state import StatusState
+from tests.pure.actors.herder.world import World
+
+C = ConnectorName("c")
+T = ConnectorTaskId(C, 0)
+
+
+def running(workers: int = 1, tasks: int = 1, **settings: object) -> World:
+    """A cluster with one connector."""
+    world = World(workers, tasks=tasks, settings=settings)
+    world.settle()
+    world.ask(world.leader, PutConnector(C, {"v": "1"}, replace=False))
+    world.settle()
+    world.check_at_rest()
+    return world
+
+
+def step(state: HerderState, payload: object, now: int = 0) -> tuple[HerderState, list[object]]:
+    """One step of a core alone."""
+    state, effects = core.step(state, events.Event(payload, now, StatusState(), "test"))  # type: ignore[arg-type]
+    return state, [e for e in effects if type(e).__name__ != "Log"]
+
+
+def membership(generation: int, *, leader: bool, failed: bool = False, offset: int = -1) -> Membership:
+    error = AssignmentError.CONFIG_MISMATCH if failed else AssignmentError.NONE
+    return Membership(generation, "me", Protocol.SESSIONED,
+                      Assignment("me" if leader else "other", "http://other/", offset, error=error))
+
+
+def test_a_member_that_left_does_not_hear_what_was_said_before() -> None:
+    world = running(unsync_backoff_ms=5000, scheduled_delay_max_ms=300_000)  # so its work goes on
+    node = world.nodes["w0"]
+    node.configs.held = True
+    world.log.append(plan(PutTargetState(C, TargetState.PAUSED)).stages[0])
+    node.member.rejoin()
+    node.state, _ = step(node.state, JoinPreparing(eager=False))
+    node.state, _ = step(node.state, Joined(membership(9, leader=False, offset=len(world.log))))
+    assert node.state.phase is Phase.SYNCING
+    [op] = node.state.ops
+    node.state, _ = step(node.state, ConfigOpDone(op, TimeoutError()))
+    assert node.state.phase is Phase.OUT
+    for late in (JoinPreparing(eager=False), Joined(membership(10, leader=False))):
+        node.state, effects = step(node.state, late)
+        assert (node.state.phase, effects) == (Phase.OUT, [])
+    node.state, _ = step(node.state, events.TimerFired(("join", "")))
+    [op] = node.state.ops
+    node.state, effects = step(node.state, ConfigOpDone(op))
+    assert (node.state.phase, effects) == (Phase.JOINING, [JoinGroup()])
+
+
+@pytest.mark.parametrize("max_delay_ms", [0, 100_000])
+def test_others_get_the_work_of_a_worker_that_cannot_read_the_config_topic(max_delay_ms: int) -> None:
+    """The leader keeps it for the scheduled delay; by then it has stopped. Later the worker comes back by itself."""
+    world = World(2, max_delay_ms=max_delay_ms)
+    world.settle()
+    for n in range(2):
+        world.ask("w0", PutConnector(ConnectorName(f"c{n}"), {}, replace=False))
+        world.settle()
+    world.check_at_rest()
+    deaf = next(node for node in world.nodes.values() if node.name != world.leader)
+    assert deaf.running
+    deaf.configs.held = True
+    world.ask(world.leader, PutConnector(ConnectorName("late"), {}, replace=False))
+    until = world.now + 2 * max_delay_ms + 30_000
+    while world.now < until:
+        assert world.step() or world.tick()
+    assert deaf.state.phase is Phase.OUT
+    assert not deaf.running
+    assert len(world.nodes[world.leader].running) == 3 * (1 + world.tasks)
+    deaf.configs.held = False
+    world.settle()
+    world.check_at_rest()
+    assert len(deaf.running) >= 3
+
+
+def test_task_configs_do_not_slip_between_the_two_writes_of_a_stop() -> None:
+    world = running()
+    node = world.nodes["w0"]
+    world.ask("w0", StopConnectorRequest(C))
+    while node.state.busy is None:
+        world.step()
+    world.tasks = 2  # so that there are new task configs
+    node.tell("test", TaskReconfigurationRequested(C, node.state.slots[C].epoch))
+    world.settle()
+    world.check_at_rest()
+    assert world.config.target_state(C) is TargetState.STOPPED
+
+
+def test_a_leader_that_was_fenced_claims_its_right_again() -> None:
+    world = running(transactional_leader=True)
+    world.log.owner = "a zombie"
+    refused = world.ask("w0", PutConnector(C, {"v": "2"}, replace=True))
+    world.settle()
+    assert isinstance(world.replies[refused].error, PrivilegedWriteError)
+    accepted = world.ask("w0", PutConnector(C, {"v": "2"}, replace=True))
+    world.settle()
+    assert world.replies[accepted].error is None
+    world.check_at_rest()
+
+
+def test_a_claim_that_failed_is_tried_again() -> None:
+    state = running(transactional_leader=True).nodes["w0"].state
+    state, _ = step(state, Joined(membership(9, leader=False)))
+    state, effects = step(state, Joined(membership(10, leader=True)))
+    [claim] = [e for e in effects if isinstance(e, ClaimWritePrivileges)]
+    state, _ = step(state, ConfigOpDone(claim.op, OSError("no coordinator")), now=1000)
+    state, effects = step(state, events.TimerFired(("claim", "")), now=1250)
+    assert [type(e) for e in effects] == [ClaimWritePrivileges]
+
+
+def test_a_suspended_worker_stops_its_work_and_says_nothing_before_it_is_a_member_again() -> None:
+    world = running(2)
+    [name] = world.where()[C]
+    node = world.nodes[name]
+    world.suspend(name)
+    world.broker.remove(node.member.id)
+    world.settle()
+    assert world.where()[C] == [name, next(n for n in world.nodes if n != name)]
+    before = len(world.status_log)
+    node.hung = False
+    node.state, effects = step(node.state, events.Suspended(60_000))
+    assert not [e for e in effects if isinstance(e, PutStatus)]
+    assert any(isinstance(e, RequestRejoin) for e in effects)
+    assert all(slot.stopping for slot in node.state.slots.values())
+    for effect in effects:
+        node.carry_out(effect)
+    world.settle()
+    world.check_at_rest()
+    said = [world.status_log.view(n) for n in range(before, len(world.status_log) + 1)]
+    assert all(view.connectors[C].state is State.RUNNING for view in said)
+
+
+def test_late_task_configs_are_put_right_by_the_connectors_owner() -> None:
+    world = running()
+    world.nodes["w0"].configs.write(OpId(-1), PutTaskConfigSet(C, ({"n": "0", "v": "from long ago"},)), world.now)
+    world.settle()
+    world.check_at_rest()
+    assert world.config.task_configs[T]["v"] == "1"
+
+
+def test_a_stop_of_which_half_is_lost_is_undone() -> None:
+    world = running()
+    world.nodes["w0"].configs.write(OpId(-1), PutTaskConfigSet(C, ()), world.now)
+    world.settle()
+    world.check_at_rest()
+    assert set(world.where()) == {C, T}
+
+
+def test_tasks_that_reach_a_stopped_connector_are_taken_away() -> None:
+    world = running()
+    world.ask("w0", StopConnectorRequest(C))
+    world.settle()
+    world.nodes["w0"].configs.write(OpId(-1), PutTaskConfigSet(C, ({"n": "0", "v": "1"},)), world.now)
+    world.settle()
+    world.check_at_rest()
+    assert world.config.task_count(C) == 0
+
+
+def test_a_follower_of_a_failed_round_waits_for_the_leader() -> None:
+    world = running(2)
+    node = next(n for n in world.nodes.values() if n.name != world.leader)
+    state, effects = step(node.state, Joined(membership(9, leader=False, failed=True)), now=1000)
+    assert state.phase is Phase.JOINING
+    assert not [e for e in effects if isinstance(e, RequestRejoin)]
+    state, effects = step(state, events.TimerFired(("failed round", "")), now=1500)
+    assert [type(e) for e in effects] == [RequestRejoin]
+
+
+def test_a_worker_that_ran_on_outside_the_group_says_again_what_it_runs() -> None:
+    state = running().nodes["w0"].state
+    out = replace(state, phase=Phase.JOINING, membership=None)
+    _, effects = step(out, Joined(membership(9, leader=False, offset=out.config.offset)))
+    said = {(e.status.id, e.status.state) for e in effects if isinstance(e, PutStatus)}
+    assert said == {(C, State.RUNNING), (T, State.RUNNING)}
+
+
+def test_an_answer_is_given_once_when_the_worker_ends_in_the_middle_of_a_write() -> None:
+    world = running()
+    node = world.nodes["w0"]
+    stop = world.ask("w0", StopConnectorRequest(C))
+    while node.state.busy is None:
+        world.step()
+    busy = node.state.busy
+    node.state, effects = step(node.state, events.HaltRequested("test"))
+    assert [e.request_id for e in effects if isinstance(e, Reply)] == [stop]
+    node.state, effects = step(node.state, ConfigOpDone(busy))
+    assert effects == []
+
+
+def test_the_end_of_a_former_rounds_read_is_not_taken_for_this_rounds() -> None:
+    state = running().nodes["w0"].state
+    before = set(state.ops)
+    state, _ = step(state, Joined(membership(9, leader=False, failed=True, offset=99)))
+    [old] = set(state.ops) - before
+    state, _ = step(state, Joined(membership(10, leader=False, offset=99)))
+    [new] = set(state.ops) - before - {old}
+    state, effects = step(state, ConfigOpDone(old))
+    assert (state.phase, effects) == (Phase.SYNCING, [])
+    state, _ = step(state, ConfigOpDone(new))
+    assert state.phase is not Phase.SYNCING
+
+
+def test_a_defect_in_what_the_herder_wants_itself_is_tried_again_later() -> None:
+    """A connector noticed that its task configs are out of date: that is not forgotten, and hinders nobody."""
+    sound = running().nodes["w0"].state
+    spoilt = replace(sound, config=replace(sound.config, target_states=None))  # type: ignore[arg-type]
+    state, _ = step(spoilt, TaskReconfigurationRequested(C, sound.slots[C].epoch), now=1000)
+    [queued] = state.queue
+    assert (queued.at_ms, queued.request) == (1250, Reconfigure(C, 1, 1000))
+    state, effects = step(state, events.RequestReceived(RequestId(1), HealthCheck()), now=1000)
+    assert effects == [Reply(RequestId(1))]
+    _, effects = step(replace(state, config=sound.config), events.TimerFired(("queue", "")), now=1250)
+    assert [type(e) for e in effects] == [AskTaskConfigs]

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from actors.instances.connector import ConnectorActor
+from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
+from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
+from spark_tasks.plugins import Plugins
+from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider
+from spark_tasks.tasks.configs import TooManyTasksError
+from storage.ids import State, TargetState
+from tests.rigs.plugin_under_test import FOUND, Scripted
+
+STARTED, PAUSED, STOPPED = TargetState.STARTED, TargetState.PAUSED, TargetState.STOPPED
+TRANSFORMER = ConfigTransformer({"env": EnvVarConfigProvider({"SECRET": "hunter2"})})
+OFFSETS = {(True, "own"): [({"file": "a"}, {"position": 1})]}
+
+
+class Rig:
+    """One actor and everything that it said."""
+
+    def __init__(self, name):
+        self.name = name
+        self.said = queue.Queue()
+        self.ref = ConnectorActor.start(
+            7, self.said.put, Plugins(installed=FOUND), TRANSFORMER.transform,
+            lambda name, config: OFFSETS[name == self.name, config.get("offsets.storage.topic")])
+
+    def start(self, target=STARTED, **config):
+        given = {"name": self.name, "connector.class": "ScriptedSource", **config}
+        self.ref.tell(StartConnector(self.name, given, target))
+
+    def change(self, target):
+        self.ref.tell(ChangeTargetState(target))
+
+    def next(self):
+        return self.said.get(timeout=10)
+
+    def state(self, expected, *, gone=False):
+        report = self.next()
+        assert isinstance(report, ConnectorStateReported), report
+        assert (report.connector, report.epoch, report.state, report.stopped_for_good) == (self.name, 7, expected, gone)
+        return report
+
+    def generate(self, op=1):
+        self.ref.tell(GenerateTaskConfigs(op))
+
+    @property
+    def plugin(self):
+        return Scripted.instances[self.name]
+
+    @property
+    def did(self):
+        return [what for what, _ in Scripted.calls.get(self.name, [])]
+
+    def quiet(self):
+        """Nothing more is said: everything sent so far is handled."""
+        self.ref.tell(GenerateTaskConfigs(99))
+        answer = self.next()
+        assert isinstance(answer, TaskConfigsGenerated), answer
+
+
+@pytest.fixture
+def rig(request):
+    made = Rig(request.node.name)
+    yield made
+    Scripted.hooks.pop(made.name, None)
+    if made.ref.is_alive():
+        made.ref.tell(Stop())
+    made.ref.actor_stopped.wait(10)
+
+
+def fail_at(rig, *steps, error=None):
+    def hook(what):
+        if what in steps:
+            raise error or OSError(f"{what} is broken")
+    Scripted.hooks[rig.name] = hook
+
+
+def test_runs_pauses_stops_and_ends(rig):
+    rig.start()
+    assert rig.state(State.RUNNING).version == "7.1"
+    rig.change(PAUSED)
+    rig.state(State.PAUSED)
+    rig.change(STARTED)
+    rig.state(State.RUNNING)
+    rig.change(STOPPED)
+    rig.state(State.STOPPED)
+    rig.change(PAUSED)
+    rig.state(State.PAUSED)
+    rig.change(STARTED)
+    rig.state(State.RUNNING)
+    rig.ref.tell(Stop())
+    rig.state(State.UNASSIGNED, gone=True)
+    assert rig.did == ["init", "start", "stop", "start", "stop", "start", "stop"]
+    assert rig.ref.actor_stopped.wait(10)
+
+
+@pytest.mark.parametrize("target", [PAUSED, STOPPED])
+def test_a_connector_that_shall_not_run_is_made_but_not_started(rig, target):
+    rig.start(target)
+    rig.state(State(target.value))
+    rig.ref.tell(Stop())
+    rig.state(State.UNASSIGNED, gone=True)
+    assert rig.did == ["init"]
+
+
+def test_the_same_target_again_says_nothing(rig):
+    rig.start()
+    rig.state(State.RUNNING)
+    rig.change(STARTED)
+    rig.quiet()
+
+
+@pytest.mark.parametrize("step", ["init", "start"])
+def test_what_fails_at_the_start_is_in_the_status(rig, step):
+    fail_at(rig, step)
+    rig.start()
+    report = rig.state(State.FAILED)
+    assert report.trace.startswith(f"OSError: {step} is broken\nTraceback")
+    rig.change(STARTED)
+    rig.change(PAUSED)
+    rig.quiet()
+    Scripted.hooks.pop(rig.name)
+    rig.change(STOPPED)
+    rig.state(State.STOPPED)
+    assert "stop" not in rig.did  # what never started is not stopped
+    rig.change(STARTED)
+    rig.state(State.RUNNING)
+
+
+@pytest.mark.parametrize(("config", "message"), [
+    ({"connector.class": "Nope"}, "Failed to find any class that implements Connector and which name matches Nope"),
+    ({"tasks.max": "0"}, "Invalid value 0 for configuration tasks.max: Value must be at least 1"),
+    ({"connector.class": "ScriptedSink"}, "Must configure one of topics or topics.regex"),
+    ({"connector.plugin.version": "8"}, "not found that matches the version range [8,8], available versions: [7.1]"),
+])
+def test_a_config_that_cannot_run(rig, config, message):
+    rig.start(**config)
+    assert message in rig.state(State.FAILED).trace
+
+
+def test_a_failing_stop_fails_a_pause_but_not_a_stop(rig):
+    fail_at(rig, "stop")
+    rig.start()
+    rig.state(State.RUNNING)
+    rig.change(PAUSED)
+    assert "stop is broken" in rig.state(State.FAILED).trace
+    rig.change(STOPPED)
+    rig.state(State.STOPPED)
+    rig.change(STARTED)
+    rig.state(State.RUNNING)
+    rig.change(STOPPED)
+    rig.state(State.STOPPED)
+
+
+def test_a_failing_stop_at_the_end_is_reported_and_the_actor_ends(rig):
+    fail_at(rig, "stop")
+    rig.start()
+    rig.state(State.RUNNING)
+    rig.ref.tell(Stop())
+    assert "stop is broken" in rig.state(State.FAILED, gone=True).trace
+    assert rig.ref.actor_stopped.wait(10)
+
+
+def test_the_plugin_may_give_up_from_a_thread_of_its_own(rig):
+    rig.start()
+    rig.state(State.RUNNING)
+    thread = threading.Thread(target=lambda: rig.plugin.context.raise_error(OSError("the database is gone")))
+    thread.start()
+    thread.join()
+    assert rig.state(State.FAILED).trace.startswith("OSError: the database is gone")
+    rig.plugin.context.raise_error(OSError("again"))
+    rig.quiet()
+    rig.ref.tell(Stop())
+    rig.state(State.UNASSIGNED, gone=True)
+    assert rig.did[-1] == "stop"  # what it had started is not left behind
+    rig.plugin.context.raise_error(OSError("too late"))
+
+
+def test_the_context(rig):
+    rig.start(**{"offsets.storage.topic": "own"})
+    rig.state(State.RUNNING)
+    rig.plugin.context.request_task_reconfiguration()
+    assert rig.next() == TaskReconfigurationRequested(rig.name, 7)
+    assert rig.plugin.context.offsets() == OFFSETS[True, "own"]
+
+
+def test_task_configs_hold_placeholders_and_what_tasks_need(rig):
+    rig.start(**{"connector.class": "ScriptedSink", "topics": "${env:SECRET}", "topics.regex": "", "tasks.max": "2",
+                 "tasks": "2", "wish": "${env:SECRET}", "half": "a-${env:SECRET}", "odd": "${x}"})
+    rig.state(State.RUNNING)
+    assert rig.plugin.config["wish"] == "hunter2"
+    rig.generate(5)
+    answer = rig.next()
+    assert (answer.connector, answer.epoch, answer.op, answer.error) == (rig.name, 7, 5, None)
+    assert answer.configs == tuple({
+        "name": rig.name, "connector.class": "ScriptedSink", "topics": "${env:SECRET}", "topics.regex": "",
+        "tasks.max": "2", "tasks": "2", "wish": "${env:SECRET}", "half": "a-${env:SECRET}", "odd": "${x}",
+        "task": str(n), "task.class": "com.acme.ScriptedSinkTask"} for n in range(2))
+    assert "hunter2" not in repr(answer)
+
+
+def test_too_many_tasks_fail_the_connector_before_the_answer(rig):
+    rig.start(tasks="3", **{"tasks.max": "2"})
+    rig.state(State.RUNNING)
+    rig.generate()
+    trace = rig.state(State.FAILED).trace
+    assert (f"The connector {rig.name} has generated 3 tasks, which is greater than 2, the maximum number of tasks it "
+            "is configured to create.") in trace
+    assert isinstance(rig.next().error, TooManyTasksError)
+
+
+def test_too_many_tasks_may_be_permitted(rig, caplog):
+    rig.start(tasks="3", **{"tasks.max": "2", "tasks.max.enforce": "false"})
+    rig.state(State.RUNNING)
+    rig.generate()
+    assert len(rig.next().configs) == 3
+    assert "has generated 3 tasks" in caplog.text
+
+
+def test_failing_task_configs_leave_the_connector_running(rig):
+    fail_at(rig, "task_configs")
+    rig.start()
+    rig.state(State.RUNNING)
+    rig.generate()
+    assert str(rig.next().error) == "task_configs is broken"
+    Scripted.hooks.pop(rig.name)
+    rig.generate()
+    assert rig.next().error is None
+
+
+@pytest.mark.parametrize(("answer", "told"), [
+    ([{"port": 80}], "must return text, which port is not"), (["port"], "must return mappings, not a str"),
+    (None, "must return a list of mappings, not a NoneType"),
+])  # fmt: skip
+def test_task_configs_that_are_none(rig, answer, told):
+    rig.start()
+    rig.state(State.RUNNING)
+    rig.plugin.task_configs = lambda _most: answer
+    rig.generate()
+    assert f"task_configs {told}" in str(rig.next().error)
+
+
+def test_a_paused_connector_makes_no_task_configs(rig):
+    rig.start(PAUSED)
+    rig.state(State.PAUSED)
+    rig.generate()
+    assert "is paused, so it makes no task configurations" in str(rig.next().error)
+
+
+def test_a_plugin_that_hangs_holds_up_nobody_else(rig):
+    begun, release = threading.Event(), threading.Event()
+
+    def hang(what):
+        if what == "start":
+            begun.set()
+            release.wait(10)
+
+    Scripted.hooks[rig.name] = hang
+    rig.start()
+    assert begun.wait(10)
+    other = Rig(rig.name + "-other")
+    try:
+        other.start()
+        other.state(State.RUNNING)
+        rig.ref.tell(Stop())
+        assert rig.said.empty()
+    finally:
+        other.ref.tell(Stop())
+        release.set()
+    rig.state(State.RUNNING)
+    rig.state(State.UNASSIGNED, gone=True)
+
+
+def test_stop_before_start_ends_the_actor(rig):
+    rig.ref.tell(Stop())
+    assert rig.ref.actor_stopped.wait(10)

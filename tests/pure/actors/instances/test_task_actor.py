@@ -1,0 +1,230 @@
+"""The task actor with a runner that does what the test says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pykka
+import pytest
+
+from actors.instances.task import TaskActors
+from actors.messages.commands import ChangeTargetState, StartTask, Stop
+from actors.messages.events import TaskStateReported
+from actors.messages.ids import Epoch
+from actors.ticker import Ticker
+from spark_tasks.errors import ConnectError
+from spark_tasks.task import Progress
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from tests.rigs.support import wait_until
+
+TASK = ConnectorTaskId(ConnectorName("c"), 0)
+
+
+class ScriptedRunner:
+    """A TaskRunner. `batches`: what run_once answers or raises; then it is idle for a minute."""
+
+    version = "7.1"
+
+    def __init__(self, *batches: Progress | Exception, start_error: Exception | None = None) -> None:
+        self.batches = list(batches)
+        self.start_error = start_error
+        self.close_error: Exception | None = None
+        self.calls: list[str] = []
+        self.threads: set[int] = set()
+        self.runs = 0
+        self.blocked: threading.Event | None = None
+        self.wake: Callable[[], None] = lambda: None
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        self.threads.add(threading.get_ident())
+
+    def start(self) -> None:
+        self._call("start")
+        if self.start_error is not None:
+            raise self.start_error
+
+    def run_once(self) -> Progress:
+        self.threads.add(threading.get_ident())
+        self.runs += 1
+        if self.blocked is not None and not self.blocked.wait(20):
+            raise AssertionError("nobody cancelled")
+        if self.batches:
+            answer = self.batches.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        return Progress(idle_ms=60_000)
+
+    def pause(self) -> None:
+        self._call("pause")
+
+    def resume(self) -> None:
+        self._call("resume")
+
+    def close(self) -> None:
+        self._call("close")
+        if self.close_error is not None:
+            raise self.close_error
+
+    def cancel(self) -> None:
+        self.calls.append("cancel")
+        self.batches.insert(0, ConnectError("given up"))
+        if self.blocked is not None:
+            self.blocked.set()
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.reports: list[TaskStateReported] = []
+        self.ticker = Ticker()
+        self.ticker.start()
+        self.runner = ScriptedRunner()
+        self.contexts: list[str] = []
+        self.actors = TaskActors(self.reports.append, self._make, self.ticker, self._context)
+
+    def _make(self, _start: StartTask, wake: Callable[[], None]) -> Any:
+        self.runner.wake = wake
+        return self.runner
+
+    @contextmanager
+    def _context(self, task: ConnectorTaskId) -> Iterator[None]:
+        self.contexts.append(str(task))
+        yield
+
+    def start(self, runner: ScriptedRunner, target: TargetState = TargetState.STARTED) -> pykka.ActorRef[Any]:
+        self.runner = runner
+        start = StartTask(TASK, {"name": "c"}, {}, target, 1)
+        self.ref = self.actors.start(Epoch(5), start)
+        self.ref.tell(start)
+        return self.ref
+
+    def states(self) -> list[State]:
+        return [report.state for report in self.reports]
+
+    def await_states(self, *states: State) -> None:
+        wait_until(lambda: self.states() == list(states), 5, f"{states}, not {self.states()}")
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    if rig.runner.blocked is not None:
+        rig.runner.blocked.set()
+    if rig.ref.is_alive():
+        rig.ref.stop(timeout=5)
+    rig.ticker.stop()
+
+
+def test_runs_until_it_is_stopped(rig: Rig) -> None:
+    ref = rig.start(ScriptedRunner(Progress(records=5), Progress(records=5)))
+    wait_until(lambda: rig.runner.runs == 3)
+    rig.await_states(State.RUNNING)
+    ref.tell(Stop())
+    rig.await_states(State.RUNNING, State.UNASSIGNED)
+    assert [r.stopped_for_good for r in rig.reports] == [False, True]
+    assert {(r.task, r.epoch) for r in rig.reports} == {(TASK, Epoch(5))}
+    assert rig.reports[0].version == "7.1"
+    assert rig.runner.calls == ["start", "close"]
+    assert len(rig.runner.threads) == 1, "all calls come from one thread"
+    assert set(rig.contexts) == {"c-0"}
+    wait_until(lambda: not ref.is_alive())
+
+
+def test_idle_until_the_alarm_or_a_wake(rig: Rig) -> None:
+    rig.start(ScriptedRunner(Progress(idle_ms=20), Progress(idle_ms=20)))
+    wait_until(lambda: rig.runner.runs == 3, what="two alarms")
+    rig.runner.wake()
+    wait_until(lambda: rig.runner.runs == 4, what="a wake")
+
+
+def test_many_wakes_are_one_message(rig: Rig) -> None:
+    runner = ScriptedRunner()
+    runner.blocked = threading.Event()
+    rig.start(runner)
+    wait_until(lambda: runner.runs == 1)
+    for _ in range(1000):
+        runner.wake()
+    assert rig.ref.actor_inbox.qsize() == 1
+    runner.blocked.set()
+    wait_until(lambda: runner.runs == 2)
+
+
+def test_pause_and_resume(rig: Rig) -> None:
+    ref = rig.start(ScriptedRunner())
+    ref.tell(ChangeTargetState(TargetState.PAUSED))
+    ref.tell(ChangeTargetState(TargetState.PAUSED))
+    ref.tell(ChangeTargetState(TargetState.STARTED))
+    rig.await_states(State.RUNNING, State.PAUSED, State.RUNNING)
+    assert rig.runner.calls == ["start", "pause", "resume"]
+
+
+def test_started_paused(rig: Rig) -> None:
+    rig.start(ScriptedRunner(), TargetState.PAUSED)
+    rig.await_states(State.PAUSED)
+    assert rig.runner.calls == ["start", "pause"]
+    wait_until(lambda: rig.runner.runs == 1, what="a paused sink to look after its group membership")
+
+
+def test_a_failing_batch_fails_the_task_which_does_nothing_until_it_is_stopped(rig: Rig) -> None:
+    ref = rig.start(ScriptedRunner(Progress(records=1), ValueError("bad\nrecord")))
+    rig.await_states(State.RUNNING, State.FAILED)
+    trace = rig.reports[1].trace
+    assert trace is not None
+    assert trace.startswith("ValueError: bad\nrecord\nTraceback (most recent call last)")
+    assert "in run_once" in trace
+    rig.runner.wake()
+    ref.tell(ChangeTargetState(TargetState.PAUSED))
+    ref.tell(ChangeTargetState(TargetState.STARTED))
+    ref.tell(Stop())
+    rig.await_states(State.RUNNING, State.FAILED, State.UNASSIGNED)
+    assert rig.runner.runs == 2
+    assert rig.runner.calls == ["start", "close"]
+
+
+def test_a_failing_start(rig: Rig) -> None:
+    rig.start(ScriptedRunner(start_error=ConnectError("no such file")))
+    rig.await_states(State.FAILED)
+    assert rig.runner.calls == ["start", "close"]
+    assert rig.reports[0].version == "7.1"
+
+
+def test_a_failing_close_does_not_keep_the_task(rig: Rig) -> None:
+    runner = ScriptedRunner()
+    runner.close_error = ConnectError("no")
+    ref = rig.start(runner)
+    ref.tell(Stop())
+    rig.await_states(State.RUNNING, State.UNASSIGNED)
+
+
+def test_a_stop_is_served_between_two_batches(rig: Rig) -> None:
+    ref = rig.start(ScriptedRunner(*[Progress(records=1)] * 1_000_000))
+    wait_until(lambda: rig.runner.runs > 10)
+    ref.tell(Stop())
+    rig.await_states(State.RUNNING, State.UNASSIGNED)
+
+
+def test_a_hanging_batch_is_abandoned(rig: Rig) -> None:
+    runner = ScriptedRunner()
+    runner.blocked = threading.Event()
+    ref = rig.start(runner)
+    wait_until(lambda: runner.runs == 1)
+    ref.tell(Stop())
+    rig.actors.cancel(ref)
+    wait_until(lambda: not ref.is_alive())
+    assert "cancel" in runner.calls
+    assert runner.calls[-1] == "close"
+
+
+def test_abandoned_before_it_has_started(rig: Rig) -> None:
+    rig.runner = ScriptedRunner()
+    rig.ref = rig.actors.start(Epoch(1), StartTask(TASK, {}, {}, TargetState.STARTED, 1))
+    rig.actors.cancel(rig.ref)
+    rig.ref.tell(StartTask(TASK, {}, {}, TargetState.STARTED, 1))
+    rig.ref.tell(Stop())
+    wait_until(lambda: not rig.ref.is_alive())
+    assert "start" not in rig.runner.calls

@@ -1,0 +1,66 @@
+"""The life of a task instance: the whole table, and any history of events."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.instances.task_state import TRANSITIONS, Action, Event, Phase, advance, reported, steps
+from storage.ids import State
+
+
+def test_every_pair_of_phase_and_event_has_a_row() -> None:
+    assert set(TRANSITIONS) == set(itertools.product(Phase, Event))
+
+
+def test_the_rows_that_do_something() -> None:
+    found = {
+        (phase.name, event.name): (step.phase.name, [a.name for a in step.actions])
+        for (phase, event), step in TRANSITIONS.items() if step.actions
+    }  # fmt: skip
+    end = ("ENDED", ["CLOSE", "REPORT", "END"])
+    fail = ("FAILED", ["CLOSE", "REPORT"])
+    assert found == {
+        ("NEW", "START"): ("RUNNING", ["OPEN", "REPORT", "STEP"]),
+        ("NEW", "START_PAUSED"): ("PAUSED", ["OPEN", "PAUSE", "REPORT", "STEP"]),
+        ("RUNNING", "PAUSE"): ("PAUSED", ["PAUSE", "REPORT"]),
+        ("PAUSED", "RESUME"): ("RUNNING", ["RESUME", "REPORT", "STEP"]),
+        **{(phase, "FAILURE"): fail for phase in ("NEW", "RUNNING", "PAUSED")},
+        **{(phase, "STOP"): end for phase in ("NEW", "RUNNING", "PAUSED", "FAILED")},
+    }
+
+
+def test_a_row_without_actions_changes_nothing() -> None:
+    assert all(step.phase is phase for (phase, _), step in TRANSITIONS.items() if not step.actions)
+
+
+def test_statuses() -> None:
+    states = {phase: reported(phase) for phase in Phase if phase is not Phase.NEW}
+    assert list(states.values()) == [State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED]
+
+
+@given(st.lists(st.sampled_from(Event), max_size=30))
+def test_any_history(events: list[Event]) -> None:
+    phase, opened, closed, paused, ends = Phase.NEW, 0, 0, False, 0
+    for event in events:
+        step = advance(phase, event)
+        for action in step.actions:
+            opened += action is Action.OPEN
+            closed += action is Action.CLOSE
+            ends += action is Action.END
+            if action in (Action.PAUSE, Action.RESUME):
+                paused = action is Action.PAUSE
+        assert not (phase is Phase.ENDED and step.phase is not Phase.ENDED)
+        assert not (phase is Phase.FAILED and step.phase not in (Phase.FAILED, Phase.ENDED)), "only a stop ends FAILED"
+        phase = step.phase
+        if steps(phase):
+            assert opened == 1
+            assert closed == 0
+            assert paused is (phase is Phase.PAUSED)
+    assert opened <= 1
+    assert ends <= 1
+    assert ends == (phase is Phase.ENDED)
+    if phase in (Phase.FAILED, Phase.ENDED):
+        assert closed >= 1

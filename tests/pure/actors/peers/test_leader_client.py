@@ -1,0 +1,92 @@
+"""Requests to the leader: each has an end, also when it hangs and another one leads."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from actors.herder.effects import SendTaskConfigs
+from actors.herder.events import TaskConfigsPublished
+from actors.messages.ids import OpId
+from actors.peers.leader_client import LeaderClient
+from spark_tasks.errors import ConnectError
+from storage.ids import ConnectorName
+from tests.rigs.support import wait_until
+
+NEW = "http://127.0.0.1:1/"
+
+
+@pytest.fixture
+def hung() -> Iterator[tuple[socket.socket, str]]:
+    """A leader that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server, f"http://127.0.0.1:{server.getsockname()[1]}/"
+
+
+@pytest.fixture
+def said() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def client(said: list[Any]) -> Iterator[LeaderClient]:
+    client = LeaderClient(said.append, "HmacSHA256", None)
+    yield client
+    client.close()
+
+
+def test_task_configs_for_a_leader_that_hangs(client: LeaderClient, said: list[Any], hung: Any) -> None:
+    server, url = hung
+    client.follow(url)
+    for number in (1, 2):
+        client.send(SendTaskConfigs(OpId(number), url, ConnectorName("c"), ({"a": "b"},), None))
+    connection, _ = server.accept()
+    assert connection.recv(100).startswith(b"POST /connectors/c/tasks ")
+    client.follow(None)  # out of the group for a moment
+    client.follow(url)
+    assert said == []
+    client.follow(NEW)
+    wait_until(lambda: len(said) == 2, 5, "both to be answered")
+    assert [(done.op, str(done.error)) for done in said] == [(n, f"{url} leads the group no more") for n in (1, 2)]
+    connection.close()
+
+
+def test_a_round_of_fencing_at_a_leader_that_hangs(client: LeaderClient, hung: Any) -> None:
+    server, url = hung
+    asked = client.fence(url, ConnectorName("c"), None)  # before it is known who leads
+    connection, _ = server.accept()
+    client.follow(NEW)
+    with pytest.raises(ConnectionError, match="leads the group no more"):
+        asked.result(5)
+    connection.close()
+
+
+def test_a_worker_that_ends_waits_for_no_leader(client: LeaderClient, said: list[Any], hung: Any) -> None:
+    server, url = hung
+    client.send(SendTaskConfigs(OpId(1), url, ConnectorName("c"), (), None))
+    connection, _ = server.accept()
+    client.close()
+    wait_until(lambda: said, 5, "the request to end")
+    connection.close()
+
+
+def defect() -> Any:
+    raise TypeError("a defect")
+
+
+@pytest.mark.parametrize(("url", "kind"), [("http://leader:none/", ConnectError), ("https://leader:1/", TypeError)])
+def test_every_request_ends(said: list[Any], url: str, kind: type[Exception]) -> None:
+    client = LeaderClient(said.append, "HmacSHA256", defect)
+    client.send(SendTaskConfigs(OpId(3), url, ConnectorName("c"), (), None))
+    [answer] = wait_until(lambda: said, 10, "the end of the request")
+    assert isinstance(answer, TaskConfigsPublished)
+    assert (answer.op, type(answer.error)) == (3, kind)
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    client = LeaderClient(lambda _: None, "HmacSHA256", defect)
+    with pytest.raises(ConnectError, match="http://leader:none/"):
+        client.fence("http://leader:none/", ConnectorName("c"), None).result(10)

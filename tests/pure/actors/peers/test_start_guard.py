@@ -1,0 +1,80 @@
+"""What a starting exactly-once task asks of the herder, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from actors.errors import ConflictError, NotLeaderError
+from actors.messages.requests import FenceZombies, VerifyTaskStart
+from actors.peers.leader_client import LeaderClient
+from actors.peers.start_guard import HerderGuard, Herding
+from spark_tasks.errors import ConnectError, StartCancelledError
+from storage.config.view import ConfigView
+from storage.ids import ConnectorName, ConnectorTaskId
+
+TASK = ConnectorTaskId(ConnectorName("c"), 1)
+
+
+class Herder:
+    """Answers with what `answers` brings next; None is success."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.answers: list[Exception | None] = []
+        self.before: Callable[[], None] = lambda: None
+
+    def tell(self, ask: Any) -> None:
+        self.asked.append(ask.request)
+        self.before()
+        error = self.answers.pop(0)
+        if error is None:
+            ask.reply.set(None)
+        else:
+            ask.reply.set_exception((type(error), error, None))
+
+
+@pytest.fixture
+def herder() -> Herder:
+    return Herder()
+
+
+@pytest.fixture
+def guard(herder: Herder) -> Iterator[HerderGuard]:
+    leader = LeaderClient(lambda _: None, "HmacSHA256", None)
+    yield HerderGuard(Herding(herder.tell, leader, ConfigView()), TASK, 3)
+    leader.close()
+
+
+def test_what_may_pass_is_asked_again(herder: Herder, guard: HerderGuard) -> None:
+    nobody = NotLeaderError("who leads is not known", None)
+    away = NotLeaderError("another leads", "http://127.0.0.1:1/")  # where nobody listens
+    herder.answers = [ConflictError("the record could not be written"), nobody, away, None]
+    guard.fence()
+    assert herder.asked == [FenceZombies(TASK.connector, None, local=True)] * 4
+
+
+@pytest.mark.parametrize(("what", "text"), [
+    ("fence", "Failed to perform a round of zombie fencing for task c-1: not authorised"),
+    ("verify", "Failed to perform the preflight check of task c-1: not authorised"),
+])
+def test_what_will_not_pass_fails_the_task(herder: Herder, guard: HerderGuard, what: str, text: str) -> None:
+    herder.answers = [ConnectError("not authorised")]
+    with pytest.raises(ConnectError) as caught:
+        getattr(guard, what)()
+    assert str(caught.value) == text
+
+
+def test_the_check_names_the_generation(herder: Herder, guard: HerderGuard) -> None:
+    herder.answers = [None]
+    guard.verify()
+    assert herder.asked == [VerifyTaskStart(TASK, 3)]
+
+
+def test_given_up_while_it_asks_again(herder: Herder, guard: HerderGuard) -> None:
+    herder.answers = [ConflictError("not yet")]
+    herder.before = guard.cancel
+    with pytest.raises(StartCancelledError):
+        guard.fence()

@@ -1,0 +1,204 @@
+"""The status store actor over a topic in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+
+import pykka
+import pytest
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+
+from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStatus, PutTopicStatus, ReadStatuses
+from actors.messages.events import StatusesFlushed, StatusesRead
+from actors.messages.requests import Ask, ResetTopics
+from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
+from storage.log.memory_log import MemoryTopic, MemoryTopicLog
+from storage.log.record import Position
+from storage.status.records import status_record, topic_record
+from storage.status.state import Status, TopicStatus
+from tests.rigs.stores import Rig, running
+from tests.rigs.support import wait_until
+
+A = ConnectorName("a")
+TASK = ConnectorTaskId(A, 0)
+RUNNING = Status(TASK, State.RUNNING, WorkerId("me:1"), 1)
+FAILED = replace(RUNNING, state=State.FAILED, trace="why")
+TOPIC = TopicStatus(TopicName("t"), A, 0, 5)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture
+def topic() -> MemoryTopic:
+    return MemoryTopic("statuses", partitions=3)
+
+
+def flush(rig: Rig, ref: pykka.ActorRef[object]) -> None:
+    op = rig.op()
+    ref.tell(FlushStatuses(op))
+    rig.done(op, StatusesFlushed)
+
+
+def test_nothing_is_visible_before_it_is_read_back(rig: Rig, topic: MemoryTopic) -> None:
+    topic.append([status_record(Status(A, State.RUNNING, WorkerId("x:1"), 1))])
+    log = MemoryTopicLog(topic)
+    ref, view = rig.status_store(log)
+    view.ready.result(10)
+    assert list(view.statuses.connectors) == [A]
+    log.hold()
+    ref.tell(PutStatus(RUNNING, safe=False))
+    flush(rig, ref)
+    assert len(topic.records()) == 2
+    assert view.statuses.tasks == {}
+    log.release()
+    wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
+
+
+def test_safe_writes_yield_to_a_newer_worker(rig: Rig, topic: MemoryTopic) -> None:
+    other = Status(TASK, State.RUNNING, WorkerId("other:1"), 2)
+    topic.append([status_record(other)])
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    view.ready.result(10)
+    ref.tell(PutStatus(replace(RUNNING, state=State.UNASSIGNED), safe=True))
+    flush(rig, ref)
+    assert len(topic.records()) == 1
+    ref.tell(PutStatus(RUNNING, safe=False))
+    wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
+
+
+def test_what_fails_for_now_is_repeated(rig: Rig, topic: MemoryTopic) -> None:
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    failures = [KafkaTimeoutError()] * 3
+    topic.refuse = lambda _: failures.pop() if failures else None
+    ref.tell(PutStatus(RUNNING, safe=False))
+    flush(rig, ref)  # a failed send is no reason to hold a rebalance up
+    wait_until(lambda: view.statuses.tasks == {A: {0: RUNNING}})
+    assert failures == []
+
+
+def test_what_was_superseded_is_not_repeated(rig: Rig, topic: MemoryTopic) -> None:
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    failures = [KafkaTimeoutError()]
+    topic.refuse = lambda key: failures.pop() if failures and key == b"status-task-a-0" else None
+    ref.tell(PutStatus(RUNNING, safe=False))
+    ref.tell(PutStatus(FAILED, safe=False))
+    wait_until(lambda: view.statuses.tasks == {A: {0: FAILED}})
+    # A later write of another item shows that the repetition's time has passed.
+    seen: list[object] = []
+    rig.ticker.set("later", rig.ticker.now_ms() + 300, lambda: seen.append(1))
+    wait_until(lambda: seen)
+    flush(rig, ref)
+    assert [r.value for r in topic.records()] == [status_record(FAILED)[1]]
+
+
+def test_what_was_removed_meanwhile_is_not_repeated(
+    rig: Rig, topic: MemoryTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.stores.status.REPEAT_MS", 1000)
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    failures = [KafkaTimeoutError()]
+    topic.refuse = lambda _: failures.pop() if failures else None
+    ref.tell(PutStatus(RUNNING, safe=False))
+    flush(rig, ref)
+    topic.append([(b"status-task-a-0", None)])  # another worker, the leader, removes it
+    seen: list[object] = []
+    rig.ticker.set("later", rig.ticker.now_ms() + 1300, lambda: seen.append(1))
+    wait_until(lambda: seen)
+    flush(rig, ref)
+    assert view.statuses.tasks == {}
+    assert len(topic.records()) == 1
+
+
+class SlowLog(MemoryTopicLog):
+    """Acknowledges when it is told to."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        super().__init__(topic)
+        self.pending: list[Future[Position]] = []
+
+    def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:  # noqa: ARG002
+        self.pending.append(Future())
+        return self.pending[-1]
+
+
+def test_a_flush_waits_for_what_was_sent_before_it_only(rig: Rig, topic: MemoryTopic) -> None:
+    log = SlowLog(topic)
+    ref, _ = rig.status_store(log)
+    first, second = rig.op(), rig.op()
+    ref.tell(PutStatus(RUNNING, safe=False))
+    ref.tell(FlushStatuses(first))
+    ref.tell(PutStatus(FAILED, safe=False))
+    ref.tell(FlushStatuses(second))
+    wait_until(lambda: len(log.pending) == 2)
+    assert rig.said == []
+    log.pending[0].set_result(Position(0, 0))
+    rig.done(first, StatusesFlushed)
+    assert rig.said == [StatusesFlushed(first)]
+    log.pending[1].set_exception(TopicAuthorizationFailedError("statuses"))
+    rig.done(second, StatusesFlushed)
+
+
+def test_a_read_to_the_end_is_answered_when_all_of_it_can_be_seen(rig: Rig, topic: MemoryTopic) -> None:
+    log = MemoryTopicLog(topic)
+    ref, view = rig.status_store(log)
+    view.ready.result(10)
+    topic.append([status_record(Status(A, State.RUNNING, WorkerId("other:1"), 3))])
+    op = rig.op()
+    ref.tell(ReadStatuses(op, 5000))
+    assert rig.done(op, StatusesRead).error is None
+    assert view.statuses.connectors[A].worker_id == "other:1"
+
+
+def test_what_fails_for_good_is_given_up(rig: Rig, topic: MemoryTopic, caplog: pytest.LogCaptureFixture) -> None:
+    ref, _ = rig.status_store(MemoryTopicLog(topic))
+    topic.refuse = lambda _: TopicAuthorizationFailedError("statuses")
+    ref.tell(PutStatus(RUNNING, safe=False))
+    flush(rig, ref)
+    assert "Failed to write status update b'status-task-a-0'" in caplog.text
+
+
+def test_topics_are_written_once(rig: Rig, topic: MemoryTopic) -> None:
+    log = MemoryTopicLog(topic)
+    ref, view = rig.status_store(log)
+    view.ready.result(10)
+    log.hold()
+    for task in (0, 1):
+        ref.tell(PutTopicStatus(replace(TOPIC, task=task)))
+    flush(rig, ref)
+    log.release()
+    wait_until(lambda: view.statuses.topics == {A: {"t": TOPIC}})
+    ref.tell(PutTopicStatus(TOPIC))
+    flush(rig, ref)
+    assert len(topic.records()) == 1
+    ref.tell(DeleteTopicStatuses(A))
+    wait_until(lambda: view.statuses.topics == {})
+    ref.tell(PutTopicStatus(TOPIC))
+    wait_until(lambda: view.statuses.topics == {A: {"t": TOPIC}})
+
+
+def test_topics_are_reset_for_rest(rig: Rig, topic: MemoryTopic) -> None:
+    topic.append([topic_record(TOPIC), topic_record(replace(TOPIC, topic=TopicName("u")))])
+    ref, view = rig.status_store(MemoryTopicLog(topic))
+    view.ready.result(10)
+    reply = pykka.ThreadingFuture()
+    ref.tell(Ask(ResetTopics(A), reply))
+    assert reply.get(timeout=10) is None
+    wait_until(lambda: view.statuses.topics == {})
+    reply = pykka.ThreadingFuture()
+    ref.tell(Ask(ResetTopics(ConnectorName("unknown")), reply))
+    assert reply.get(timeout=10) is None
+
+
+def test_two_workers_see_the_same(rig: Rig, topic: MemoryTopic) -> None:
+    (one, view), (two, other) = rig.status_store(MemoryTopicLog(topic)), rig.status_store(MemoryTopicLog(topic))
+    one.tell(PutStatus(RUNNING, safe=False))
+    two.tell(PutStatus(replace(RUNNING, id=A), safe=False))
+    wait_until(lambda: view.statuses == other.statuses and view.statuses.tasks and view.statuses.connectors)
+    one.tell(PutStatus(replace(RUNNING, state=State.DESTROYED), safe=False))
+    wait_until(lambda: other.statuses.tasks == {})

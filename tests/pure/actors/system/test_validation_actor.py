@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from actors.errors import BadRequestError, NotFoundError, TimedOutError
+from actors.system.validation import Validation, describe_plugin
+from actors.ticker import Ticker
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins import Plugins
+from tests.rigs.plugin_under_test import FOUND, Scripted
+
+PLUGINS = Plugins(installed=FOUND)
+CONFIG = {"name": "v", "connector.class": "ScriptedSource"}
+
+
+@pytest.fixture
+def ticker():
+    made = Ticker()
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def answers():
+    return queue.Queue()
+
+
+def validation(ticker, deadline_ms=60_000, resolve=dict):
+    return Validation(PLUGINS, {"group.id": "g"}, resolve, ticker, deadline_ms=deadline_ms)
+
+
+def ask(made, config, answers):
+    made.start(config, lambda infos, error: answers.put((infos, error)))
+    return answers.get(timeout=10)
+
+
+def test_answers_with_what_the_plugin_says(ticker, answers):
+    infos, error = ask(validation(ticker), {**CONFIG, "wish": "bad"}, answers)
+    assert error is None
+    assert (infos.error_count, infos.errors()) == (1, ["granted never"])
+    assert infos.to_json()["configs"][-1]["value"]["errors"] == ["granted never"]
+
+
+def test_check_turns_errors_into_one_refusal(ticker, answers):
+    made = validation(ticker)
+    made.check(CONFIG, answers.put)
+    assert answers.get(timeout=10) is None
+    made.check({**CONFIG, "wish": "bad", "tasks.max": "x"}, answers.put)
+    error = answers.get(timeout=10)
+    assert isinstance(error, BadRequestError)
+    assert str(error).splitlines()[:3] == [
+        "Connector configuration is invalid and contains the following 3 error(s):",
+        "Invalid value x for configuration tasks.max: Not a number of type INT",
+        "Invalid value null for configuration tasks.max: Value must be non-null"]
+
+
+@pytest.mark.parametrize("config", [{"name": "x"}, {"name": "x", "connector.class": "Nope"}])
+def test_configs_that_name_no_connector(ticker, answers, config):
+    infos, error = ask(validation(ticker), config, answers)
+    assert infos is None
+    assert isinstance(error, BadRequestError)
+
+
+def test_whatever_the_plugin_raises_is_the_answer(ticker, answers):
+    def fail(_what):
+        raise ZeroDivisionError("in the plugin")
+
+    Scripted.hooks["v"] = fail
+    try:
+        _, error = ask(validation(ticker), CONFIG, answers)
+    finally:
+        del Scripted.hooks["v"]
+    assert isinstance(error, ZeroDivisionError)
+
+
+def test_placeholders_that_cannot_be_read(ticker, answers):
+    def fail(_config):
+        raise ConfigError("no such file")
+
+    _, error = ask(validation(ticker, resolve=fail), CONFIG, answers)
+    assert isinstance(error, ConfigError)
+
+
+def test_a_plugin_that_hangs_is_not_waited_for(ticker, answers):
+    release = threading.Event()
+    Scripted.hooks["v"] = lambda _what: release.wait(10)
+    try:
+        made = validation(ticker, deadline_ms=500)
+        _, error = ask(made, CONFIG, answers)
+        assert isinstance(error, TimedOutError)
+        assert str(error).startswith("Request timed out. The worker is currently performing multi-property validation "
+                                     "for the connector, which began at 20")
+        assert error.stage.description.startswith("performing")
+        infos, _ = ask(made, {**CONFIG, "name": "other"}, answers)
+        assert infos.error_count == 0
+    finally:
+        del Scripted.hooks["v"]
+        late = [t for t in threading.enumerate() if t.name == "validate-v"]
+        release.set()
+    for thread in late:
+        thread.join(10)
+    assert late
+    assert answers.empty()  # the late answer is dropped
+
+
+def test_plugin_keys():
+    keys = [key["name"] for key in describe_plugin(PLUGINS, "ScriptedSource")]
+    assert keys[:2] == ["wish", "name"]
+    assert describe_plugin(PLUGINS, "ScriptedSource", "[7,8)")
+    with pytest.raises(NotFoundError, match=r"^Unknown plugin Nope\.$"):
+        describe_plugin(PLUGINS, "Nope")
+    with pytest.raises(BadRequestError, match="matches the version range"):
+        describe_plugin(PLUGINS, "ScriptedSource", "9")

@@ -1,0 +1,112 @@
+"""The command line, without Kafka."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+import heeler
+from heeler.cli.main import main
+from heeler.cli.rest_client import RestError
+from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
+from heeler.embedded_kafka.jars import Step
+
+
+def run(*arguments, **kw):
+    return CliRunner().invoke(main, arguments, catch_exceptions=False, **kw)
+
+
+def test_version_and_help():
+    assert run("--version").output == "heeler, version 0.1.0\n"
+    assert [c for c in ("broker", "demo", "topics", "worker") if c not in run("-h").output] == []
+
+
+def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
+    file = tmp_path / "w.properties"
+    file.write_text("group.id=g\nsession.timeout.ms=soon\n")
+    result = run("worker", str(file), "--override", "heartbeat.interval.ms=later")
+    assert result.exit_code == 2
+    for text in ("heeler: ", "session.timeout.ms", "soon", "heartbeat.interval.ms", "later", "bootstrap.servers"):
+        assert text in result.stderr
+    assert "Traceback" not in result.output
+    assert run("worker", str(tmp_path / "none")).exit_code == 2
+
+
+def test_what_a_worker_refuses_is_told_without_a_trace(capsys):
+    with pytest.raises(SystemExit) as end, told_without_trace():
+        raise RestError(400, "no such class")
+    assert (end.value.code, capsys.readouterr().err) == (2, "heeler: HTTP 400: no such class\n")
+
+
+def test_the_broker_tells_what_is_in_its_way(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setenv("HEELER_CACHE", str(tmp_path))  # told before anything is fetched
+        result = run("broker", "--port", str(port))
+    assert (result.exit_code, result.stderr.split(".")[0]) == (2, "heeler: Port %d on 127" % port)  # noqa: UP031
+    (tmp_path / "mine").write_text("")
+    result = run("broker", "--port", "0", "--data-dir", str(tmp_path))
+    assert result.exit_code == 2
+    assert "holds other files" in result.stderr
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["mine"]
+
+
+def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for handler, heeded in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+            signal.signal(signal.SIGHUP, handler)
+            ended = False
+            try:
+                with interrupting_signals():
+                    os.kill(os.getpid(), signal.SIGHUP)
+            except KeyboardInterrupt:
+                ended = True
+            assert (ended, signal.getsignal(signal.SIGHUP)) == (heeded, handler)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_one_bar_or_one_line(terminal):
+    out = io.StringIO()
+    with Progress(Console(file=out, force_terminal=terminal, width=100)) as show:
+        show("fetching it once [about 45 MB]")
+        for n in range(1, 47):
+            show(Step(f"a[{n}].jar", n, 46))
+    said = out.getvalue()
+    assert said.startswith("fetching it once [about 45 MB]\n")
+    assert ("46/46" in said) == terminal
+    assert said.count("\n") == (2 if terminal else 1)
+    assert said.count("\x1b[?25l") == said.count("\x1b[?25h") == terminal, "the cursor is there again"
+
+
+def test_the_names_for_plugin_authors():
+    from heeler import ConfigDef, SourceConnector
+    from spark_tasks.config import definition as config_def
+    from spark_tasks.plugins import api
+
+    assert SourceConnector is api.SourceConnector
+    assert ConfigDef is config_def.ConfigDef
+    assert all(getattr(heeler, name) for name in heeler.__all__)
+    assert set(heeler.__all__) <= set(dir(heeler))
+    with pytest.raises(AttributeError, match="no attribute Sheep"):
+        _ = heeler.Sheep
+
+
+def test_the_command_line_imports_nothing_heavy():
+    program = (
+        "import sys, heeler.cli.main, heeler.worker.config, heeler.worker.logs\n"
+        "sys.exit(', '.join(sorted({'pyspark', 'numba', 'numpy', 'pyarrow', 'kafka', 'flask', 'rich', 'pandas'} "
+        "& set(sys.modules))))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") or done.stderr.strip() == ""

@@ -1,0 +1,60 @@
+"""The demo's check of what it moved, and what it says when its worker refuses something."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from heeler.cli.demo import Scene, _asking, report, run_demo
+from heeler.cli.rest_client import RestError
+from heeler.cli.worker_process import WorkerProcess
+from heeler.errors import SetupError
+
+CSV = "year,carrier,arr_delay\n2013,UA,11\n2013,UA,NA\n2013,AA,-3\n"
+ROWS = {"year": [2013] * 3, "carrier": ["UA", "UA", "AA"], "arr_delay": [11, None, -3]}
+
+
+@pytest.mark.parametrize(("records", "parquet", "code"), [
+    (3, {}, 0),
+    (4, {}, 1),
+    (3, {"year": [2013] * 2, "carrier": ["UA", "AA"], "arr_delay": [11, -3]}, 1),
+    (3, {"arr_delay": [11, None, -4]}, 1),
+], ids=["all agree", "topic", "Parquet", "query"])  # fmt: skip
+def test_the_exit_code_says_whether_all_agrees(tmp_path, records, parquet, code):
+    scene = Scene(tmp_path, tmp_path / "flights.csv", tmp_path / "parquet", "host:9092", "run")
+    scene.csv.write_text(CSV)
+    scene.parquet.mkdir()
+    pq.write_table(pa.table({**ROWS, **parquet}), scene.parquet / "part.parquet")
+    said = StringIO()
+    assert report(Console(file=said, width=200), scene, 3, records, 2.0, 1.0) == code
+    assert ("Something differs." if code else "Everything agrees.") in said.getvalue()
+    for where in (scene.csv, scene.parquet, "flights-run on host:9092"):
+        assert str(where) in said.getvalue()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SetupError, match=r"^The demo's folder /.*/taken cannot be made: File exists\."):
+        run_demo(None, keep=False, folder=tmp_path / "taken")
+    assert (tmp_path / "taken").is_file()
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(SetupError, match=r"holds thesis\.tex, which is no demo's"):
+        run_demo(None, keep=False, folder=tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_refusal_is_told_with_the_worker_s_log(tmp_path):
+    worker = WorkerProcess(tmp_path, {})
+    worker.log.write_text("the log")
+    with pytest.raises(SetupError, match="refused a request: HTTP 400: no such class\nIts log ends with:\nthe log"), \
+            _asking(worker):
+        raise RestError(400, "no such class")
+    with pytest.raises(SetupError, match="Connection refused"), _asking(worker):
+        worker.rest.put_config("name", {})

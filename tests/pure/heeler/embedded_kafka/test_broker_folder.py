@@ -1,0 +1,84 @@
+"""Which folders the embedded broker takes, and what it says of those that it does not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from heeler.embedded_kafka.folder import BrokerFolder
+from heeler.errors import SetupError
+
+
+def opened(path):
+    folder = BrokerFolder.open(path, "cluster-1")
+    folder.release()
+    return folder
+
+
+def test_a_new_folder_is_made_and_taken_again_with_its_cluster(tmp_path):
+    assert opened(tmp_path / "a" / "b").cluster_id == "cluster-1"
+    again = BrokerFolder.open(tmp_path / "a" / "b", "cluster-2")
+    assert again.cluster_id == "cluster-1"
+    assert not again.is_formatted
+    with pytest.raises(SetupError, match="in use by another heeler broker"):
+        opened(again.path)
+    again.release()
+    opened(again.path)
+
+
+def test_folders_of_others_are_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(SetupError, match=r"holds other files \(notes\.txt"):
+        opened(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("")
+    with pytest.raises(SetupError, match="formatted by another Kafka cluster"):
+        opened(tmp_path)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["data", "notes.txt"]
+
+
+def test_a_folder_that_another_cluster_formatted(tmp_path):
+    folder = opened(tmp_path)
+    folder.kafka_dir.mkdir()
+    (folder.kafka_dir / "meta.properties").write_text("version=1\ncluster.id=other\nnode.id=1\n")
+    with pytest.raises(SetupError, match=r"formatted by another cluster \(other, node 1; this one is cluster-1"):
+        opened(tmp_path)
+
+
+def test_a_folder_of_a_newer_kafka(tmp_path):
+    (tmp_path / "heeler-broker.json").write_text(json.dumps({"cluster.id": "c", "kafka.version": "99.0.0"}))
+    with pytest.raises(SetupError, match=r"written by Kafka 99\.0\.0, newer than"):
+        opened(tmp_path)
+
+
+def test_a_damaged_marker(tmp_path):
+    (tmp_path / "heeler-broker.json").write_text("{}")
+    with pytest.raises(SetupError, match="is damaged"):
+        opened(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="cannot be written"):
+        opened(tmp_path / "file" / "data")
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("java.net.BindException: Address already in use", "took the broker's port"),
+        ("java.io.IOException: No space left on device", "is full"),
+        ("RuntimeException: Invalid cluster.id in: x. Expected a, but read b", "formatted for another cluster"),
+        ("UnsupportedVersionException: metadata.version 99 is not supported", "written by a newer Kafka"),
+        ("INFO x\nERROR Exiting: kaboom\n\tat y", "Kafka ended at its start: ERROR Exiting: kaboom"),
+        ("", "without a word"),
+    ],
+)
+def test_the_reasons_of_a_failed_start(tmp_path, said, meaning):
+    assert meaning in opened(tmp_path).explain_failure(said)
+
+
+def test_paths_survive_in_the_properties_file(tmp_path):
+    file = opened(tmp_path).write_config({"log.dirs": "C:\\x", "a": "b=c"})
+    assert file.read_text() == "log.dirs=C:\\\\x\na=b=c\n"

@@ -1,0 +1,88 @@
+"""A child that cannot outlive its parent. Real processes: shells that sleep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from heeler.embedded_kafka.guard import GuardedProcess
+from tests.rigs.support import wait_until
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "output"
+
+
+def child_pid(output):
+    return int(wait_until(lambda: output.exists() and output.read_text().split("\n")[0], what="the child's pid"))
+
+
+def test_the_exit_code_and_the_output(output, tmp_path):
+    process = GuardedProcess(["sh", "-c", "echo out; echo err >&2; exit 7"], output, remove=tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    assert process.wait(10) == 7
+    assert process.exit_code() == 7
+    assert output.read_text() == "out\nerr\n"
+    process.close()
+    process.close()
+    assert (tmp_path / "kept").exists()
+
+
+def test_closing_asks_first_where_there_is_grace(output):
+    polite = "trap 'echo bye; exit 3' TERM; echo $$; while :; do sleep 0.02; done"
+    process = GuardedProcess(["sh", "-c", polite], output)
+    child_pid(output)
+    process.close(grace=10)
+    assert output.read_text().endswith("bye\n")
+    assert process.exit_code() == 3
+
+
+def test_closing_kills_one_that_does_not_listen(output):
+    process = GuardedProcess(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.02; done"], output)
+    pid = child_pid(output)
+    process.close(grace=0.2)
+    assert process.exit_code() == 128 + signal.SIGKILL
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_stopped_child_goes_on_and_can_be_killed(output):
+    process = GuardedProcess(["sh", "-c", "echo $$; exec sleep 60"], output)
+    child = psutil.Process(child_pid(output))
+    process.signal("STOP")
+    wait_until(lambda: child.status() == psutil.STATUS_STOPPED, what="the child to stop")
+    process.signal("CONT")
+    wait_until(lambda: child.status() == psutil.STATUS_SLEEPING, what="the child to go on")
+    process.signal("STOP")
+    process.close()
+    assert not psutil.pid_exists(child.pid)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_child_and_folder_go_when_the_parent_is_killed(tmp_path, output, how):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    program = (
+        "import sys, time; from pathlib import Path; from heeler.embedded_kafka.guard import GuardedProcess\n"
+        f"GuardedProcess(['sh', '-c', 'echo $$; exec sleep 60'], Path({str(output)!r}), Path({str(folder)!r}))\n"
+        "time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as parent:
+        pid = child_pid(output)
+        assert folder.exists()
+        os.kill(parent.pid, how)
+    wait_until(lambda: not psutil.pid_exists(pid), what="the child's end")
+    wait_until(lambda: not folder.exists(), what="the folder's removal")
+    wait_until(lambda: not guards_of(folder), what="the guard's end")
+
+
+def guards_of(folder):
+    return [p.pid for p in psutil.process_iter(["cmdline"]) if str(folder) in (p.info["cmdline"] or ())]

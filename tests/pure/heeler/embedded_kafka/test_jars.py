@@ -1,0 +1,104 @@
+"""The jar cache, with a script in place of Java and Ivy."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from heeler.embedded_kafka.jars import BROKER, CONNECT, JarSet, Step, cache_root, classpath, is_complete, resolve
+from heeler.errors import SetupError
+
+JARS = JarSet("Some Jars 1.0", (("org.x", "one", "1.0"),))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEELER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("IVY_DOES", "")
+    return tmp_path / "cache"
+
+
+def runs(home):
+    file = home / "bin" / "runs"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def names(folder):
+    return sorted(x.name for x in folder.iterdir())
+
+
+def test_jars_are_fetched_once(cache, fake_java):
+    home, said = fake_java(), []
+    folder = resolve(JARS, said.append)
+    assert folder == cache / JARS.folder
+    assert names(folder) == ["files.json", "one-1.0.jar", "two-1.0.jar"]
+    assert resolve(JARS, said.append) == folder
+    assert runs(home) == 1
+    assert classpath(folder) == f"{folder}/one-1.0.jar{os.pathsep}{folder}/two-1.0.jar"
+    assert said[0].startswith("Some Jars 1.0 is not on this machine yet")
+    assert [line for line in said[1:] if not isinstance(line, Step)] == [], "one line where there is no bar"
+    assert [(line, line.done, line.total) for line in said[-2:]] == [
+        ("Some Jars 1.0: two-1.0.jar", 1, 0), (f"Some Jars 1.0: 0 MB in {folder}", 2, 2),
+    ]  # fmt: skip
+
+
+def test_a_download_that_ends_half_way_leaves_nothing_to_use(cache, fake_java, monkeypatch):
+    fake_java()
+    monkeypatch.setenv("IVY_DOES", "echo '  connection refused: host' ; exit 1")
+    with pytest.raises(SetupError, match=r"Cannot fetch Some Jars 1\.0.*registry.*connection refused.*mirror"):
+        resolve(JARS)
+    assert names(cache) == [f".{JARS.folder}.lock"]
+    monkeypatch.setenv("IVY_DOES", "")
+    assert is_complete(resolve(JARS))
+
+
+@pytest.mark.parametrize("damage", ["truncate", "remove", "list"])
+def test_a_damaged_copy_is_fetched_again(cache, fake_java, damage):
+    home = fake_java()
+    folder = resolve(JARS)
+    match damage:
+        case "truncate":
+            (folder / "two-1.0.jar").write_text("tw")
+        case "remove":
+            (folder / "two-1.0.jar").unlink()
+        case "list":
+            (folder / "files.json").write_text("{")
+    said = []
+    assert is_complete(resolve(JARS, said.append))
+    assert runs(home) == 2
+    assert any("is damaged and is replaced" in line for line in said)
+
+
+def test_two_at_once_fetch_once(cache, fake_java, monkeypatch):
+    home = fake_java()
+    monkeypatch.setenv("IVY_DOES", "sleep 0.3")
+    threads = [threading.Thread(target=resolve, args=(JARS,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert runs(home) == 1
+    assert is_complete(cache / JARS.folder)
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch, fake_java):
+    fake_java()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HEELER_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(SetupError, match=r"Cannot write to the cache.*HEELER_CACHE"):
+        resolve(JARS)
+
+
+def test_where_the_cache_is(monkeypatch, tmp_path):
+    monkeypatch.delenv("HEELER_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_root() == tmp_path / "heeler"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_root() == tmp_path / ".cache" / "heeler"
+
+
+def test_other_modules_get_another_folder():
+    assert len({BROKER.folder, CONNECT.folder, JARS.folder, JarSet(JARS.title, ()).folder}) == 4

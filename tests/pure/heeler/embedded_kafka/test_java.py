@@ -1,0 +1,46 @@
+"""Finding a Java that is new enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from heeler.embedded_kafka.java import find_java, java_version
+from heeler.errors import SetupError
+
+
+@pytest.mark.parametrize(
+    ("said", "version"), [("17.0.15", 17), ("25", 25), ("21-ea", 21), ("1.8.0_392", 8), ("11.0.2", 11)]
+)
+def test_versions(fake_java, said, version):
+    assert java_version(str(fake_java(said) / "bin" / "java")) == version
+
+
+def test_java_home_counts(fake_java):
+    home = fake_java()
+    assert find_java() == str(home / "bin" / "java")
+
+
+def test_too_old_a_java_says_what_to_install(fake_java):
+    fake_java("11.0.2")
+    with pytest.raises(SetupError, match=r"is Java 11, which is too old\. Install.*17.*apt-get install"):
+        find_java()
+
+
+def test_no_java_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match=r"no java on the PATH\. Install.*JAVA_HOME"):
+        find_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SetupError, match=f"JAVA_HOME \\({tmp_path}\\) holds no bin/java"):
+        find_java()
+
+
+def test_something_that_is_not_java(tmp_path):
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\necho coffee >&2\n")
+    program.chmod(0o755)
+    with pytest.raises(SetupError, match=r"does not tell its version.*coffee"):
+        java_version(str(program))
+    with pytest.raises(SetupError, match="does not run"):
+        java_version(str(tmp_path / "none"))

@@ -1,0 +1,49 @@
+"""The worker's own loggers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from heeler.worker.loggers import LoggerLevel, WorkerLoggers
+from rest.resources.loggers import LEVELS
+
+NAME = "heeler.test.loggers"
+
+
+@pytest.fixture
+def loggers() -> Iterator[WorkerLoggers]:
+    below = logging.getLogger(f"{NAME}.below")
+    yield WorkerLoggers()
+    for logger in (below, logging.getLogger(NAME)):
+        logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize("level", sorted(LEVELS))
+def test_every_level_that_rest_takes_is_set_and_shown(loggers: WorkerLoggers, level: str) -> None:
+    assert list(loggers.set_level(NAME, level)) == [NAME, f"{NAME}.below"]
+    for name in (NAME, f"{NAME}.below"):
+        shown = loggers.level(name)
+        assert shown is not None
+        assert (shown.level, shown.last_modified_ms is not None) == (level, True)
+        assert loggers.levels()[name] == shown
+
+
+def test_the_same_level_again_leaves_the_time_as_it_is(loggers: WorkerLoggers) -> None:
+    logging.getLogger(NAME).setLevel(logging.DEBUG)
+    assert loggers.set_level(NAME, "DEBUG") == [f"{NAME}.below"], "only what changed is answered"
+    assert loggers.level(NAME) == LoggerLevel("DEBUG", None)
+    assert loggers.set_level(NAME, "DEBUG") == []
+
+
+def test_a_level_of_the_config_topic_that_is_none_is_ignored(
+    loggers: WorkerLoggers, caplog: pytest.LogCaptureFixture
+) -> None:
+    loggers.heed(NAME, "WARN")
+    loggers.heed(NAME, "LOUD")
+    assert "The level of logger heeler.test.loggers in the config topic is ignored: Invalid value LOUD" in caplog.text
+    shown = loggers.level(NAME)
+    assert shown is not None
+    assert shown.level == "WARN"

@@ -1,0 +1,143 @@
+"""The worker's log lines."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import threading
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heeler.worker.logs import (
+    LEVELS,
+    OFF,
+    TRACE,
+    level_name,
+    log_context,
+    parse_level,
+    set_up_logging,
+)
+from spark_tasks.errors import ConfigError
+from spark_tasks.process.log_lines import escaped
+
+
+@pytest.fixture
+def lines():
+    """Logging into a buffer; everything that set_up_logging touches is put back afterwards."""
+    root, hook = logging.getLogger(), threading.excepthook
+    handlers, level = list(root.handlers), root.level
+    known = {n: x.level for n, x in root.manager.loggerDict.items() if isinstance(x, logging.Logger)}
+    stream = io.StringIO()
+    yield lambda **kw: (set_up_logging(stream=stream, **kw), lambda: stream.getvalue().splitlines())[1]
+    root.handlers[:], root.level, threading.excepthook = handlers, level, hook
+    for name, logger in root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger):
+            logger.setLevel(known.get(name, logging.NOTSET))
+    logging.captureWarnings(capture=False)
+
+
+def test_a_line_has_kafka_connects_layout(lines):
+    written = lines()
+    with log_context("c", 0):
+        logging.getLogger("actors.instances.task").warning("hello %s", "you")
+    logging.getLogger("actors.instances.task").critical("outside")
+    first, second = written()
+    assert re.fullmatch(
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] WARN \[c\|task-0\] hello you \(actors\.instances\.task:\d+\)", first
+    )
+    assert "FATAL outside (" in second
+
+
+def test_threads_do_not_share_a_context(lines):
+    written = lines()
+
+    def actor():
+        with log_context("other"):
+            logging.getLogger("x").info("in thread")
+
+    with log_context("c"):
+        thread = threading.Thread(target=actor)
+        thread.start()
+        thread.join()
+        logging.getLogger("x").info("in main")
+    assert [re.search(r"\[(\w+)\|worker\]", line)[1] for line in written()] == ["other", "c"]
+
+
+def test_levels_by_logger_and_quiet_libraries(lines):
+    written = lines(root="warn", levels={"storage": "DEBUG", "kafka.net": "INFO"})
+    for name in ("storage.log.topic_log", "actors.instances.task", "kafka.client", "kafka.net", "py4j"):
+        logging.getLogger(name).info("from %s", name)
+    assert [line.split()[4] for line in written()] == ["storage.log.topic_log", "kafka.net"]
+
+
+def test_setting_up_again_does_not_double_lines(lines):
+    lines()
+    written = lines()
+    logging.getLogger("x").info("once")
+    assert len(written()) == 1
+
+
+def test_an_uncaught_error_of_a_thread_is_logged(lines):
+    written = lines()
+    thread = threading.Thread(target=lambda: 1 / 0, name="reader")
+    thread.start()
+    thread.join()
+    assert "ERROR Uncaught error in reader" in written()[0]
+    assert written()[1] == "    Traceback (most recent call last):"
+    assert written()[-1] == "    ZeroDivisionError: division by zero"
+
+
+FORGED = "[2026-01-01 00:00:00,000] ERROR forged (x:1)"
+GENUINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|ERROR) .+ \(\w+:\d+\)")
+
+
+@pytest.mark.parametrize("obeyed", [
+    "\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x1b[2K\x1b[1A", "\x9b2K", "\x07", "\b",
+    "\x7f", "\u202e", "\u2066", "\u200f", "\u061c", "\0"])
+def test_strangers_words_forge_no_line_and_turn_no_terminal(lines, obeyed):
+    written = lines()
+    text = f"name{obeyed}{FORGED}"
+    with log_context(text, 0):
+        logging.getLogger("x").info("Connector %s", text)
+
+    def fail():
+        cause = ValueError(text)
+        cause.add_note(text)
+        raise RuntimeError(f"two{obeyed}{FORGED}") from cause
+
+    try:
+        fail()
+    except RuntimeError as error:
+        logging.getLogger("x").error("Failed: %s", error, exc_info=error, stack_info=True)  # noqa: TRY400
+    about, failed, *trace = written()
+    assert GENUINE.fullmatch(about)
+    assert GENUINE.fullmatch(failed)
+    assert about.count(obeyed.encode("unicode_escape").decode()) == 2
+    assert all(line.startswith("    ") or not line for line in trace)
+    assert "    Traceback (most recent call last):" in trace, "over several lines as ever"
+    assert not any(set(line) & {*obeyed} - {*"[2K1A"} for line in (about, failed, *trace))
+
+
+@given(st.text(st.characters(exclude_categories=())))  # with halves of characters
+def test_any_text_is_one_line_of_what_can_be_written(text):
+    shown = escaped(text)
+    assert len(shown.splitlines()) <= 1
+    assert not {unicodedata.category(c) for c in shown if c != "\t"} & {"Cc", "Cs", "Zl", "Zp"}
+    assert not {unicodedata.bidirectional(c) for c in shown} & {
+        "LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "B"}
+    if not text.isascii() and text.isalnum():
+        assert shown == text
+
+
+def test_level_names():
+    assert [parse_level(n.lower()) for n in LEVELS] == list(LEVELS.values())
+    assert [level_name(n) for n in (TRACE, 10, 20, 25, 30, 40, 50, OFF, 1)] == [
+        "TRACE", "DEBUG", "INFO", "INFO", "WARN", "ERROR", "FATAL", "OFF", "ALL",
+    ]
+    assert parse_level("warning") == logging.WARNING
+    with pytest.raises(ConfigError, match=r"LOUD.*heeler\.log\.level.*TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF"):
+        set_up_logging("LOUD")

@@ -1,0 +1,33 @@
+"""Connectors are restarted when a value that a config provider gave has lived its time."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Collection
+
+from actors.ticker import Ticker
+from heeler.worker.reloads import Resolver
+from spark_tasks.plugins.config_providers import ConfigData, ConfigProvider
+from storage.ids import ConnectorName
+
+CONFIG = {"password": "${vault:path:key}"}
+
+
+class Vault(ConfigProvider):
+    def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
+        return ConfigData(dict.fromkeys(keys or (), f"{path}!"), ttl_ms=20)
+
+
+def test_who_asked_for_it_by_name_is_restarted() -> None:
+    ticker = Ticker()  # not started: no value has lived its time before it was used three times
+    asked: queue.Queue[str] = queue.Queue()
+    resolve = Resolver({"vault": Vault()}, ticker, asked.put)
+    assert resolve(CONFIG) == {"password": "path!"}  # a validation: nothing is at work
+    resolve({**CONFIG, "config.action.reload": "none"}, ConnectorName("never"))
+    for _ in range(3):
+        resolve(CONFIG, ConnectorName("c"))
+    ticker.start()
+    assert asked.get(timeout=10) == "c"
+    resolve(CONFIG, ConnectorName("d"))
+    assert asked.get(timeout=10) == "d", "three uses of one value are one restart"
+    ticker.stop()

@@ -1,0 +1,145 @@
+"""Starting: what is checked before, and waiting that can be stopped."""
+
+import os
+import resource
+import signal
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from actors.messages.commands import HerderAlive, JoinGroup
+from heeler.worker.startup import (
+    StoppedError,
+    Turns,
+    allow_many_files,
+    checked_plugins,
+    in_background,
+    stop_on_signals,
+    wait_for,
+)
+from spark_tasks.errors import ConfigError
+
+CONVERTERS = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "Json",
+    "header.converter": "SimpleHeaderConverter",
+    "plugin.path": [],
+}
+
+
+def test_converters_are_found_by_any_of_their_names():
+    plugins = checked_plugins(CONVERTERS)
+    assert plugins.connector_type({"connector.class": "FileStreamSink"}) == "sink"
+
+
+@pytest.mark.parametrize("key", ["key.converter", "value.converter", "header.converter"])
+def test_a_converter_that_is_not_there(key):
+    with pytest.raises(ConfigError, match=rf"Invalid value no\.Such for configuration {key}: Class no\.Such could not"):
+        checked_plugins({**CONVERTERS, key: "no.Such"})
+
+
+@pytest.mark.parametrize(("handler", "told"), [(signal.SIG_DFL, ["received SIGHUP"]), (signal.SIG_IGN, [])])
+def test_the_end_of_the_terminal_stops_a_worker_unless_nohup_started_it(handler, told):
+    names = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(name) for name in names]
+    reasons = []
+    try:
+        signal.signal(signal.SIGHUP, handler)
+        stop_on_signals(reasons.append)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert reasons == told
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert reasons == [*told, "received SIGTERM"]
+    finally:
+        for name, former in zip(names, before, strict=True):
+            signal.signal(name, former)
+
+
+def test_waiting_answers_what_the_function_does():
+    assert wait_for(in_background(lambda: 5), threading.Event()) == 5
+    with pytest.raises(ZeroDivisionError):
+        wait_for(in_background(lambda: 1 // 0), threading.Event())
+
+
+def test_an_error_of_the_function_may_be_a_time_out():
+    def late():
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        wait_for(in_background(late), threading.Event())
+
+
+def test_waiting_ends_when_it_is_asked_to():
+    stop, never = threading.Event(), Future()
+    threading.Timer(0.02, stop.set).start()
+    with pytest.raises(StoppedError):
+        wait_for(never, stop, 60)
+
+
+def test_waiting_has_an_end():
+    with pytest.raises(TimeoutError):
+        wait_for(Future(), threading.Event(), 0.1)
+
+
+def test_a_signal_that_another_thread_was_given_is_heard():
+    stop, heard = threading.Event(), []
+
+    def handle(*_):
+        heard.append("signal")
+        stop.set()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    given = threading.Timer(0.02, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1))
+    late = threading.Timer(10, stop.set)
+    try:
+        given.start()
+        late.start()
+        Turns(heard.append, 60).wait_for_stop(stop)
+    finally:
+        late.cancel()
+        given.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == ["signal"]
+
+
+def test_a_worker_takes_the_open_files_that_it_may_have():
+    soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft // 2, hard))
+        allow_many_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(65_536, hard), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_herder_that_is_silent_is_noticed_by_the_main_thread():
+    """Or the ticker, from which its pulses come: nothing else would end what runs on."""
+    stop, told = threading.Event(), []
+    turns = Turns(lambda reason: (told.append(reason), stop.set()), 0.2)
+    turns.wait_for_stop(stop)
+    assert told == ["The herder was silent for 0 s"]
+
+
+def test_only_pulses_count_and_all_messages_go_through():
+    stop, told, heard = threading.Event(), [], []
+    turns = Turns(told.append, 0.5)
+    tell = turns.through(heard.append)
+
+    def beat():
+        for _ in range(40):
+            tell(HerderAlive())
+            stop.wait(0.02)
+        stop.set()
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    turns.wait_for_stop(stop)
+    beating.join()
+    assert told == []
+    assert heard == [HerderAlive()] * 40
+    stop.clear()
+    silent = Turns(lambda _: stop.set(), 0.2)
+    silent.through(heard.append)(JoinGroup())
+    silent.wait_for_stop(stop)
+    assert heard[-1] == JoinGroup()

@@ -1,0 +1,119 @@
+"""Values are hidden in texts, however they were quoted or encoded, and texts are not destroyed."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.config import masking
+from spark_tasks.config.masking import MASK, Secrets, passwords
+from spark_tasks.errors import ConfigError
+
+ODD = "s3cr3t 'é\" \\ &\n%x/\u202e+"
+
+
+def knowing(*values: str) -> Secrets:
+    secrets = Secrets()
+    secrets.learn("c", values)
+    return secrets
+
+
+@pytest.mark.parametrize("written", [
+    lambda v: v, repr, ascii, lambda v: repr({"a": v}), lambda v: repr(repr({"a": v})), lambda v: str(v.encode()),
+    json.dumps, lambda v: json.dumps({"a": [v]}, ensure_ascii=False), lambda v: json.dumps(json.dumps(v)),
+    lambda v: repr([v, '"']), lambda v: repr([v, "'"]), lambda v: f"'{v}'".replace("'", "\\'"),
+    quote, quote_plus, lambda v: quote(v, safe=""), lambda v: quote(v, safe="").lower(),
+    *(lambda v, n=n: base64.b64encode(b"user:"[:n] + v.encode() + b"more").decode() for n in range(6)),
+    lambda v: base64.urlsafe_b64encode(v.encode()).decode(),
+])  # fmt: skip
+@pytest.mark.parametrize("value", [ODD, "pässword>>>???~~~", "plain-old-password", "short"])
+def test_a_value_is_hidden_however_it_is_written(value, written):
+    text = f"<{written(value)}>"
+    hidden = knowing(value).mask(text)
+    assert MASK in hidden
+    assert written(value) not in hidden
+    assert "s3cr3t" not in hidden
+    assert hidden[0] + hidden[-1] == "<>"
+
+
+@given(st.text(min_size=8).filter(lambda s: len(s.strip()) >= 8 and s.strip() not in MASK and s.isprintable()),
+       st.text(), st.text())
+def test_what_is_long_is_hidden_anywhere(value, before, after):
+    assert value.strip() not in knowing(value).mask(before + value + after)
+
+
+@given(st.lists(st.text("ab", min_size=8, max_size=12), max_size=4), st.text("abc ", max_size=60))
+def test_values_that_overlap(values, text):
+    hidden = knowing(*values).mask(text)
+    assert not any(value in hidden for value in values)
+    assert "".join(hidden.split(MASK)) == "".join(c for c in hidden.replace(MASK, ""))
+    if not any(value in text for value in values):
+        assert hidden == text
+
+
+@given(st.text())
+def test_a_text_without_any_value_stays(text):
+    assert Secrets().mask(text) is text
+    assert knowing("\0never\0there\0").mask(text) == text
+
+
+@pytest.mark.parametrize(("value", "text", "hidden"), [
+    ("prod", "the product of prod", f"the product of {MASK}"),
+    ("5432", "at db:5432, 54321 times", f"at db:{MASK}, 54321 times"),
+    ("prod", r"'a\nprod\n'", rf"'a\n{MASK}\n'"),
+    ("abc", "abc abc", "abc abc"),
+    ("true", "it is true", "it is true"),
+    ("", "all", "all"),
+    ("    \n", "a    b", "a    b"),
+    ("hidden", f"{MASK} hidden", f"{MASK} hidden"),
+    ("password\n", "has password here", f"has {MASK} here"),
+    ("-----BEGIN KEY-----\nMIIEfirst\nsecondline\n-----END KEY-----", "MIIEfirst and secondline -----BEGIN KEY-----",
+     f"{MASK} and {MASK} -----BEGIN KEY-----"),
+])  # fmt: skip
+def test_short_and_common_values_do_not_destroy_texts(value, text, hidden):
+    assert knowing(value).mask(text) == hidden
+
+
+def test_in_what_is_said_about_one_configuration_short_values_are_hidden_too():
+    secrets = Secrets.of(["x1", "7", "true", "."])
+    assert secrets.mask("Invalid value 7 for x: true, x17. x1") == f"Invalid value {MASK} for x: {MASK}, x17. {MASK}"
+
+
+def test_an_owner_s_values_stay_whatever_others_bring(monkeypatch):
+    monkeypatch.setattr(masking, "_EACH", 20)
+    secrets = knowing("of-the-connector")
+    for n in range(50):
+        secrets.learn(None, [f"validated-{n}-"])
+    assert secrets.mask("of-the-connector validated-49- validated-1-") == f"{MASK} {MASK} validated-1-"
+    monkeypatch.setattr(masking, "_OWNERS", 3)
+    for n in range(5):
+        secrets.learn(f"c{n}", [f"of-another-{n}-"])
+    assert secrets.mask("of-the-connector of-another-4-") == f"of-the-connector {MASK}"
+
+
+class OddError(Exception):
+    def __init__(self, a, b):
+        super().__init__(a, b)
+
+
+@pytest.mark.parametrize(("error", "kind"), [
+    (ConfigError("no secret-value"), ConfigError), (OddError("x", "secret-value"), Exception),
+    (KeyError("secret-value"), Exception),
+])
+def test_errors(error, kind):
+    hidden = knowing("secret-value").masked(error)
+    assert type(hidden) is kind
+    assert MASK in str(hidden)
+    assert "secret-value" not in str(hidden)
+    assert Secrets().masked(error) is error
+
+
+def test_passwords_of_a_configuration():
+    config = {"ssl.key.password": "p1", "sasl.jaas.config": 'M required username="u" password="a\\"b";', "topic": "t",
+              "pin": "1234", "oauth.client.secret": None}
+    assert sorted(passwords(config, ["pin"])) == sorted(["p1", config["sasl.jaas.config"], "1234", 'a"b'])

@@ -1,0 +1,231 @@
+import json
+import os
+import pickle
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxFiles
+
+from spark_tasks.connectors.files.connector import FilesSourceConnector
+from spark_tasks.errors import ConfigError, ConnectError, DataError
+from spark_tasks.pipeline.converters.python_values import to_python
+
+
+def reader_of(folder, **options):
+    config = {"path": str(folder), "topic": "t", **{k.replace("_", "."): v for k, v in options.items()}}
+    return FilesSourceConnector.data_source(config).streamReader(None)
+
+
+def rows_of(reader, start, end):
+    reader = pickle.loads(pickle.dumps(reader))
+    return [
+        row
+        for part in reader.partitions(start, end)
+        for batch in reader.read(part)
+        for row in batch["value"].to_pylist()
+    ]
+
+
+def all_rows(reader):
+    start = reader.initialOffset()
+    return rows_of(reader, start, reader.latestOffset(start))
+
+
+def test_typed_csv(tmp_path):
+    (tmp_path / "a.csv").write_text('id,name,at,x\n1,"b, c",2024-01-02 03:04:05,1.5\n2,NA,,\n3,"NA",,2\n')
+    reader = reader_of(tmp_path)
+    rows = all_rows(reader)
+    assert [(row["id"], row["name"], row["x"]) for row in rows] == [(1, "b, c", 1.5), (2, None, None), (3, "NA", 2.0)]
+    (part,) = reader.partitions(reader.initialOffset(), reader.latestOffset(reader.initialOffset()))
+    (batch,) = reader.read(part)
+    schema = json.loads(batch.schema.field("value").metadata[b"connect.schema"])
+    assert [(f["field"], f["type"], f.get("name")) for f in schema["fields"]] == [
+        ("id", "int64", None), ("name", "string", None),
+        ("at", "int64", "org.apache.kafka.connect.data.Timestamp"), ("x", "double", None),
+    ]  # fmt: skip
+
+
+def test_times_of_a_given_schema(tmp_path):
+    (tmp_path / "a.csv").write_text("zoned,plain\n2024-01-02T03:04:05+01:00,2024-01-02 03:04:05\n")
+    schema = "zoned timestamp, plain timestamp_ntz"
+    assert FilesSourceConnector.validate({"path": str(tmp_path), "topic": "t", "schema": schema}) == {}
+    (row,) = all_rows(reader_of(tmp_path, schema=schema))
+    assert row["zoned"].isoformat() == "2024-01-02T02:04:05+00:00"
+    assert row["plain"].isoformat() == "2024-01-02T03:04:05"
+    for wrong in ("zoned timestamp_ntz", "plain timestamp"):
+        with pytest.raises(DataError, match="TIMESTAMP is for times with a zone, TIMESTAMP_NTZ for those without"):
+            all_rows(reader_of(tmp_path, schema=wrong))
+
+
+def test_files_without_a_complete_row_block_no_others(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text('{"id": 0')
+    (tmp_path / "c.jsonl").write_text('{"id": 1}\n')
+    assert all_rows(reader_of(tmp_path, files_parallel="2")) == [{"id": 1}]
+
+
+def test_files_that_always_grow_starve_no_others(tmp_path):
+    reader = reader_of(tmp_path, files_parallel="2")
+    end, found = reader.initialOffset(), []
+    for turn in range(4):
+        for name in "abc":
+            with (tmp_path / f"{name}.jsonl").open("a") as file:
+                file.write(json.dumps({name: turn}) + "\n")
+        start, end = end, reader.latestOffset(end)
+        found += rows_of(reader, start, end)
+    assert {key for row in found for key in row} == {"a", "b", "c"}
+
+
+def test_a_file_that_vanishes_while_it_is_looked_at(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    reader = reader_of(tmp_path)
+    seen = type(reader)._has_more
+
+    def vanish(self, path, position):
+        found = seen(self, path, position)
+        path.unlink()
+        return found
+
+    monkeypatch.setattr(type(reader), "_has_more", vanish)
+    assert reader.latestOffset(reader.initialOffset()) == reader.initialOffset()
+
+
+def test_growing_and_new_files(tmp_path):
+    first = tmp_path / "a.csv"
+    first.write_text("id,n\n1,x\n2,part")
+    reader = reader_of(tmp_path)
+    one = reader.latestOffset(reader.initialOffset())
+    assert rows_of(reader, reader.initialOffset(), one) == [{"id": 1, "n": "x"}]
+    assert reader.latestOffset(one) == one
+    with first.open("a") as out:
+        out.write("ial\n3,y\n")
+    (tmp_path / "b.csv").write_text("n,id\nz,9\n")
+    two = reader.latestOffset(one)
+    assert rows_of(reader, one, two) == [{"id": 2, "n": "partial"}, {"id": 3, "n": "y"}, {"id": 9, "n": "z"}]
+    assert two == {"files": {str(first): 23, str(tmp_path / "b.csv"): 9}}
+
+
+def test_a_last_line_that_nobody_ends_is_taken_after_a_while(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("id\n1\n2")
+    os.utime(file, (1, 1))
+    reader = reader_of(tmp_path)
+    one = reader.latestOffset(reader.initialOffset())
+    two = reader.latestOffset(one)
+    assert rows_of(reader, reader.initialOffset(), two) == [{"id": 1}, {"id": 2}]
+    assert reader_of(tmp_path, last_line_wait_ms="-1").latestOffset(one) == one
+
+
+def test_limits_share_a_batch_among_files(tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_text("id\n" + "".join(f"{i:03d}\n" for i in range(100)))
+    reader = reader_of(tmp_path, files_parallel="2")
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxBytes(80))
+    assert sorted(end["files"].values()) == [39, 39]
+    assert len(reader.latestOffset(end, ReadMaxFiles(1))["files"]) == 2
+    position, seen = reader.initialOffset(), []
+    while (end := reader.latestOffset(position, ReadMaxBytes(50))) != position:
+        seen += rows_of(reader, position, end)
+        position = end
+    assert sorted(row["id"] for row in seen) == sorted([*range(100)] * 3)
+
+
+def test_quoted_line_ends(tmp_path):
+    (tmp_path / "a.csv").write_text('id,t\n1,"a\nb"\n2,"c\n')
+    reader = reader_of(tmp_path, csv_multiline="true")
+    assert all_rows(reader) == [{"id": 1, "t": "a\nb"}]
+
+
+def test_given_schema_delimiter_and_no_header(tmp_path):
+    (tmp_path / "a.txt").write_text("1|x\n2|y\n")
+    reader = reader_of(tmp_path, format="csv", csv_header="false", csv_delimiter="|", schema="id INT, name STRING")
+    assert all_rows(reader) == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
+
+
+def test_a_row_that_does_not_fit(tmp_path):
+    (tmp_path / "a.csv").write_text("id\n1\nx\n")
+    reader = reader_of(tmp_path, schema="id INT")
+    with pytest.raises(DataError, match=r"a\.csv.*cannot be read"):
+        all_rows(reader)
+
+
+def test_json_lines(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"a":1,"b":"x"}\n\n{"a":2,"b":null}\n{"a"')
+    assert all_rows(reader_of(tmp_path)) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+    (tmp_path / "a.jsonl").write_text("{oops\n")
+    with pytest.raises(DataError, match=r"a\.jsonl.*oops"):
+        all_rows(reader_of(tmp_path))
+
+
+def test_json_lines_over_several_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("spark_tasks.connectors.files.formats._BLOCK", 16)
+    (tmp_path / "a.jsonl").write_text(
+        "".join(f'{{"i":{i}}}\n' for i in range(20)) + '{"i":"' + "x" * 60 + '"}\n{"i":1}\n'
+    )
+    reader = reader_of(tmp_path)
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start))
+    batches = [batch for part in parts for batch in reader.read(part)]
+    values = [row["i"] for b in batches for row in to_python(b["value"], b.schema.field("value").metadata)]
+    assert values == [*range(20), "x" * 60, 1]
+
+
+def test_parquet(tmp_path):
+    pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet", row_group_size=4)
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 half")
+    reader = reader_of(tmp_path)
+    one = reader.latestOffset(reader.initialOffset(), ReadMaxBytes(1))
+    assert one == {"files": {str(tmp_path / "a.parquet"): 1}}
+    assert [row["id"] for row in rows_of(reader, reader.initialOffset(), one)] == [0, 1, 2, 3]
+    end = reader.latestOffset(one)
+    assert [row["id"] for row in rows_of(reader, one, end)] == [4, 5, 6, 7, 8, 9]
+
+
+def test_which_files_count(tmp_path):
+    (tmp_path / "sub").mkdir()
+    for name in ("a.csv", ".hidden.csv", "_tmp.csv", "b.csv.tmp", "c.bin", "sub/d.csv", "e.tsv"):
+        (tmp_path / name).write_text("id\n1\n")
+
+    def names(**options):
+        found = reader_of(tmp_path, **options).latestOffset({"files": {}})["files"]
+        return [os.path.relpath(file, tmp_path) for file in found]
+
+    assert names() == ["a.csv", "e.tsv"]
+    assert names(pattern="*.csv", recursive="true") == ["a.csv", "sub/d.csv"]
+    assert reader_of(tmp_path / "a.csv").latestOffset({"files": {}}) == {"files": {str(tmp_path / "a.csv"): 5}}
+    assert reader_of(tmp_path / "nothing").latestOffset({"files": {}}) == {"files": {}}
+
+
+def test_tasks_share_the_files(tmp_path):
+    for i in range(20):
+        (tmp_path / f"{i}.csv").write_text(f"id\n{i}\n")
+    connector = FilesSourceConnector({"path": str(tmp_path), "topic": "t"}, None)
+    configs = connector.task_configs(3)
+    readers = [FilesSourceConnector.data_source(c).streamReader(None) for c in configs]
+    found = [set(r.latestOffset(r.initialOffset(), None)["files"]) for r in readers]
+    offsets = []
+    for reader in readers:
+        position = reader.initialOffset()
+        while (end := reader.latestOffset(position)) != position:
+            position = end
+        offsets += reader.to_source_offsets(position)
+    assert len(offsets) == 20
+    assert all(found)
+    alone = FilesSourceConnector.data_source(connector.task_configs(1)[0]).streamReader(None)
+    start = alone.from_source_offsets(offsets)
+    assert alone.latestOffset(start) == start, "a change of tasks.max reads nothing again"
+
+
+def test_offsets_and_validation(tmp_path):
+    with pytest.raises(ConnectError):
+        FilesSourceConnector.alter_offsets({}, [({"filename": "f"}, {"position": -1})])
+    with pytest.raises(ConnectError):
+        FilesSourceConnector.alter_offsets({}, [({}, {"position": 1})])
+    assert FilesSourceConnector.alter_offsets({}, [({"filename": "f"}, {"position": 1}), ({}, None)])
+    assert FilesSourceConnector.validate({"schema": "id NOPE", "csv.delimiter": "||"}).keys() == {
+        "schema",
+        "csv.delimiter",
+    }
+    with pytest.raises(ConfigError):
+        reader_of(tmp_path, format="xml")

@@ -1,0 +1,199 @@
+import pickle
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
+from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.pipeline.stages import SinkPipeline
+from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+
+PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})
+
+
+def writer_of(folder, **options):
+    config = {"path": str(folder), **{k.replace("_", "."): v for k, v in options.items()}}
+    return ParquetSinkConnector.data_source(config).writer(None, overwrite=False)
+
+
+def records(first, count, text='{"id":%d,"name":"n"}'):
+    return PIPELINE.to_connect(
+        "t-x",
+        2,
+        raw_batch([(text % i if "%" in text else text).encode() for i in range(first, first + count)], offset=first),
+    )
+
+
+def write(writer, *batches):
+    return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(iter(batches))))
+
+
+def visible(folder):
+    return sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+
+
+def ids(folder):
+    return sorted(
+        row["id"]
+        for p in folder.glob("*.parquet")
+        if not p.name.startswith(".")
+        for row in pq.read_table(p).to_pylist()
+    )
+
+
+def test_a_batch_is_there_after_its_commit(tmp_path):
+    writer = writer_of(tmp_path)
+    message = write(writer, records(5, 3), records(8, 2))
+    assert visible(tmp_path) == []
+    writer.commit([message, None])
+    assert visible(tmp_path) == ["t-x-2-00000000000000000005-00000000000000000009.parquet"]
+    assert ids(tmp_path) == [5, 6, 7, 8, 9]
+    assert pq.read_schema(tmp_path / visible(tmp_path)[0]).names == ["name", "id"]
+    assert writer.resume_from("t-x", 2) == 10
+    assert writer.resume_from("t-x", 1) is None
+    assert writer.resume_from("t", 2) is None
+
+
+def test_the_same_batch_again_overwrites_itself(tmp_path):
+    writer = writer_of(tmp_path)
+    for _ in range(2):
+        writer.commit([write(writer, records(0, 4))])
+    assert ids(tmp_path) == [0, 1, 2, 3]
+
+
+def test_another_cut_of_the_same_offsets_is_refused(tmp_path):
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, records(0, 4))])
+    late = write(writer, records(2, 4))
+    with pytest.raises(ConnectError, match="another task has written"):
+        writer.commit([late])
+    writer.abort([late])
+    assert ids(tmp_path) == [0, 1, 2, 3]
+    assert list(tmp_path.glob(".*.tmp")) == []
+
+
+def test_a_task_that_slept_between_its_look_and_its_commit(tmp_path, monkeypatch):
+    """Its successor has written the same offsets and more; what it adds would be there twice."""
+    zombie = writer_of(tmp_path)
+    late = write(zombie, records(0, 4))
+    successor = writer_of(tmp_path)
+
+    def sleep(self, _new):
+        monkeypatch.undo()
+        assert successor.resume_from("t-x", 2) is None
+        successor.commit([write(successor, records(0, 9))])
+
+    monkeypatch.setattr(type(zombie), "_refuse_overlap", sleep)
+    with pytest.raises(RetriableError, match="another task has written"):
+        zombie.commit([late])
+    zombie.abort([late])
+    assert ids(tmp_path) == list(range(9))
+
+
+def test_a_file_whose_task_died_before_it_had_its_name(tmp_path, monkeypatch):
+    writer = writer_of(tmp_path)
+    message = write(writer, records(0, 4))
+    monkeypatch.setattr("spark_tasks.connectors.parquet.writer.os.replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        writer.commit([message])
+    monkeypatch.undo()
+    assert visible(tmp_path) == []
+    assert writer_of(tmp_path).resume_from("t-x", 2) == 4
+    assert ids(tmp_path) == [0, 1, 2, 3]
+
+
+def test_files_that_somebody_took_away_do_not_come_back(tmp_path):
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, records(0, 4))])
+    for path in tmp_path.glob("[!.]*"):
+        path.unlink()
+    assert writer_of(tmp_path).resume_from("t-x", 2) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_claims_of_long_ago_are_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr("spark_tasks.connectors.parquet.writer.KEPT_S", -1)
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, records(0, 4))])
+    assert ids(tmp_path) == [0, 1, 2, 3]
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_rotation_by_records(tmp_path):
+    writer = writer_of(tmp_path, rotate_records="4")
+    writer.commit([write(writer, records(0, 10), records(10, 3))])
+    assert [(r.first, r.last) for r in present(str(tmp_path), "t-x", 2)] == [(0, 3), (4, 7), (8, 9), (10, 12)]
+    assert ids(tmp_path) == list(range(13))
+
+
+def test_rotation_by_bytes_and_time(tmp_path, monkeypatch):
+    writer = writer_of(tmp_path, rotate_bytes="10")
+    writer.commit([write(writer, records(0, 2), records(2, 2))])
+    assert len(visible(tmp_path)) == 2
+    moments = iter(range(0, 1000, 10))
+    monkeypatch.setattr("spark_tasks.connectors.parquet.writer.time.monotonic", lambda: next(moments))
+    timed = writer_of(tmp_path, rotate_ms="5000")
+    timed.commit([timed.write(iter([records(10, 2), records(12, 2)]))])
+    assert len(visible(tmp_path)) == 4
+
+
+def test_new_columns_begin_a_new_file(tmp_path):
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, records(0, 2), records(2, 2, '{"id":%d,"new":1.5}'))])
+    assert len(visible(tmp_path)) == 2
+    assert ids(tmp_path) == [0, 1, 2, 3]
+
+
+def test_values_that_parquet_cannot_hold(tmp_path):
+    writer = writer_of(tmp_path, kafka_columns="true")
+    texts = [b'{"id":1,"n":1,"e":{},"m":1}', b'{"id":2,"n":2.5,"e":{},"m":"x"}', None]
+    writer.commit([write(writer, PIPELINE.to_connect("t", 0, raw_batch(texts)))])
+    rows = pq.read_table(tmp_path / visible(tmp_path)[0]).to_pylist()
+    assert [(r["_topic"], r["_partition"], r["_offset"]) for r in rows] == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    assert [(r["id"], r["n"], r["e"], r["m"]) for r in rows] == [
+        (1, 1.0, "{}", "1"),
+        (2, 2.5, "{}", '"x"'),
+        (None,) * 4,
+    ]
+
+
+def test_values_that_are_no_structs(tmp_path):
+    writer = writer_of(tmp_path)
+    writer.commit([write(writer, PIPELINE.to_connect("t", 0, raw_batch([b"1", b"2"])))])
+    assert pq.read_table(tmp_path / visible(tmp_path)[0]).to_pydict() == {"value": [1, 2]}
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    def broken():
+        yield records(0, 2)
+        raise ValueError("kafka is gone")
+
+    with pytest.raises(ValueError, match="gone"):
+        writer_of(tmp_path, rotate_records="1").write(broken())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConnectError, match=r"^path: the folder /.*/file cannot be made: File exists$"):
+        write(writer_of(tmp_path / "file"), records(0, 1))
+
+
+def test_a_crash_between_renames_leaves_no_gap(tmp_path):
+    writer = writer_of(tmp_path, rotate_records="2")
+    late, early = write(writer, records(4, 2)), write(writer, records(0, 4))
+    paths = [path for path, _ in early.files]
+    (tmp_path / paths[1]).unlink()
+    with pytest.raises(FileNotFoundError):
+        writer.commit([late, early])
+    assert writer.resume_from("t-x", 2) == 2
+
+
+@given(st.text(alphabet="ab-_.0", min_size=1, max_size=6), st.integers(0, 99), st.integers(0, 2**60), st.integers(0, 9))
+def test_names_say_what_is_in_the_file(topic, partition, first, more):
+    held = OffsetRange(topic, partition, first, first + more)
+    assert parse(held.name) == held
+    assert parse("." + held.name + ".tmp") is None

@@ -1,0 +1,177 @@
+"""Compressed batches, however large they become: a window at a time, the same records, and errors that say where."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import tracemalloc
+
+import cramjam
+import crc32c
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.kafka.records import (
+    CorruptRecordsError,
+    OversizedRecordError,
+    UnsupportedFormatError,
+    decode_pieces,
+    encode,
+)
+from spark_tasks.kafka.records.compression import CODECS, DecompressError, Decompressor, compress, decompress
+
+MB = 1_000_000
+NAMES = ("gzip", "snappy", "lz4", "zstd")
+
+
+def raw_snappy(data):
+    return bytes(cramjam.snappy.compress_raw(data))
+
+
+def batch(values, codec, base_offset=0, pack=None, count=None, plain=None):
+    """One record batch whose records are compressed in any case, `plain` in place of them where it is given."""
+    raw = pa.RecordBatch.from_pylist(
+        [{"offset": 0, "timestamp": 5, "key": None, "value": value, "headers": None} for value in values], RAW_SCHEMA
+    )
+    (encoded,) = encode(raw, max_batch_bytes=2**31 - 1)
+    content = bytes(encoded.data[61:]) if plain is None else plain(bytes(encoded.data[61:]))
+    data = bytearray(encoded.data[:61])
+    data += compress(CODECS[codec], content) if pack is None else pack(content)
+    data[22] |= CODECS[codec]
+    struct.pack_into(">q", data, 0, base_offset)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    if count is not None:
+        struct.pack_into(">i", data, 57, count)
+        struct.pack_into(">i", data, 23, count - 1)
+    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def values_of(pieces):
+    return [value for piece in pieces for value in piece.records.column("value").to_pylist()]
+
+
+@pytest.mark.parametrize("codec", NAMES)
+def test_a_batch_becomes_much_more_than_is_held(codec):
+    """48 MB in one batch and windows of 1 MB; a piece has room for all of it as keys and as values, in two copies."""
+    data = batch([b"\0" * MB] * 47 + [b"last"], codec)
+    seen = 0
+    tracemalloc.start()
+    try:
+        for piece in decode_pieces(data, window_bytes=MB + 100):
+            assert piece.records.nbytes < 1.1 * MB
+            seen += len(piece.records)
+        assert tracemalloc.get_traced_memory()[1] < 10 * MB
+    finally:
+        tracemalloc.stop()
+    assert (seen, piece.next_offset) == (48, 48)
+
+
+@pytest.mark.parametrize("codec", NAMES)
+def test_a_record_larger_than_a_window(codec):
+    values = [b"a", b"b" * 5000, b"c" * 70, b"d" * 9000, b"e"]
+    assert values_of(decode_pieces(batch(values, codec), window_bytes=1000)) == values
+
+
+@given(
+    st.lists(st.binary(max_size=300), min_size=1, max_size=30).map(lambda values: [v * 3 for v in values]),
+    st.sampled_from([*NAMES, "raw snappy"]), st.integers(64, 2000), st.integers(0, 40), st.integers(0, 40),
+)  # fmt: skip
+def test_the_same_records_in_windows_of_any_size(values, codec, window, start, end):
+    pack = raw_snappy if codec == "raw snappy" else None
+    name = codec.split()[-1]
+    data = batch(values, name, pack=pack) + batch(values, name, len(values), pack=pack)
+    pieces = list(decode_pieces(data, start=start, end=end, window_bytes=window))
+    assert values_of(pieces) == (values * 2)[start : max(end, start)]
+    assert pieces[-1].next_offset == 2 * len(values)
+    assert [len(piece.records) for piece in pieces if piece is not pieces[-1]].count(0) == 0
+
+
+@pytest.mark.parametrize("codec", [*NAMES, None])
+def test_a_record_over_the_limit_is_told_of_once_those_before_it_are_read(codec):
+    values = [b"a" * 10, b"b" * 20, b"c" * 5000, b"d" * 20]
+    for window in (300, 100_000):
+        data = batch(values, codec, 7, pack=None if codec else bytes)
+        pieces = decode_pieces(data, max_record_bytes=1000, window_bytes=window)
+        found = []
+        with pytest.raises(OversizedRecordError, match=r"heeler\.max\.record\.bytes") as raised:
+            found.extend(piece.records for piece in pieces)
+        assert [value for records in found for value in records.column("value").to_pylist()] == values[:2]
+        error = pickle.loads(pickle.dumps(raised.value.at("t", 3)))
+        assert (error.offset, error.limit, error.where) == (9, 1000, ("t", 3))
+        assert 5000 < error.size < 5020
+        assert "the record of t-3 at offset 9 has" in str(error)
+        # Whoever goes on behind it is not stopped by it.
+        assert values_of(decode_pieces(data, start=10, max_record_bytes=1000, window_bytes=window)) == values[3:]
+        assert values_of(decode_pieces(data, end=9, max_record_bytes=1000, window_bytes=window)) == values[:2]
+
+
+def test_a_snappy_block_cannot_be_had_in_pieces():
+    data = batch([b"v" * MB] * 34, "snappy", pack=raw_snappy)
+    with pytest.raises(OversizedRecordError, match="the snappy block of records at offset 0 has 340"):
+        list(decode_pieces(data, max_record_bytes=2 * MB))
+    assert len(values_of(decode_pieces(data))) == 34
+
+
+@pytest.mark.parametrize("codec", NAMES)
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"plain": lambda content: content[:-1]}, "fewer|cut off|longer"),
+        ({"plain": lambda content: content + b"x"}, "left behind|longer"),
+        ({"count": 7}, "fewer|longer"),
+        ({"count": 5}, "left behind"),
+        ({"plain": lambda content: b"\xff" * len(content)}, "longer or shorter"),
+        ({"plain": lambda content: b"\xfe\xff\xff\xff\x0f" + content}, "fewer|cut off|longer"),
+    ],
+)
+@pytest.mark.parametrize("window", [100, 100_000])
+def test_contents_that_are_not_what_the_header_says(codec, change, reason, window):
+    data = batch([b"v" * 200] * 6, codec, **change)
+    with pytest.raises((CorruptRecordsError, OversizedRecordError), match=reason) as raised:
+        list(decode_pieces(data, window_bytes=window, max_record_bytes=2**31 - 1))
+    assert raised.value.offset == 0
+
+
+@pytest.mark.parametrize("codec", NAMES)
+@pytest.mark.parametrize("window", [100, 100_000])
+def test_compressed_data_that_is_cut_off_or_damaged(codec, window):
+    for pack in (lambda packed: packed[:-7], lambda packed: packed[: len(packed) // 2], lambda packed: b"x" + packed):
+        data = batch([b"%d" % n * 50 for n in range(30)], codec, 4, lambda c, p=pack: p(compress(CODECS[codec], c)))
+        with pytest.raises(CorruptRecordsError, match=r"decompress|fewer") as raised:
+            list(decode_pieces(data, window_bytes=window))
+        assert raised.value.offset == 4
+
+
+@given(
+    st.sampled_from(NAMES), st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6),
+    st.integers(64, 500),
+)  # fmt: skip
+def test_damage_that_no_checksum_shows_ends_in_an_error_or_in_records(codec, changes, window):
+    data = bytearray(batch([b"%d" % n * 30 for n in range(20)], codec))
+    for at, value in changes:
+        data[at % len(data)] = value
+    try:
+        for piece in decode_pieces(data, check_crc=False, window_bytes=window, max_record_bytes=10_000):
+            piece.records.validate(full=True)
+    except (CorruptRecordsError, OversizedRecordError, UnsupportedFormatError):
+        return
+
+
+@pytest.mark.parametrize("length", [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x04"])
+def test_a_snappy_block_that_lies_about_its_size_is_not_given_the_memory(length):
+    for block in (length + b"some bytes", compress(2, b"")[:16] + struct.pack(">i", 10) + length + b"bytes"):
+        with pytest.raises(DecompressError, match="said to hold"):
+            Decompressor(2, block, 2**31).read_into(memoryview(bytearray(10)))
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_decompressing_all_at_once_has_a_bound(codec):
+    data = bytes(3 * MB)
+    packed = compress(codec, data) if codec else data
+    assert decompress(codec, packed, 3 * MB) == data
+    with pytest.raises(DecompressError, match="allowed"):
+        decompress(codec, packed, 3 * MB - 1)

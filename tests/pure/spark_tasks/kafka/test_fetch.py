@@ -1,0 +1,88 @@
+"""Fetching against answers that no broker should give."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kafka.errors import CorruptRecordError
+from kafka.protocol.consumer import FetchResponse
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.kafka.errors import KafkaRefusedError
+from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, encode
+from tests.pure.spark_tasks.kafka.test_sender import Cluster, Io
+
+
+class FetchIo(Io):
+    async def bootstrap(self, _timeout_ms: float) -> None:
+        """Nothing has to be found."""
+
+    async def send(self, _request: Any, _node: Any, *, lane: str) -> FetchResponse:
+        assert lane == "fetch"
+        return self.broker.pop(0) if isinstance(self.broker, list) else self.broker
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    found = Cluster(None)
+    found.io.close()
+    found.io = FetchIo(FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[]))
+    yield found
+    found.io.close()
+
+
+def answer(data: bytes, error: int = 0) -> FetchResponse:
+    topic = FetchResponse.FetchableTopicResponse
+    part = topic.PartitionData(
+        partition_index=0, error_code=error, high_watermark=9, last_stable_offset=9, log_start_offset=0,
+        aborted_transactions=[], preferred_read_replica=-1, records=data,
+    )  # fmt: skip
+    topics = [topic(topic="logs", partitions=[part])]
+    return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
+
+
+def one(value: bytes, offset: int) -> bytes:
+    rows = [{"offset": 0, "timestamp": 5, "key": None, "value": value, "headers": None}]
+    (batch,) = encode(pa.RecordBatch.from_pylist(rows, RAW_SCHEMA))
+    return struct.pack(">q", offset) + bytes(batch.data[8:])
+
+
+def test_a_last_batch_that_is_cut_off_comes_with_the_next_fetch(cluster: Cluster) -> None:
+    cluster.io.broker = [answer(one(b"a", 3) + one(b"b" * 90, 4)[:99]), answer(one(b"b" * 90, 4))]
+    batches = list(read_range(cluster, "logs", 0, 3, 5))
+    assert [value for batch in batches for value in batch.column("value").to_pylist()] == [b"a", b"b" * 90]
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([answer(one(b"b" * 90, 4)[:-1])], "has 160 bytes, of which the broker has 159"),
+        ([answer(struct.pack(">qiib", 4, 2**31 - 1, 0, 2) + bytes(85))] * 20, "of which the broker has 102"),
+        ([answer(one(b"b", 4)[:17])], "of which the broker has 17"),
+        ([answer(struct.pack(">qiib", 4, 3, 0, 2) + bytes(85))], "its length is less"),
+        ([answer(one(b"b", 4)[:-1] + b"x")], "its checksum is wrong"),
+        ([answer(b"", CorruptRecordError.errno)], "CORRUPT_MESSAGE"),
+    ],
+)  # fmt: skip
+def test_a_damaged_first_batch_is_named_with_its_place(cluster: Cluster, answers: Any, reason: str) -> None:
+    cluster.io.broker = [answer(one(b"a", 3)), *answers]
+    batches = read_range(cluster, "logs", 0, 3, 9, timeout_ms=30_000)
+    assert next(batches).column("value").to_pylist() == [b"a"]
+    with pytest.raises(CorruptRecordsError, match=rf"^the records of logs-0 at offset 4 cannot be read.*{reason}"):
+        next(batches)
+
+
+def test_an_old_format_is_named_with_its_place(cluster: Cluster) -> None:
+    cluster.io.broker = [answer(struct.pack(">qiib", 3, 50, 0, 1) + bytes(85))]
+    with pytest.raises(UnsupportedFormatError, match=r"^logs-0 at offset 3: .*format v1"):
+        next(read_range(cluster, "logs", 0, 3, 9))
+
+
+def test_an_answer_without_the_partition_is_an_error_and_no_endless_wait(cluster: Cluster) -> None:
+    with pytest.raises(KafkaRefusedError, match=r"^fetching logs-0 at 3: .*index out of range"):
+        list(read_range(cluster, "logs", 0, 3, 9))

@@ -1,0 +1,289 @@
+"""The appender against a broker in memory that checks sequences as Kafka does and fails in every way it may."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import re
+import threading
+from collections import defaultdict
+
+import kafka.errors as protocol
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.producer import ProduceResponse
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.errors import KafkaRefusedError, OutOfOrderSequenceError, ProducerFencedError
+from spark_tasks.kafka.identity import ProducerIdentity
+from spark_tasks.kafka.records import RecordTooLargeError, decode
+from spark_tasks.kafka.records.layout import SUFFIX
+
+ME = ProducerIdentity(7, 0)
+
+
+class Broker:
+    """Logs by partition; `faults` are taken one a request: what happens before or after the append."""
+
+    def __init__(self, faults=(), largest=10**9):
+        self.logs = defaultdict(list)
+        self.expected = {}
+        self.recent = defaultdict(list)
+        self.faults = list(faults)
+        self.largest = largest
+        self.epoch = 0
+        self.requests = 0
+
+    async def answer(self, request):
+        self.requests += 1
+        fault = self.faults.pop(0) if self.faults else None
+        if fault == "defect":
+            raise ValueError("no such field")
+        if fault == "lost request":
+            raise protocol.KafkaConnectionError("lost")
+        responses = []
+        for topic in request.topic_data:
+            parts = [
+                ProduceResponse.TopicProduceResponse.PartitionProduceResponse(
+                    index=part.index,
+                    error_code=self.append((topic.name, part.index), bytes(part.records), fault),
+                )
+                for part in topic.partition_data
+            ]
+            responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=parts))
+        if fault == "lost response":
+            raise protocol.RequestTimedOutError("lost")
+        return ProduceResponse(responses=responses)
+
+    def append(self, where, data, fault):
+        if isinstance(fault, int):
+            return fault
+        if len(data) > self.largest:
+            return protocol.MessageSizeTooLargeError.errno
+        _, _, _, _, producer, epoch, sequence, count = SUFFIX.unpack_from(data, 21)
+        if producer >= 0:
+            if epoch < self.epoch:
+                return protocol.InvalidProducerEpochError.errno
+            if (sequence, count) in self.recent[where][-5:]:
+                return 0 if sequence % 2 else protocol.DuplicateSequenceNumberError.errno
+            # As Kafka's: of a producer that it knows nothing of, a partition takes any sequence number.
+            if sequence != self.expected.get(where, sequence):
+                return protocol.OutOfOrderSequenceNumberError.errno
+            self.expected[where] = sequence + count
+            self.recent[where].append((sequence, count))
+        self.logs[where] += decode(data).records.column("value").to_pylist()
+        return 0
+
+
+class Io:
+    """The IO thread's contract on asyncio."""
+
+    request_timeout_ms = 1000
+    alive = True
+
+    def __init__(self, broker):
+        self.broker = broker
+        self.lanes = set()
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def start(self, function, *arguments):
+        def begin():
+            result = function(*arguments)
+            if asyncio.iscoroutine(result):
+                self.loop.create_task(result)
+
+        self.loop.call_soon_threadsafe(begin)
+
+    async def send(self, request, _node, *, lane):
+        self.lanes |= {(topic.name, part.index, lane) for topic in request.topic_data for part in topic.partition_data}
+        answer = await self.broker.answer(request)
+        await asyncio.sleep(0)
+        return answer
+
+    async def sleep(self, _milliseconds):
+        await asyncio.sleep(0)
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+class Cluster:
+    """One node leads everything; the leader has to be looked for again after it was forgotten."""
+
+    def __init__(self, broker, partitions=1):
+        self.io = Io(broker)
+        self.known = set()
+        self.count = partitions
+
+    def partitions(self, _topic, *, create):
+        assert create
+        return tuple(range(self.count))
+
+    def known_leader(self, topic, partition):
+        return 1 if (topic, partition) in self.known else None
+
+    async def find_leader(self, topic, partition, _deadline):
+        await asyncio.sleep(0)
+        self.known.add((topic, partition))
+        return 1
+
+    def forget_leaders(self, topic):
+        self.known = {where for where in self.known if where[0] != topic}
+
+
+@pytest.fixture
+def started():
+    clusters = []
+
+    def start(broker, **options):
+        clusters.append(Cluster(broker, **options))
+        return clusters[-1]
+
+    yield start
+    for cluster in clusters:
+        cluster.io.close()
+
+
+def raw(values):
+    rows = [{"offset": 0, "timestamp": 1, "key": None, "value": value, "headers": None} for value in values]
+    return pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+
+
+def numbers(first, count):
+    return [b"%05d" % number * 10 for number in range(first, first + count)]
+
+
+FAULTS = [
+    None, "lost request", "lost response", protocol.NotLeaderForPartitionError.errno,
+    protocol.NotEnoughReplicasAfterAppendError.errno, protocol.RequestTimedOutError.errno,
+    protocol.ConcurrentTransactionsError.errno,
+]  # fmt: skip
+
+
+def test_a_response_that_is_lost_twice_is_still_known_to_the_broker(started):
+    """A broker remembers a partition's last five batches: a retried one must not fall further behind than that."""
+    broker = Broker([None, "lost response", None, None, None, None, "lost response"])
+    appender = Appender(started(broker), ME, sequences={("t", 0): 0}, in_flight=5, max_batch_bytes=300)
+    values = numbers(0, 80)
+    appender.append("t", 0, raw(values))
+    appender.flush()
+    assert broker.logs["t", 0] == values
+
+
+@given(
+    st.lists(st.sampled_from(FAULTS), max_size=25),
+    st.integers(1, 5),
+    st.integers(200, 3000),
+    st.sampled_from([600, 10**9]),
+)
+def test_every_record_once_and_in_order_whatever_fails(faults, in_flight, batch_bytes, largest):
+    broker = Broker(faults, largest)
+    cluster = Cluster(broker, partitions=3)
+    try:
+        appender = Appender(cluster, ME, sequences={("t", 1): 0}, in_flight=in_flight, max_batch_bytes=batch_bytes)
+        expected = defaultdict(list)
+        for first in range(0, 120, 40):
+            values = numbers(first, 40)
+            where = np.arange(40) % 3
+            appender.append("t", where, raw(values))
+            for partition, value in zip(where.tolist(), values, strict=True):
+                expected["t", partition].append(value)
+        appender.flush()
+        assert dict(broker.logs) == dict(expected)
+        assert len(cluster.io.lanes) == 3  # requests of one connection arrive in order, so a partition has just one
+        assert appender.sequences == {where: len(log) for where, log in expected.items()}
+    finally:
+        cluster.io.close()
+
+
+def test_without_an_identity_order_is_kept_by_sending_one_after_the_other(started):
+    broker = Broker([None, protocol.NotLeaderForPartitionError.errno, None, "lost request"])
+    appender = Appender(started(broker), None, max_batch_bytes=300)
+    appender.append("t", 0, raw(numbers(0, 50)))
+    appender.flush()
+    assert broker.logs["t", 0] == numbers(0, 50)
+    assert appender.sequences == {}
+
+
+def test_a_stale_epoch_ends_it_all(started):
+    broker = Broker()
+    broker.epoch = 1
+    appender = Appender(started(broker), ME)
+    appender.append("t", 0, raw([b"x"]))
+    with pytest.raises(ProducerFencedError):
+        appender.flush()
+    with pytest.raises(ProducerFencedError):
+        appender.append("t", 0, raw([b"y"]))
+    assert broker.logs["t", 0] == []
+
+
+def test_a_gap_in_the_sequences_is_an_error(started):
+    broker = Broker()
+    broker.expected["t", 0] = 3
+    appender = Appender(started(broker), ME, sequences={("t", 0): 5})
+    appender.append("t", 0, raw([b"x"]))
+    with pytest.raises(OutOfOrderSequenceError, match="t-0"):
+        appender.flush()
+
+
+def test_a_record_that_the_topic_does_not_take_names_the_topic(started):
+    appender = Appender(started(Broker(largest=500)), ME)
+    appender.append("narrow", 0, raw([b"a", b"b" * 1000]))
+    with pytest.raises(RecordTooLargeError, match=r"a broker refused a record for topic 'narrow'") as raised:
+        appender.flush()
+    error = pickle.loads(pickle.dumps(raised.value))
+    assert (error.size > 1000, error.limit) == (True, None)
+    numbers_said = {int(word) for word in re.findall(r"\d+", str(error))}
+    assert numbers_said == {error.size}, "no limit that nobody has set"
+
+
+def test_a_record_over_the_request_size_is_not_even_sent(started):
+    broker = Broker()
+    appender = Appender(started(broker), ME, max_request_bytes=500)
+    with pytest.raises(RecordTooLargeError, match=r"'narrow'.* the 500 of .*producer\.override\.max\.request\.size"):
+        appender.append("narrow", 0, raw([b"b" * 1000]))
+    assert broker.requests == 0
+
+
+def test_partitions_that_do_not_exist(started):
+    appender = Appender(started(Broker(), partitions=2), ME)
+    for partition in (2, -1, np.array([0, 2])):
+        with pytest.raises(KafkaRefusedError, match="partitions 0 to 1"):
+            appender.append("t", partition, raw([b"a", b"b"]))
+
+
+def test_the_partitioner_decides_where_nobody_else_does(started):
+    broker = Broker()
+    appender = Appender(started(broker, partitions=4), ME)
+    keyed = raw([b"1", b"2", b"3"]).set_column(2, "key", pa.array([b"a", b"b", b"a"], pa.binary()))
+    appender.append("t", pa.array([None, 3, None], pa.int32()), keyed)
+    appender.append("t", None, raw([b"no key"]))
+    appender.flush()
+    assert sum(map(len, broker.logs.values())) == 4
+    assert b"2" in broker.logs["t", 3]
+    (where,) = {place for place, log in broker.logs.items() if b"1" in log}
+    assert [value for value in broker.logs[where] if value in (b"1", b"3")] == [b"1", b"3"]
+
+
+def test_gives_up_after_the_delivery_timeout(started):
+    broker = Broker([protocol.NotEnoughReplicasError.errno] * 1000)
+    appender = Appender(started(broker), ME, delivery_timeout_ms=20)
+    appender.append("t", 0, raw([b"x"]))
+    with pytest.raises(ConnectError, match="1 records could not be appended to t-0"):
+        appender.flush()
+
+
+def test_a_defect_ends_the_appending_and_keeps_nobody_waiting(started):
+    appender = Appender(started(Broker(["defect"])), ME)
+    appender.append("t", 0, raw(numbers(0, 3)))
+    with pytest.raises(KafkaRefusedError, match=r"^appending to t-0: no such field$"):
+        appender.flush()

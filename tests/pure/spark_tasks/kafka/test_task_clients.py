@@ -1,0 +1,157 @@
+"""What the clients of a task are configured with."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import javaproperties
+import pytest
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.appender_settings import appender_options
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.task_clients import consumer_settings, isolation, reset_policy
+from spark_tasks.kafka.topic_creation import TopicSettings, topic_creation
+from spark_tasks.spark.context import spark_settings
+from spark_tasks.spark.security import authentication, python_sockets, write_properties
+
+WORKER = {"bootstrap.servers": "a:9092", "group.id": "g", "security.protocol": "PLAINTEXT", "key.converter": "x"}
+
+
+def test_a_sink_task_s_consumer() -> None:
+    properties = client_properties({**WORKER, "consumer.session.timeout.ms": "9000"}, {}, "consumer")
+    found = consumer_settings("c", 3, {"topics": " a, b ,a", "tasks.max": "2"}, properties)
+    assert (found.group_id, found.topics, found.session_timeout_ms) == ("connect-c", ("a", "b"), 9000)
+    assert found.client["client_id"] == "connector-consumer-c-3"
+    assert found.expects_others
+    own = consumer_settings("c", 0, {"topics.regex": "logs-.*"}, {**properties, "group.id": "mine"})
+    assert own.group_id == "mine"
+    assert own.pattern is not None
+    assert own.pattern.pattern == "logs-.*"
+
+
+@pytest.mark.parametrize("connector", [{}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("}])
+def test_topics_or_a_regex(connector: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"topics"):
+        consumer_settings("c", 0, connector, WORKER)
+
+
+def test_defaults_and_bad_values() -> None:
+    assert reset_policy({}) == "earliest"
+    assert reset_policy({"auto.offset.reset": "Latest"}) == "latest"
+    assert isolation({}) == "read_uncommitted"
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset"):
+        reset_policy({"auto.offset.reset": "sometimes"})
+    with pytest.raises(ConfigError, match=r"session\.timeout\.ms"):
+        consumer_settings("c", 0, {"topics": "t"}, {**WORKER, "session.timeout.ms": "soon"})
+
+
+def test_an_appender_is_idempotent_unless_told_otherwise() -> None:
+    options, idempotent = appender_options({"compression.type": "zstd", "max.request.size": "5000"})
+    assert idempotent
+    assert options["compression"] == "zstd"
+    assert options["max_request_bytes"] == 5000
+    assert options["acks"] == -1
+    assert appender_options({"enable.idempotence": "false"})[1] is False
+    assert appender_options({"acks": "1", "max.in.flight.requests.per.connection": "9"}) == (
+        {"acks": 1, "compression": None, "max_request_bytes": 1_048_576, "in_flight": 9}, False,
+    )  # fmt: skip
+    for bad in ({"acks": "2"}, {"compression.type": "rar"}):
+        with pytest.raises(ConfigError):
+            appender_options(bad)
+
+
+CREATION = {
+    "topic.creation.default.partitions": "5", "topic.creation.default.replication.factor": "3",
+    "topic.creation.default.cleanup.policy": "compact",
+    "topic.creation.groups": "logs, all",
+    "topic.creation.logs.include": "log-.*,x", "topic.creation.logs.exclude": "log-0",
+    "topic.creation.logs.partitions": "1", "topic.creation.logs.retention.ms": "9",
+    "topic.creation.all.include": "log-0", "topic.creation.all.replication.factor": "-1",
+}  # fmt: skip
+
+
+def test_topics_are_created_by_the_first_group_that_matches() -> None:
+    found = topic_creation({}, CREATION, {})
+    assert found is not None
+    assert found.settings_of("log-7") == TopicSettings(1, 3, {"retention.ms": "9"})
+    assert found.settings_of("log-0") == TopicSettings(5, -1, {})
+    assert found.settings_of("my-log-7") == TopicSettings(5, 3, {"cleanup.policy": "compact"})
+
+
+def test_topics_are_left_to_the_brokers() -> None:
+    assert topic_creation({"topic.creation.enable": "false"}, CREATION, {}) is None
+    assert topic_creation({}, {"topic": "t"}, {}) is None
+
+
+@pytest.mark.parametrize(("changed", "why"), [
+    ({"topic.creation.default.partitions": ""}, r'Missing required .* "topic\.creation\.default\.partitions"'),
+    ({"topic.creation.default.partitions": "x"}, r"Invalid value x for .*topic\.creation\.default\.partitions"),
+    ({"topic.creation.logs.partitions": "0"}, r"Invalid value 0 for .*topic\.creation\.logs\.partitions"),
+])
+def test_settings_that_no_topic_could_be_created_with_are_refused_at_once(changed: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        topic_creation({}, {**CREATION, **changed}, {})
+
+
+@pytest.mark.parametrize(("settings", "folder", "enabled"), [
+    ({}, "/t", "true"), ({}, "/" + "x" * 59, "true"), ({}, "/" + "x" * 60, "false"),
+    ({"spark.master": "local[2]"}, "/t", "true"), ({"spark.master": "spark://h:1"}, "/t", "false"),
+    ({"spark.python.unix.domain.socket.dir": "/" + "x" * 60}, "/t", "false"),
+    ({"spark.python.unix.domain.socket.enabled": "false"}, "/t", None),
+])
+def test_unix_sockets_ask_for_no_secret_and_so_are_in_a_folder_of_the_user_s(
+    settings: dict[str, str], folder: str, enabled: str | None
+) -> None:
+    found = python_sockets(settings, Path(folder))
+    assert found.get("spark.python.unix.domain.socket.enabled") == enabled
+    assert found.get("spark.python.unix.domain.socket.dir") == (folder if enabled == "true" else None)
+
+
+@pytest.mark.parametrize("master", [None, "local", "local[3]", "local-cluster[2,1,1024]"])
+def test_a_spark_of_this_machine_has_a_secret_of_its_own_each_time(master: str | None) -> None:
+    worker = {"spark.master": master} if master else {}
+    first, second = spark_settings(worker), spark_settings(worker)
+    assert first["spark.authenticate"] == "true"
+    assert len({s["spark.authenticate.secret"] for s in (first, second)}) == 2
+    assert len(first["spark.authenticate.secret"]) == 64
+
+
+def test_a_cluster_without_a_secret_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r'"spark\.authenticate\.secret" for spark\.master=spark://h:1: '):
+        spark_settings({"spark.master": "spark://h:1"})
+    with pytest.raises(ConfigError, match=r"say spark\.authenticate=false"):
+        spark_settings({"spark.master": "spark://h:1", "spark.authenticate": "true"})
+    found = spark_settings({"spark.master": "spark://h:1", "spark.authenticate": "false"})
+    assert found["spark.authenticate"] == "false"
+    assert "spark.network.crypto.enabled" not in found
+    assert authentication({"spark.authenticate": "FALSE "}) == {}
+
+
+@pytest.mark.parametrize("own", [
+    {"spark.master": "yarn"}, {"spark.master": "k8s://https://h"},
+    {"spark.master": "spark://h:1", "spark.authenticate.secret": "s"},
+])
+def test_what_leaves_the_machine_is_encrypted(own: dict[str, str]) -> None:
+    found = spark_settings(own)
+    assert (found["spark.authenticate"], found["spark.network.crypto.enabled"]) == ("true", "true")
+    assert found.get("spark.authenticate.secret") == own.get("spark.authenticate.secret")
+    tls = spark_settings({**own, "spark.ssl.rpc.enabled": "true"})
+    assert "spark.network.crypto.enabled" not in tls
+    assert spark_settings({**own, "spark.network.crypto.enabled": "false"})["spark.network.crypto.enabled"] == "false"
+
+
+def test_settings_reach_spark_in_a_file_for_its_user_only(tmp_path: Path) -> None:
+    file = tmp_path / "settings"
+    settings = {"spark.a": " \\ é=\n#", "spark.hadoop.fs.s3a.secret.key": "s"}
+    before = os.umask(0)
+    try:
+        write_properties(settings, file)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert javaproperties.loads(file.read_text()) == settings
+    with pytest.raises(FileExistsError):
+        write_properties(settings, file)

@@ -1,0 +1,151 @@
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from spark_tasks.data.columns import CONNECT_COLUMNS, HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.plugins import PluginNotFoundError
+from tests.pure.spark_tasks.pipeline.samples import CONNECT, JSON, STRING, raw_batch, worker
+
+SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+
+
+def test_sink_columns():
+    headers = [[("h", b"1")], None]
+    batch = SinkPipeline(worker(), {}).to_connect(
+        "t", 4, raw_batch([b"x", None], offset=7, keys=[b"k", None], headers=headers)
+    )
+    assert tuple(batch.schema.names) == CONNECT_COLUMNS
+    assert batch.column("topic").to_pylist() == ["t", "t"]
+    assert batch.column("partition").to_pylist() == [4, 4]
+    assert batch.column("offset").to_pylist() == [7, 8]
+    assert batch.column("key").to_pylist() == ["k", None]
+    assert batch.column("value").to_pylist() == ["x", None]
+    assert batch.column("headers").type == HEADERS_TYPE
+    assert batch.column("headers")[0].as_py() == [{"key": "h", "value": b"1"}]
+
+
+def test_the_first_bad_record_is_named():
+    raw = raw_batch([b"{}", b"5", b"{oops", b"nope"], offset=40)
+    with pytest.raises(
+        DataError, match=r"value of record logs-3, offset 42 cannot be read by JsonConverter: .*position 1"
+    ):
+        SinkPipeline(worker(), SCHEMALESS).to_connect("logs", 3, raw)
+
+
+def test_converters_with_their_own_prefix():
+    """The connector's properties belong to the connector's converter, the worker's to the worker's."""
+    of_worker = worker(**{"value.converter": JSON, "value.converter.schemas.enable": "false"})
+    assert SinkPipeline(of_worker, {}).to_connect("t", 0, raw_batch([b"5"]))["value"].to_pylist() == [5]
+    ignored = {"value.converter.schemas.enable": "true"}
+    assert SinkPipeline(of_worker, ignored).to_connect("t", 0, raw_batch([b"5"]))["value"].to_pylist() == [5]
+    with pytest.raises(DataError, match="schema"):
+        SinkPipeline(of_worker, {"value.converter": JSON}).to_connect("t", 0, raw_batch([b"5"]))
+
+
+def test_runs_of_one_schema_come_as_batches():
+    def record(kind, payload):
+        return b'{"schema":{"type":"%s","optional":false},"payload":%s}' % (kind, payload)
+
+    values = [record(b"int32", b"1"), record(b"int32", b"2"), record(b"string", b'"x"'), None, record(b"int32", b"3")]
+    pipeline = SinkPipeline(worker(**{"value.converter": JSON}), {})
+    batches = list(pipeline.to_connect_batches("t", 0, raw_batch(values)))
+    assert [b.column("value").to_pylist() for b in batches] == [[1, 2], ["x", None], [3]]
+    assert [b.column("offset").to_pylist() for b in batches] == [[0, 1], [2, 3], [4]]
+    with pytest.raises(DataError, match="3 schemas"):
+        pipeline.to_connect("t", 0, raw_batch(values))
+
+
+def test_a_pipeline_travels():
+    pipeline = pickle.loads(pickle.dumps(SinkPipeline(worker(), SCHEMALESS)))
+    assert pipeline.to_connect("t", 0, raw_batch([b"1"]))["value"].to_pylist() == [1]
+
+
+def test_wrong_configuration():
+    with pytest.raises(PluginNotFoundError, match="Nope"):
+        _ = SinkPipeline(worker(), {"value.converter": "Nope"}).stages
+    with pytest.raises(ConfigError, match=r"key\.converter"):
+        _ = SinkPipeline({"value.converter": STRING}, {}).stages
+    with pytest.raises(ConfigError, match=r"decimal\.format"):
+        _ = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.decimal.format": "x"}).stages
+
+
+def source_batch(**columns):
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_source_records_by_topic_in_order():
+    batch = source_batch(topic=["a", "b", "a"], value=["1", "2", "3"], partition=pa.array([0, None, 5], pa.int32()))
+    found = list(SourcePipeline(worker(), {}).to_raw(batch))
+    assert [(topic, raw.column("value").to_pylist()) for topic, _, raw in found] == [("a", [b"1", b"3"]), ("b", [b"2"])]
+    assert found[0][1].to_pylist() == [0, 5]
+    assert found[1][1] is None
+    assert found[0][2].schema == RAW_SCHEMA
+
+
+def test_source_defaults():
+    ((topic, partitions, raw),) = SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=["v"]))
+    assert (topic, partitions) == ("x", None)
+    assert raw.column("key").to_pylist() == [None]
+    assert raw.column("timestamp")[0].as_py() > 1_700_000_000_000
+    assert list(SourcePipeline(worker(), {"topic": "x"}).to_raw(source_batch(value=pa.array([], pa.string())))) == []
+    with pytest.raises(ConfigError, match="topic"):
+        list(SourcePipeline(worker(), {}).to_raw(source_batch(value=["v"])))
+
+
+def test_rows_become_structs_with_a_schema():
+    rows = source_batch(id=pa.array([1], pa.uint8()), name=pa.array(["x"], pa.large_string()))
+    ((_, _, raw),) = SourcePipeline(worker(**{"value.converter": JSON}), {"topic": "x"}, rows=True).to_raw(rows)
+    assert raw.column("value")[0].as_py() == (
+        b'{"schema":{"type":"struct","fields":[{"type":"int16","optional":true,"field":"id"},'
+        b'{"type":"string","optional":true,"field":"name"}],"optional":false},"payload":{"id":1,"name":"x"}}'
+    )
+
+
+def test_headers_of_a_source_are_converted():
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.int64())]))
+    batch = source_batch(value=["v", "w"], headers=pa.array([[{"key": "n", "value": 5}], None], kind))
+    ((_, _, raw),) = SourcePipeline(worker(), {"topic": "x"}).to_raw(batch)
+    assert raw.column("headers").to_pylist() == [[{"key": "n", "value": b"5"}], None]
+
+
+def test_a_value_that_cannot_be_written():
+    long = {"value.converter": CONNECT + "converters.LongConverter"}
+    with pytest.raises(DataError, match="value of a record for topic x cannot be written by LongConverter"):
+        list(SourcePipeline(worker(), {**long, "topic": "x"}).to_raw(source_batch(value=["v"])))
+
+
+def test_required_null_is_refused():
+    field = pa.field("value", pa.int64(), metadata={SCHEMA_KEY: b'{"type":"int64","optional":false}'})
+    batch = pa.RecordBatch.from_arrays([pa.array([1, None], pa.int64())], schema=pa.schema([field]))
+    with pytest.raises(DataError, match="null"):
+        list(SourcePipeline(worker(**{"value.converter": JSON}), {"topic": "x"}).to_raw(batch))
+
+
+def test_headers_through_json_converter():
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": "false"})
+    assert converter.to_connect_header("t", "h", b'[1, "x"]') == (None, [1, "x"])
+    assert converter.from_connect_header("t", "h", None, {"b": [1, "x"]}) == b'{"b":[1,"x"]}'
+
+
+def test_headers_in_bytes_go_as_they_are():
+    """Whatever the plugin's schema says of nulls: bytes are what is on the wire."""
+    kind = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    headers = [[("a", b"1"), ("a", b"\xff"), ("b", None)], None]
+    batch = pa.RecordBatch.from_pydict({"value": ["x", "y"], "headers": pa.array(headers, kind)})
+    [(_, _, raw)] = SourcePipeline(worker(), {"topic": "t"}).to_raw(batch)
+    assert raw.column("headers").type == HEADERS_TYPE
+    assert [row and [tuple(h.values()) for h in row] for row in raw.column("headers").to_pylist()] == headers
+    nameless = pa.RecordBatch.from_pydict({"value": ["x"], "headers": pa.array([[(None, b"1")]], kind)})
+    with pytest.raises(DataError, match="no key"):
+        list(SourcePipeline(worker(), {"topic": "t"}).to_raw(nameless))
+
+
+def test_records_need_a_value():
+    """A source of rows that does not say so would write nulls."""
+    with pytest.raises(DataError, match=r"no column value, only id, name"):
+        list(SourcePipeline(worker(), {"topic": "t"}).to_raw(pa.RecordBatch.from_pydict({"id": [1], "name": ["x"]})))

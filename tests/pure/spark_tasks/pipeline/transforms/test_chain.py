@@ -1,0 +1,158 @@
+"""Chains in pipelines: predicates, several topics and schemas, where a bad record was, headers, nested fields."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.transforms.chain import TransformError
+from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+
+T = "org.apache.kafka.connect.transforms."
+SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+
+
+def chain(*steps, **more):
+    config = {"transforms": ",".join(f"t{i}" for i in range(len(steps)))}
+    for i, (name, options) in enumerate(steps):
+        config[f"transforms.t{i}.type"] = T + name
+        config |= {f"transforms.t{i}.{key}": value for key, value in options.items()}
+    return {**SCHEMALESS, **config, **more}
+
+
+def sink(config, values, **more):
+    return list(SinkPipeline(worker(), config).to_connect_batches("t", 3, raw_batch(values, **more)))
+
+
+def rows(batches, column="value"):
+    return [value for batch in batches for value in batch.column(column).to_pylist()]
+
+
+TOMBSTONES = {"predicates": "p", "predicates.p.type": T + "predicates.RecordIsTombstone"}
+
+
+def test_filter_leaves_out_what_the_predicate_chose_and_keeps_the_order():
+    config = chain(("Filter", {"predicate": "p"}), **TOMBSTONES)
+    assert rows(sink(config, [b"1", None, b"2", None, b"3"]), "offset") == [0, 2, 4]
+    config["transforms.t0.negate"] = "true"
+    assert rows(sink(config, [b"1", None, b"2"]), "offset") == [1]
+    assert sink(config, [b"1", b"2"]) == []
+
+
+def test_the_others_pass_in_their_places():
+    headers = [[("h", b"x")], None, [("h", b"y")], None]
+    config = chain(
+        ("InsertField$Value", {"static.field": "s", "static.value": "1", "predicate": "p"}),
+        predicates="p", **{"predicates.p.type": T + "predicates.HasHeaderKey", "predicates.p.name": "h"},
+    )  # fmt: skip
+    found = sink(config, [b'{"a":%d}' % i for i in range(4)], headers=headers)
+    assert rows(found, "offset") == [0, 1, 2, 3]
+    assert [row.get("s") for row in rows(found)] == ["1", None, "1", None]
+    config["transforms.t0.type"] = T + "MaskField$Value"
+    config["transforms.t0.fields"] = "a"
+    (batch,) = sink(config, [b'{"a":%d}' % (i + 5) for i in range(4)], headers=headers)
+    assert batch.column("value").to_pylist() == [{"a": 0}, {"a": 6}, {"a": 0}, {"a": 8}]
+
+
+def test_a_predicate_that_there_is_not():
+    with pytest.raises(ConfigError, match=r"transforms\.t0\.predicate: there is no predicate 'p'"):
+        sink(chain(("Filter", {"predicate": "p"})), [b"1"])
+
+
+def test_the_bad_record_is_named_with_its_stage():
+    values = [b'{"a":"%d"}' % i for i in range(200)]
+    values[137] = b'{"a":"x"}'
+    config = chain(("HoistField$Value", {"field": "h"}), ("ExtractField$Value", {"field": "h"}),
+                   ("Cast$Value", {"spec": "a:int32"}))  # fmt: skip
+    with pytest.raises(TransformError, match=r"transforms\.t2 \(.*Cast\$Value\) cannot change record t-3, offset 177: "
+                       r"Value \(x\) was out of range for requested data type") as caught:
+        sink(config, values, offset=40)
+    assert caught.value.record.column("offset").to_pylist() == [177]
+    assert isinstance(caught.value, DataError)
+
+
+def test_a_bad_topic_is_found_by_bisection():
+    config = chain(("RegexRouter", {"regex": "b.*", "replacement": "$1"}), topic="x")
+    batch = pa.RecordBatch.from_pydict({"topic": ["a", "a", "b", "a"], "value": ["1", "2", "3", "4"]})
+    with pytest.raises(TransformError, match="No group 1") as caught:
+        list(SourcePipeline(worker(), config).to_raw(batch))
+    assert caught.value.record.column("value").to_pylist() == ["3"]
+
+
+def test_source_records_get_several_topics_and_their_configured_one():
+    config = chain(("TimestampRouter", {"timestamp.format": "yyyy"}), topic="logs")
+    batch = pa.RecordBatch.from_pydict({"value": ["1", "2", "3"], "timestamp": [0, 1_700_000_000_000, 1]})
+    found = list(SourcePipeline(worker(), {**config, "value.converter.schemas.enable": "false"}).to_raw(batch))
+    assert [(topic, raw.column("value").to_pylist()) for topic, _, raw in found] == [
+        ("logs-1970", [b'"1"', b'"3"']), ("logs-2023", [b'"2"']),
+    ]  # fmt: skip
+
+
+def test_records_of_several_schemas_come_in_runs():
+    """A null keeps its schema while the others get another."""
+    schema = {"type": "int64", "optional": True}
+    values = [json.dumps({"schema": schema, "payload": value}).encode() for value in (1, None, 2)]
+    config = {**chain(("Cast$Value", {"spec": "string"})), "value.converter.schemas.enable": "true"}
+    found = sink(config, values)
+    assert rows(found) == ["1", None, "2"]
+    assert [batch.schema.field("value").type for batch in found] == [pa.string(), pa.int64(), pa.string()]
+
+
+def test_headers_are_written_by_the_tasks_converter():
+    config = chain(("InsertHeader", {"header": "n", "value.literal": "x"}), ("DropHeaders", {"headers": "old"}),
+                   ("HeaderFrom$Value", {"fields": "a", "headers": "a", "operation": "move"}),
+                   **{"header.converter": JSON, "header.converter.schemas.enable": "false"})  # fmt: skip
+    (batch,) = sink(config, [b'{"a":"y","b":1}'], headers=[[("old", b"1"), ("kept", b"2")]])
+    assert [tuple(h.values()) for h in batch.column("headers")[0].as_py()] == [
+        ("kept", b"2"), ("n", b'"x"'), ("a", b'"y"'),
+    ]  # fmt: skip
+    assert batch.column("value").to_pylist() == [{"b": 1}]
+
+
+V2 = {"field.syntax.version": "V2"}
+NESTED = b'{"a":{"b":{"c":"5","x.y":"7"},"d":1},"e":2}'
+
+
+@pytest.mark.parametrize(("name", "options", "expected"), [
+    ("Cast$Value", {"spec": "a.b.c:int32,e:string"}, {"a": {"b": {"c": 5, "x.y": "7"}, "d": 1}, "e": "2"}),
+    ("MaskField$Value", {"fields": "a.b.`x.y`,e"}, {"a": {"b": {"c": "5", "x.y": ""}, "d": 1}, "e": 0}),
+    ("ReplaceField$Value", {"exclude": "a.b.c", "renames": "a.d:z"}, {"a": {"b": {"x.y": "7"}, "z": 1}, "e": 2}),
+    ("ReplaceField$Value", {"include": "a.b.c"}, {"a": {"b": {"c": "5"}}}),
+    ("InsertField$Value", {"static.field": "a.b.s", "static.value": "v"},
+     {"a": {"b": {"c": "5", "x.y": "7", "s": "v"}, "d": 1}, "e": 2}),
+    ("TimestampConverter$Value", {"field": "a.d", "target.type": "string", "format": "yyyy"},
+     {"a": {"b": {"c": "5", "x.y": "7"}, "d": "1970"}, "e": 2}),
+    ("HeaderFrom$Value", {"fields": "a.b", "headers": "h", "operation": "move"}, {"a": {"d": 1}, "e": 2}),
+    ("ExtractField$Value", {"field": "a.b.`x.y`"}, "7"),
+])  # fmt: skip
+@pytest.mark.parametrize("schema", [False, True])
+def test_nested_fields(name, options, expected, schema):
+    """Beyond Java, where only ExtractField knows paths."""
+    config, text = chain((name, {**options, **V2})), NESTED
+    if schema:
+        text = json.dumps({"schema": described(json.loads(NESTED)), "payload": json.loads(NESTED)}).encode()
+        config["value.converter.schemas.enable"] = "true"
+    (batch,) = sink(config, [text] * 3)
+    assert batch.column("value").to_pylist() == [expected] * 3
+    pipeline = SinkPipeline(worker(), {key: value for key, value in config.items() if key != "transforms"})
+    (before,) = pipeline.to_connect_batches("t", 3, raw_batch([text] * 3))
+    transform = SinkPipeline(worker(), config).stages.chain.stages[0].transform
+    (rows_way,), columns_way = transform.by_rows(before), transform.apply(before)[0]
+    assert rows_way.column("value").to_pylist() == columns_way.column("value").to_pylist() == [expected] * 3
+    assert rows_way.schema.field("value").metadata == columns_way.schema.field("value").metadata
+
+
+def described(value):
+    if isinstance(value, dict):
+        fields = [{**described(one), "field": name} for name, one in value.items()]
+        return {"type": "struct", "fields": fields, "optional": True}
+    return {"type": "string" if isinstance(value, str) else "int64", "optional": True}
+
+
+def test_nested_fields_make_a_key():
+    (batch,) = sink(chain(("ValueToKey", {"fields": "a.b.c,e", **V2})), [NESTED])
+    assert batch.column("key").to_pylist() == [{"c": "5", "e": 2}]

@@ -1,0 +1,120 @@
+"""@transform: docs/writing-a-transform.md is run, and what functions may do."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from heeler import DataError, transform
+from spark_tasks.data.columns import SCHEMA_KEY
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.transforms.chain import TransformError
+from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.validation import plugin_config
+from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+
+GUIDE = (Path(__file__).parents[5] / "docs" / "writing-a-transform.md").read_text()
+BLOCKS = dict(re.findall(r"<!-- test: (\w+) -->\n```\w+\n(.*?)```", GUIDE, re.DOTALL))
+SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("transforms")
+    names = {"record": "shouting", "options": "multiplying", "batches": "guide_large", "class": "guide_sampled"}
+    for block, name in names.items():
+        (found / f"{name}.py").write_text(BLOCKS[block])
+    return str(found)
+
+
+def through(folder, values, **config):
+    pipeline = SinkPipeline(worker(**{"plugin.path": folder}), {**SCHEMALESS, "transforms": "s", **config})
+    raw = raw_batch([json.dumps(value).encode() for value in values])
+    return [value for b in pipeline.to_connect_batches("t", 0, raw) for value in b.column("value").to_pylist()]
+
+
+def test_the_guides_ten_lines(folder):
+    assert len([line for line in BLOCKS["record"].splitlines() if line.strip()]) <= 10
+    found = through(folder, [{"name": "x"}, {"name": None}, {"name": "y"}], **json.loads(BLOCKS["config"]))
+    assert found == [{"name": "X"}, {"name": "Y"}]
+
+
+def test_the_guides_options(folder):
+    config = {"transforms.s.type": "multiplying.multiply", "transforms.s.field": "a", "transforms.s.times": "3"}
+    assert through(folder, [{"a": 5}], **config) == [{"a": 15}]
+    assert [key["name"] for key in plugin_config(Plugins(folder), "multiplying.multiply")] == ["field", "times"]
+
+
+def test_the_guides_batches_and_class(folder):
+    amounts = [{"amount": amount} for amount in (1, 5000, 20, 1001)]
+    assert through(folder, amounts, **{"transforms.s.type": "large"}) == [{"amount": 5000}, {"amount": 1001}]
+    sampled = through(folder, amounts, **{"transforms.s.type": "guide_sampled.Sampled", "transforms.s.n": "3"})
+    assert sampled == [amounts[0], amounts[3]]
+
+
+def test_they_are_found_by_name(folder):
+    names = Plugins(folder).names(Kind.TRANSFORMATION)
+    assert {"shouting.shout", "multiplying.multiply", "guide_large.large", "guide_sampled.Sampled"} <= set(names)
+
+
+def test_the_bad_record_is_named(folder):
+    with pytest.raises(TransformError, match=r"shouting.shout\) cannot change record t-0, offset 1: .*AttributeError"):
+        through(folder, [{"name": "x"}, 5], **{"transforms.s.type": "shout"})
+
+
+def applied(function, batch, **options):
+    one = function()
+    one.configure(options)
+    found = one.apply(batch)
+    return [found] if isinstance(found, pa.RecordBatch) else list(found)
+
+
+def struct_batch():
+    described = (
+        b'{"type":"struct","optional":false,"fields":[{"field":"n","type":"int8","optional":false},'
+        b'{"field":"at","type":"int64","optional":true,"name":"org.apache.kafka.connect.data.Timestamp","version":1}]}'
+    )
+    kind = pa.struct([pa.field("n", pa.int8(), nullable=False), pa.field("at", pa.timestamp("ms", tz="UTC"))])
+    value = pa.array([{"n": 5, "at": datetime(2024, 2, 29, tzinfo=UTC)}], kind)
+    field = pa.field("value", kind, metadata={SCHEMA_KEY: described})
+    return pa.RecordBatch.from_arrays([value], schema=pa.schema([field]))
+
+
+def test_schemas_stay_and_grow():
+    @transform
+    def more(record):
+        assert record.value["at"] == datetime(2024, 2, 29, tzinfo=UTC)
+        record.value["n"] += 1
+        record.value["text"] = "x"
+        record.key, record.topic, record.headers = {"k": 1}, "other", [("h", b"1")]
+        return record
+
+    (batch,) = applied(more, struct_batch())
+    ((topic, _, raw),) = SourcePipeline(worker(**{"key.converter": JSON, "value.converter": JSON}), {}).to_raw(batch)
+    value = json.loads(raw.column("value")[0].as_py())
+    assert (topic, raw.column("headers").to_pylist()) == ("other", [[{"key": "h", "value": b"1"}]])
+    assert value["payload"] == {"n": 6, "at": 1709164800000, "text": "x"}
+    assert [(f["field"], f["type"], f["optional"]) for f in value["schema"]["fields"]] == [
+        ("n", "int8", False), ("at", "int64", True), ("text", "string", True),
+    ]  # fmt: skip
+    assert json.loads(raw.column("key")[0].as_py()) == {"schema": None, "payload": {"k": 1}}
+
+
+@pytest.mark.parametrize("answer", [5, {"a": 1}, "text"])
+def test_only_records_are_answers(answer):
+    with pytest.raises(DataError, match="it answers the record, or None"):
+        applied(transform(lambda _: answer), struct_batch())
+    with pytest.raises(DataError, match=r"not a pyarrow\.RecordBatch"):
+        applied(transform(batches=True)(lambda _: answer), struct_batch())
+
+
+def test_one_or_another_or_no_record():
+    assert applied(transform(lambda _: None), struct_batch()) == []
+    assert applied(transform(batches=True)(lambda _: None), struct_batch()) == []
+    same = applied(transform(lambda record: record), struct_batch())
+    assert [b.column("value").to_pylist() for b in same] == [struct_batch().column("value").to_pylist()]

@@ -1,0 +1,52 @@
+"""The plugin contract: what the author of a connector got wrong is told at once, in the connector's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import DataSource
+
+from spark_tasks.config.definition import ConfigDef
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins.api import SinkConnector, SourceConnector
+from spark_tasks.validation import validate_connector
+from tests.rigs.tasks import plugins_with
+
+
+@pytest.mark.parametrize(("base", "name"), [(SourceConnector, "yields"), (SinkConnector, "accepts")])
+def test_a_misspelt_shape_of_records_is_refused(base: type[Any], name: str) -> None:
+    mistake = type("Ticks", (base,), {name: "row"}).mistake
+    assert mistake == f"""Ticks.{name} is 'row'; it has to be "records" or "rows\""""
+    assert type("Ticks", (base,), {name: "rows"}).mistake is None
+    assert getattr(type("Ticks", (base,), {name: "rows"}), name) == "rows"
+
+
+class Careless(SourceConnector):
+    """Its `validate` answers whatever the configuration says."""
+
+    config_def = ConfigDef()
+    answer: Any = None
+
+    @classmethod
+    def validate(cls, config: Any) -> Any:  # noqa: ARG003
+        return cls.answer
+
+    @classmethod
+    def data_source(cls, options: Any) -> DataSource:
+        return DataSource(options)
+
+
+def errors() -> list[str]:
+    config = {"name": "c", "connector.class": f"{__name__}.Careless", "topic": "t"}
+    return validate_connector(config, plugins=plugins_with(f"{__name__}:Careless"), worker={}).errors()
+
+
+def test_one_message_may_be_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Careless, "answer", {"topic": "There is no such thing"})
+    assert errors() == ["There is no such thing"]
+
+
+def test_a_validation_without_an_answer_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"Careless.validate\(\) answers a NoneType; it has to answer lists"):
+        errors()

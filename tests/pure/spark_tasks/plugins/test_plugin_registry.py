@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+import zipfile
+
+import pytest
+
+from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins
+from spark_tasks.plugins.api import SourceConnector
+from spark_tasks.plugins.discovery import Found
+
+CONNECTOR = """
+    from spark_tasks.plugins.api import SourceConnector
+    from spark_tasks.config.definition import ConfigDef
+
+    class {name}(SourceConnector):
+        version = "1.2"
+        config_def = ConfigDef()
+        aliases = ("com.acme.{name}",)
+
+        def task_configs(self, max_tasks):
+            return [{{}}]
+
+        @classmethod
+        def data_source(cls, options):
+            raise NotImplementedError
+"""
+
+
+def source(name, text=CONNECTOR):
+    return textwrap.dedent(text).format(name=name)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A plugin folder."""
+    return tmp_path
+
+
+def registry(folder, installed=()):
+    return Plugins([str(folder)], installed=installed)
+
+
+def test_a_module_in_a_folder_is_found_by_all_its_names(folder):
+    (folder / "acme_one.py").write_text(source("OneSourceConnector"))
+    plugins = registry(folder)
+    cls = plugins.connector("acme_one.OneSourceConnector")
+    assert issubclass(cls, SourceConnector)
+    for name in ("OneSourceConnector", "OneSource", "acme_one:OneSourceConnector", " OneSource ",
+                 "com.acme.OneSourceConnector"):
+        assert plugins.connector(name) is cls, name
+    assert [(i.class_name, i.kind, i.version, i.location) for i in plugins.all()] == [
+        ("acme_one.OneSourceConnector", "source", "1.2", str(folder))]
+
+
+def test_nothing_is_imported_before_it_is_asked_for(folder):
+    (folder / "acme_lazy.py").write_text("raise SystemError('imported')\n" + source("LazyConnector"))
+    plugins = registry(folder)
+    assert plugins.names(Kind.CONNECTOR) == ["acme_lazy.LazyConnector"]
+    assert not any(name.endswith("acme_lazy") for name in sys.modules)
+
+
+def test_packages_and_folders_one_level_down_and_wheels(folder):
+    package = folder / "acme_pack" / "inner"
+    package.mkdir(parents=True)
+    (folder / "acme_pack" / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    (package / "deep.py").write_text(source("DeepConnector"))
+    (folder / "some-plugin").mkdir()
+    (folder / "some-plugin" / "acme_below.py").write_text(source("BelowConnector"))
+    (folder / "no_package").mkdir()
+    (folder / "no_package" / "acme_plain.py").write_text(source("PlainConnector"))
+    with zipfile.ZipFile(folder / "acme_whl-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("acme_whl.py", source("WheelConnector"))
+        wheel.writestr("acme_whl-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: acme-whl\nVersion: 1\n")
+        wheel.writestr("acme_whl-1.dist-info/entry_points.txt",
+                       "[heeler.connectors]\nacme-wheel = acme_whl:WheelConnector\n")
+    plugins = registry(folder)
+    assert plugins.names(Kind.CONNECTOR) == [
+        "acme_below.BelowConnector", "acme_pack.inner.deep.DeepConnector", "acme_plain.PlainConnector",
+        "acme_whl.WheelConnector"]
+    assert plugins.connector("acme-wheel").__name__ == "WheelConnector"
+    assert plugins.connector("Deep").__name__ == "DeepConnector"
+    assert plugins.connector("Below").__name__ == "BelowConnector"
+
+
+def test_entry_points_of_a_folder_hide_what_its_source_would_show(folder):
+    (folder / "acme_dist.py").write_text(source("PublicConnector") + source("InternalConnector"))
+    info = folder / "acme-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    (info / "RECORD").write_text("acme_dist.py,,\nacme-1.dist-info/METADATA,,\n")
+    (info / "entry_points.txt").write_text("[heeler.connectors]\ncom.acme.Shown = acme_dist:PublicConnector\n")
+    plugins = registry(folder)
+    assert plugins.names(Kind.CONNECTOR) == ["com.acme.Shown"]
+    assert plugins.connector("Shown") is plugins.connector("com.acme.Shown")
+    assert plugins.connector("acme_dist.PublicConnector") is plugins.connector("Shown")
+
+
+def test_a_plugin_that_cannot_be_imported_breaks_no_other(folder, caplog):
+    (folder / "acme_bad.py").write_text("import no_such_module_at_all\n" + source("BadConnector"))
+    (folder / "acme_good.py").write_text(source("GoodConnector"))
+    (folder / "acme_garbage.py").write_text("class (:\n")
+    plugins = registry(folder)
+    assert [i.class_name for i in plugins.all()] == ["acme_good.GoodConnector"]
+    assert [i.class_name for i in plugins.all()] == ["acme_good.GoodConnector"]
+    warnings = [r.getMessage() for r in caplog.records]
+    assert sum("acme_bad.BadConnector" in w and "no_such_module_at_all" in w for w in warnings) == 1
+    assert any("acme_garbage.py" in w for w in warnings)
+    with pytest.raises(PluginNotFoundError, match=r"cannot be imported: .*no_such_module_at_all"):
+        plugins.connector("acme_bad.BadConnector")
+
+
+def test_a_folder_that_is_not_there_is_a_warning(tmp_path, caplog):
+    assert registry(tmp_path / "nowhere").all() == []
+    assert "is not a folder" in caplog.text
+
+
+def test_two_plugins_of_one_simple_name(folder):
+    (folder / "acme_a.py").write_text(source("TwinConnector"))
+    (folder / "acme_b.py").write_text(source("TwinConnector"))
+    plugins = registry(folder)
+    with pytest.raises(PluginNotFoundError, match=r"^More than one connector matches alias Twin. Please use full"):
+        plugins.connector("Twin")
+    assert plugins.connector("acme_b.TwinConnector").__module__.endswith(".acme_b")
+
+
+@pytest.mark.parametrize("name", ["elsewhere.ElsewhereConnector", "elsewhere:ElsewhereConnector",
+                                  "elsewhere.Anything", "tests.rigs.task_plugins.NumbersConnector", "antigravity.x"])
+def test_nothing_is_imported_because_somebody_names_it(folder, monkeypatch, name):
+    (folder / "elsewhere.py").write_text(f"import pathlib; pathlib.Path({str(folder / 'ran')!r}).touch()\n"
+                                         + source("ElsewhereConnector"))
+    monkeypatch.syspath_prepend(folder)
+    plugins = Plugins()
+    for kind in Kind:
+        with pytest.raises(PluginNotFoundError):
+            plugins.find(kind, name)
+        assert not plugins.exists(kind, name)
+    assert plugins.search(name) is None
+    assert not (folder / "ran").exists()
+
+
+AT_START = "Plugins are read when the worker starts, from installed packages and the folders of plugin.path: restart "
+
+
+def test_an_unknown_class_lists_the_known_ones(folder):
+    (folder / "acme_known.py").write_text(source("KnownConnector") + source("OtherSinkConnector"))
+    with pytest.raises(PluginNotFoundError) as caught:
+        registry(folder).connector("Nope")
+    assert str(caught.value) == (
+        "Failed to find any class that implements Connector and which name matches Nope, available connectors are: "
+        f"acme_known.KnownConnector, acme_known.OtherSinkConnector\n{AT_START}the worker if this one came later.")
+
+
+FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect is not here"
+
+
+@pytest.mark.parametrize(("kind", "name", "help_"), [
+    (Kind.CONNECTOR, "FileStreamSorce", "Did you mean FileStreamSource or FilesSource or FileStreamSink?"),
+    (Kind.CONNECTOR, f"{FILE}SorceConnector", "Did you mean FileStreamSourceConnector or Files"),
+    (Kind.CONNECTOR, "datagn", "Did you mean datagen?"),
+    (Kind.CONVERTER, "JsonConvertor", "Did you mean JsonConverter or LongConverter?"),
+    (Kind.CONNECTOR, "Nothing like it", ""),
+    (Kind.CONNECTOR, "", ""),
+    (Kind.CONNECTOR, "x" * 10_000, ""),
+    (Kind.CONNECTOR, "StringConverter",
+     "org.apache.kafka.connect.storage.StringConverter is a Converter, not a Connector."),
+    (Kind.CONNECTOR, "io.debezium.connector.mysql.MySqlConnector",
+     f"io.debezium.connector.mysql.MySqlConnector {JAVA} yet."),
+    (Kind.CONNECTOR, "io.confluent.connect.jdbc.JdbcSourceConnector",
+     f"io.confluent.connect.jdbc.JdbcSourceConnector {JAVA} yet: a PySpark data source that reads it"),
+    (Kind.CONNECTOR, "JdbcSink", f"JdbcSink {JAVA} yet: a PySpark data source that writes it"),
+    (Kind.CONNECTOR, "io.confluent.kafka.connect.datagen.DatagenConnector",
+     f"io.confluent.kafka.connect.datagen.DatagenConnector {JAVA}: use `datagen`"),
+    (Kind.CONNECTOR, "S3SinkConnector", f"S3SinkConnector {JAVA} yet: `parquet` writes files into a folder"),
+    (Kind.CONVERTER, "io.confluent.connect.avro.AvroConverter",
+     f"io.confluent.connect.avro.AvroConverter {JAVA} yet: `JsonConverter` keeps schemas too"),
+    (Kind.TRANSFORMATION, "io.debezium.transforms.ExtractNewRecordState",
+     f"io.debezium.transforms.ExtractNewRecordState {JAVA} yet."),
+])
+def test_who_names_what_is_not_here_is_helped(kind, name, help_):
+    with pytest.raises(PluginNotFoundError) as caught:
+        Plugins().find(kind, name)
+    first, *more = str(caught.value).splitlines()
+    assert first.startswith(f"Failed to find any class that implements {kind.interface} and which name matches {name}")
+    assert "PluginDesc" not in first
+    assert len(more) == (2 if help_ else 1)
+    assert more[0].startswith(help_)
+    assert more[-1].startswith(AT_START)
+
+
+def test_the_type_of_a_config(folder):
+    (folder / "acme_typed.py").write_text(source("TypedConnector"))
+    plugins = registry(folder)
+    assert plugins.connector_type({"connector.class": "Typed"}) == "source"
+    assert plugins.connector_type({"connector.class": "Nope"}) == "unknown"
+    assert plugins.connector_type({}) == "unknown"
+    assert plugins.connector_type(None) == "unknown"
+
+
+def test_it_travels_to_executors(folder):
+    (folder / "acme_far.py").write_text(source("FarConnector"))
+    copy = pickle.loads(pickle.dumps(registry(folder)))
+    assert copy.plugin_path == (str(folder),)
+    assert copy.connector("Far").__name__ == "FarConnector"
+
+
+def test_nested_java_classes_have_no_short_names():
+    found = [Found("org.x.Cast$Value", Kind.TRANSFORMATION, "pathlib:Path", "classpath"),
+             Found("org.x.Cast$Key", Kind.TRANSFORMATION, "pathlib:PurePath", "classpath")]
+    plugins = Plugins(installed=found)
+    assert plugins.find(Kind.TRANSFORMATION, "org.x.Cast$Key").name == "org.x.Cast$Key"
+    with pytest.raises(PluginNotFoundError):
+        plugins.transform("Cast$Key")
+
+
+def test_two_names_may_have_one_class():
+    names = ["org.x.Cast$Key", "org.x.Cast$Value"]
+    plugins = Plugins(installed=[Found(n, Kind.TRANSFORMATION, "pathlib:Path", "classpath") for n in names])
+    assert [plugins.find(Kind.TRANSFORMATION, n).name for n in names] == names
+
+
+def test_importing_the_registry_is_cheap():
+    """Neither PySpark nor any plugin: executors and the command line import it too."""
+    code = ("import sys, spark_tasks.plugins as p; known = p.Plugins().names(p.Kind.CONNECTOR); "
+            "print([m for m in sys.modules if m in ('pyspark', 'numba', 'pyarrow', 'pandas')])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_who_asks_for_a_plugin_is_told_what_cannot_be_read(folder):
+    (folder / "acme_typo.py").write_text(source("TypoConnector").replace("(SourceConnector):", "(SourceConnector)"))
+    plugins = Plugins([str(folder), str(folder / "gone")], installed=())
+    with pytest.raises(PluginNotFoundError, match=r"^Failed to find any class that implements Connector ") as caught:
+        plugins.connector("TypoConnector")
+    assert f"{folder}/acme_typo.py cannot be read: expected ':' (acme_typo.py, line 5)" in str(caught.value)
+    assert f"{folder}/gone is not a folder" in str(caught.value)
+
+
+def test_a_source_whose_columns_are_forgotten_is_found_and_says_so(folder):
+    (folder / "acme_bare.py").write_text(
+        "from heeler import source\n\n@source\ndef Bare(options, start):\n    return [], {}\n")
+    with pytest.raises(PluginNotFoundError, match=r"acme_bare\.Bare .* cannot be imported: @source needs the columns"):
+        registry(folder).connector("Bare")
+
+
+MISTAKES = """
+    from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type, source
+    from spark_tasks.pipeline.transforms.base import Transform
+
+    class DefaultConnector(SourceConnector):
+        config_def = ConfigDef(ConfigKey("n", Type.INT, default="soon"))
+
+    class TypeTransform(Transform):
+        config_def = ConfigDef(ConfigKey("n", "int"))
+
+    class TwiceConnector(SourceConnector):
+        config_def = ConfigDef(ConfigKey("n", Type.INT), ConfigKey("n", Type.INT))
+
+    class ShapeConnector(SinkConnector):
+        accepts = "row"
+        config_def = ConfigDef()
+
+    @source("name strin")
+    def Schema(options, start):
+        return [], {}
+
+    class GoodConnector(SourceConnector):
+        config_def = ConfigDef()
+
+        @classmethod
+        def data_source(cls, options):
+            raise NotImplementedError
+"""
+
+
+WRONG_N = "the definition of configuration n is wrong:"
+
+
+@pytest.mark.parametrize(("kind", "name", "message"), [
+    (Kind.CONNECTOR, "DefaultConnector", f"{WRONG_N} Invalid value soon for configuration n: Not a number of type INT"),
+    (Kind.TRANSFORMATION, "TypeTransform",
+     f"{WRONG_N} its type is 'int'; it has to be one of Type, such as Type.STRING"),
+    (Kind.CONNECTOR, "TwiceConnector", "Configuration n is defined twice."),
+    (Kind.CONNECTOR, "ShapeConnector", """ShapeConnector.accepts is 'row'; it has to be "records" or "rows\""""),
+    (Kind.CONNECTOR, "Schema", "@source: the schema 'name strin' cannot be read near 'name strin': unknown type strin"),
+])
+def test_one_class_with_a_mistake_hides_no_other_of_its_module(folder, kind, name, message):
+    (folder / "acme_many.py").write_text(textwrap.dedent(MISTAKES))
+    plugins = registry(folder)
+    assert [i.class_name for i in plugins.all()] == ["acme_many.GoodConnector"]
+    with pytest.raises(PluginNotFoundError) as caught:
+        plugins.find(kind, name)
+    assert str(caught.value) == f"Plugin acme_many.{name} (acme_many:{name}) cannot be imported: {message}"
+
+
+def test_what_a_module_raises_is_told_with_its_line(folder):
+    (folder / "acme_inner.py").write_text("\n\ndef check():\n    raise ValueError('soon')\n")
+    (folder / "acme_raises.py").write_text("import acme_inner\nacme_inner.check()\n" + source("RaisesConnector"))
+    with pytest.raises(PluginNotFoundError) as caught:
+        registry(folder).connector("Raises")
+    assert str(caught.value) == ("Plugin acme_raises.RaisesConnector (acme_raises:RaisesConnector) cannot be imported: "
+                                 "ValueError: soon (acme_inner.py, line 4)")

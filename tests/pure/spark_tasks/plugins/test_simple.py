@@ -1,0 +1,48 @@
+"""Sources of one function: what is told where it answers something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from spark_tasks.errors import DataError
+from spark_tasks.plugins.simple import source
+
+
+def reader(answer: Any) -> Any:
+    def Ticks(options: Any, start: Any) -> Any:
+        return answer
+
+    return source("n bigint")(Ticks).data_source({"topic": "t"}).simpleStreamReader(StructType())
+
+
+def test_rows_and_the_offset_behind_them() -> None:
+    rows, end = reader(([(1,), (2,)], {"next": 3})).read({})
+    assert (list(rows), end) == ([(1,), (2,)], {"next": 3})
+
+
+@pytest.mark.parametrize(("answer", "shown"), [
+    ([(1,)], "a list"), ([(1,), (2,)], "a list"), (None, "a NoneType"), (([(1,)], 5), "a list and a int"),
+    ((), "an empty tuple"),
+])
+def test_something_else_is_told_in_the_function_s_name(answer: Any, shown: str) -> None:
+    with pytest.raises(DataError, match=f"Ticks answers {shown}; a source answers two things"):
+        reader(answer).read({})
+
+
+@pytest.mark.parametrize(("schema", "mistake"), [
+    ("name strin", "@source: the schema 'name strin' cannot be read near 'name strin': unknown type strin"),
+    ("name", "@source: the schema 'name' cannot be read near 'name': a name, type or text is missing"),
+    ("", "@source needs at least one column"),
+    ("a int, b int, a string", "@source: the schema 'a int, b int, a string' has the column a more than once"),
+    ("id bigint, name string", None),
+])
+def test_columns_that_cannot_be(schema: str, mistake: str | None) -> None:
+    assert source(schema)(lambda _options, _start: ([], {})).mistake == mistake
+
+
+def test_columns_that_are_forgotten() -> None:
+    forgotten: Any = source(lambda _options, _start: ([], {}))  # type: ignore[arg-type]
+    assert forgotten.mistake.startswith("@source needs the columns of its rows, for example")

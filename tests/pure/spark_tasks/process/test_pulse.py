@@ -1,0 +1,45 @@
+"""A process that was suspended knows it afterwards, whichever of its threads wakes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_tasks.process.pulse import Pulse
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def pulse(clock: Clock) -> Pulse:
+    return Pulse(clock)
+
+
+def test_a_steady_pulse_has_no_silence(clock: Clock, pulse: Pulse) -> None:
+    for _ in range(20):
+        clock.now += 0.3
+        pulse.beat()
+    assert pulse.silence_since(100) == 0
+
+
+def test_a_silence_that_goes_on_counts_for_every_moment(clock: Clock, pulse: Pulse) -> None:
+    clock.now += 30
+    assert pulse.silence_since(100) == pulse.silence_since(129.9) == 30
+
+
+def test_a_silence_counts_for_what_began_before_its_end(clock: Clock, pulse: Pulse) -> None:
+    clock.now += 30
+    pulse.beat()
+    clock.now += 0.5
+    pulse.beat()
+    assert pulse.silence_since(100) == pulse.silence_since(129) == 30
+    assert pulse.silence_since(130) == 0

@@ -1,0 +1,72 @@
+"""Where a sink task goes on when the log ends before its position."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_tasks.kafka.cluster import Isolation
+from spark_tasks.kafka.watcher import EndWatcher
+from spark_tasks.sinks.positions import Positions, SinkAheadError
+
+TP = ("t", 0)
+
+
+class Watcher:
+    """Knows the ends of the one partition, which begins at 3."""
+
+    def __init__(self, high: int, stable: int) -> None:
+        self.known = {"read_uncommitted": high, "read_committed": stable}
+        self.cluster = SimpleNamespace(offsets=lambda *_, **__: {TP: 3})
+
+    def ends(self, partitions: Any, isolation: Isolation) -> dict[Any, int]:
+        return dict.fromkeys(partitions, self.known[isolation])
+
+    refresh = ends
+
+
+def positions(watcher: Any, writer: Any = None, isolation: Isolation = "read_committed") -> Positions:
+    made = Positions(watcher, isolation, "earliest", writer)
+    made.assign(frozenset([TP]), lambda _: {TP: 60})
+    return made
+
+
+def test_what_an_open_transaction_hides_is_waited_for() -> None:
+    """It was read while isolation.level was read_uncommitted."""
+    watcher = Watcher(70, 50)
+    reading = positions(watcher)
+    assert reading.ranges(100) == []
+    assert reading.at() == {TP: 60}
+    watcher.known["read_committed"] = 70
+    assert reading.ranges(100) == [(TP, 60, 70)]
+
+
+def test_a_task_sleeps_while_a_transaction_is_open_before_its_position() -> None:
+    log = Watcher(70, 50)
+    cluster: Any = SimpleNamespace(offsets=lambda wanted, _, isolation, **__: log.ends(wanted, isolation))
+    cluster.io = SimpleNamespace(start=lambda _: None)
+    watcher = EndWatcher(cluster)
+    reading = positions(watcher)
+    assert reading.ranges(100) == []
+    assert watcher.arm("task", reading.at(), "read_committed", lambda: None)
+    log.known = {"read_uncommitted": 50, "read_committed": 50}
+    watcher.refresh([TP], "read_uncommitted")
+    assert not watcher.arm("task", reading.at(), "read_committed", lambda: None), "the log was cut off"
+
+
+def test_a_log_that_was_cut_off_is_read_as_the_reset_policy_says() -> None:
+    reading = positions(Watcher(50, 50))
+    reading.ranges(100)
+    assert reading.ranges(100) == [(TP, 3, 50)]
+
+
+def test_a_sink_that_holds_more_than_the_log_fails() -> None:
+    """It would take the records of the new topic for those that it has."""
+    ahead = SimpleNamespace(resume_from=lambda *_: 60)
+    with pytest.raises(SinkAheadError, match=r"holds t-0 up to offset 59, but its log ends before offset 50"):
+        positions(Watcher(50, 50), ahead).ranges(100)
+    behind = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: 1))
+    behind.out_of_range(*TP, 3, 70)
+    assert behind.ranges(100) == [(TP, 3, 70)], "records that were deleted before it had them"

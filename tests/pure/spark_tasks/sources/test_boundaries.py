@@ -1,0 +1,32 @@
+"""Where transactions end, by the configurations of worker and connector."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.sources.boundaries import Boundary, Kind
+
+
+def boundary(worker: dict[str, str] | None = None, timeout_ms: int = 60_000, **connector: str) -> Boundary:
+    named = {f"transaction.{key.replace('_', '.')}": value for key, value in connector.items()}
+    return Boundary.configured(worker or {}, named, timeout_ms)
+
+
+def test_an_interval_is_the_connectors_else_the_workers_and_shorter_than_the_time_out() -> None:
+    assert boundary() == Boundary(Kind.POLL, 40_000)
+    assert boundary({"offset.flush.interval.ms": "2000"}).interval_ms == 2000
+    assert boundary({"offset.flush.interval.ms": "2000"}, boundary_interval_ms="500").interval_ms == 500
+    assert boundary(timeout_ms=9000, boundary_interval_ms="8000").interval_ms == 6000
+
+
+def test_an_interval_of_0_which_validation_permits_ends_a_transaction_with_each_batch() -> None:
+    always = boundary(boundary="Interval", boundary_interval_ms="0")
+    assert always.ends(0.0, "commit")
+    assert always.due_ms(0.0) == 0
+
+
+@pytest.mark.parametrize(("key", "value"), [("boundary", "batch"), ("boundary_interval_ms", "-1")])
+def test_what_is_no_boundary_is_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Invalid value {value} for configuration transaction\.boundary"):
+        boundary(**{key: value})

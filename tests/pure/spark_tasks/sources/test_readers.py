@@ -1,0 +1,72 @@
+"""Planning a batch of any PySpark stream reader."""
+# ruff: noqa: N802, ARG002 - the names and signatures are PySpark's
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from spark_tasks.errors import DataError
+from spark_tasks.sources.readers import StreamReader
+from spark_tasks.tasks.pacing import SplitSize
+
+
+class Reader(DataSourceStreamReader):  # type: ignore[misc]
+    """Counts in a dict that it keeps and gives away."""
+
+    def __init__(self) -> None:
+        self.at: dict[Any, Any] = {1: 0}
+        self.asked: list[Any] = []
+
+    def latestOffset(self) -> Any:
+        self.at[1] += 1
+        return self.at
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        self.asked.append((start, end))
+        return [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return iter(())
+
+
+class InPlace(Reader):
+    """Counts in the offset that it is given."""
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        start["1"] += 1
+        return start
+
+
+class Wrong(Reader):
+    def latestOffset(self) -> Any:
+        return 5
+
+
+class Source(DataSource):  # type: ignore[misc]
+    def __init__(self, reader: DataSourceStreamReader) -> None:
+        super().__init__({})
+        self.reader = reader
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return self.reader
+
+
+@pytest.mark.parametrize("kind", [Reader, InPlace])
+def test_a_reader_may_do_what_it_likes_with_its_offsets(kind: type[Reader]) -> None:
+    reader, position = kind(), {"1": 0}
+    stream = StreamReader(Source(reader))
+    for turn in range(1, 4):
+        plan = stream.plan(position, SplitSize())
+        assert plan is not None
+        assert plan.end == {"1": turn}
+        position = plan.end
+    assert reader.asked == [({"1": turn}, {"1": turn + 1}) for turn in range(3)]
+
+
+def test_an_offset_that_is_none_is_told() -> None:
+    with pytest.raises(DataError, match="an offset of Wrong is a int; it has to be a dict"):
+        StreamReader(Source(Wrong())).plan({"1": 0}, SplitSize())

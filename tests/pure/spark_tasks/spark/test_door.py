@@ -1,0 +1,150 @@
+"""Who is let in as an executor process, over both kinds of socket."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+import pytest
+
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.door import Door, Line
+from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.wire import Ticket
+from tests.rigs.splits import Answer, HoldInterpreter
+from tests.rigs.support import wait_until
+
+Came = SimpleQueue[tuple[int, Line]]
+
+
+@pytest.fixture(params=["unix", "tls"])
+def door(request: pytest.FixtureRequest) -> Iterator[tuple[Door, Came]]:
+    came: Came = SimpleQueue()
+    door = Door(lambda number, line: came.put((number, line)), remote=request.param == "tls")
+    yield door, came
+    door.close()
+    assert not door.folder.exists()
+
+
+def join(ticket: Ticket) -> tuple[socket.socket, socket.socket]:
+    return dial(ticket, leash=True), dial(ticket, leash=False)
+
+
+def refused(ticket: Ticket, *, leash: bool) -> None:
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        dial(ticket, leash=leash)
+
+
+def test_a_resident_joins_with_its_ticket_once(door: tuple[Door, Came]) -> None:
+    opened, came = door
+    ticket = opened.expect(7)
+    leash, work = join(ticket)
+    number, line = came.get(timeout=10)
+    assert number == 7
+    for payload in (b"split", bytes(3_000_000)):
+        sender = Thread(target=wire.send, args=(line.work, payload))
+        sender.start()
+        assert wire.receive(work) == payload
+        sender.join()
+    wire.send(work, b"answer")
+    assert wire.receive(line.work) == b"answer"
+    line.kill()
+    assert leash.recv(1) == b"x"
+    refused(ticket, leash=True)
+    refused(ticket, leash=False)
+    for sock in (leash, work):
+        sock.close()
+    assert line.ended
+    line.close()
+
+
+def test_nobody_comes_in_without_the_token_or_out_of_turn(door: tuple[Door, Came]) -> None:
+    opened, came = door
+    ticket = opened.expect(1)
+    refused(replace(ticket, token=bytes(32)), leash=True)
+    refused(replace(ticket, number=2), leash=True)
+    refused(ticket, leash=False)  # the leash comes first
+    leash = dial(ticket, leash=True)
+    refused(ticket, leash=True)
+    refused(replace(ticket, token=bytes(32)), leash=False)
+    opened.forget(1)
+    refused(ticket, leash=False)
+    assert came.empty()
+    leash.close()
+
+
+def test_noise_keeps_nobody_out(door: tuple[Door, Came]) -> None:
+    opened, came = door
+    ticket = opened.expect(1)
+    if ticket.path:
+        noisy = socket.socket(socket.AF_UNIX)
+        noisy.connect(ticket.path)
+    else:
+        noisy = socket.create_connection((ticket.host if ticket.host != "0.0.0.0" else "127.0.0.1", ticket.port))
+    noisy.sendall(b"GET / HTTP/1.1\r\n\r\n" * 20)
+    for sock in join(ticket):
+        sock.close()
+    came.get(timeout=10)[1].close()
+    noisy.close()
+
+
+def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
+    """A process that serves."""
+    program = "import pickle, sys, spark_tasks.spark.residents.link as l; l.serve(pickle.load(sys.stdin.buffer))"
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps(ticket))
+    process.stdin.close()
+    return process
+
+
+def test_a_process_serves_until_it_is_told_to_go_and_is_killed_by_its_leash(
+    door: tuple[Door, Came], tmp_path: Path
+) -> None:
+    """By a byte on it, and by its end with the worker; whatever the process does."""
+    opened, came = door
+    processes = [executor(opened.expect(n)) for n in range(3)]
+    lines = dict(came.get(timeout=60) for _ in processes)
+    for line in lines.values():
+        wire.send(line.work, pickle.dumps(Answer(5)))
+        assert pickle.loads(wire.receive(line.work))[0].value == 5
+    for n in (1, 2):
+        wire.send(lines[n].work, pickle.dumps(HoldInterpreter(str(tmp_path / f"{n}"))))
+        wait_until((tmp_path / f"{n}").exists)
+    lines[0].go()
+    lines[1].kill()
+    lines[2].leash.close()
+    assert [process.wait(30) for process in processes] == [0, -signal.SIGKILL, -signal.SIGKILL]
+    for line in lines.values():
+        line.close_after(5)
+
+
+def test_a_resident_talks_to_its_own_worker_only() -> None:
+    """One that has the address, and not the certificate or the token."""
+    doors = [Door(lambda *_: None, remote=True) for _ in range(2)]
+    mine, other = (door.expect(1) for door in doors)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        dial(replace(mine, port=other.port), leash=True)
+    with pytest.raises(ConnectionError):
+        dial(replace(other, token=mine.token), leash=True)
+    for door in doors:
+        door.close()
+
+
+def test_the_socket_is_in_a_folder_of_the_user_alone_and_a_ticket_does_not_show_its_token() -> None:
+    door = Door(lambda *_: None)
+    ticket = door.expect(1)
+    assert stat.S_IMODE(door.folder.stat().st_mode) == 0o700
+    assert ticket.path.startswith(str(door.folder))
+    assert repr(ticket) == f"Ticket(1, {ticket.path})"
+    door.close()

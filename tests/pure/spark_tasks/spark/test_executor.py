@@ -1,0 +1,238 @@
+"""What runs in the executor, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta, timezone
+from decimal import Decimal
+from time import tzset
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.types import StructType
+
+from spark_tasks.data import ddl
+from spark_tasks.data.rows import spark_rows, spark_schema
+from spark_tasks.errors import DataError, RetriableError
+from spark_tasks.sinks.split import as_rows
+from spark_tasks.sources.readers import deal
+from spark_tasks.sources.split import answer_of, as_batches
+from spark_tasks.spark.executor import Outcome, SplitError, SplitRunner, run_split, value_of
+
+
+class Good:
+    def run(self) -> int:
+        return 7
+
+
+class Bad:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def run(self) -> int:
+        raise self.error
+
+
+class OddError(RetriableError):
+    """Cannot be unpickled: its constructor wants two arguments."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one}{two}")
+
+
+def test_a_partition_runs_its_splits_and_one_error_spoils_no_other() -> None:
+    splits = [pickle.dumps(s) for s in (Good(), Bad(DataError("no")), Good())]
+    unread = iter([b"", b""])
+    (answer,) = SplitRunner([[], splits])(1, unread)
+    outcomes: list[Outcome] = pickle.loads(answer)
+    assert [o.value for o in outcomes] == [7, None, 7]
+    assert next(unread, None) is None, "Spark does not reuse a worker that left input unread"
+    with pytest.raises(DataError, match="no") as caught:
+        value_of(outcomes[1])
+    assert "in run" in str(caught.value.__cause__), "the executor's traceback is shown"
+
+
+def test_an_error_that_cannot_travel_keeps_its_text_and_whether_it_is_retriable() -> None:
+    outcome = run_split(pickle.dumps(Good())[:-1])  # not even a split
+    assert outcome.error is not None
+    odd = SplitRunner([[pickle.dumps(Raiser())]])(0, iter(()))
+    (outcome,) = pickle.loads(next(odd))
+    assert isinstance(outcome.error, SplitError)
+    assert isinstance(outcome.error, RetriableError)
+    assert str(outcome.error) == "OddError: ab"
+
+
+def test_an_answer_that_cannot_be_sent_is_its_split_s_error() -> None:
+    splits = [pickle.dumps(s) for s in (Good(), Unsendable(), Good())]
+    (answer,) = SplitRunner([splits])(0, iter(()))
+    first, second, third = pickle.loads(answer)
+    assert [first.value, third.value] == [7, 7]
+    with pytest.raises(SplitError, match="answer of a split cannot be sent to the worker: cannot pickle 'generator'"):
+        value_of(second)
+
+
+class Unsendable:
+    def run(self) -> object:
+        return (n for n in range(3))
+
+
+class Raiser:
+    def run(self) -> None:
+        raise OddError("a", "b")
+
+
+SCHEMA = ddl.parse("id bigint, name string")
+
+
+def test_tuples_become_batches() -> None:
+    (batch,) = as_batches(iter([(1, "a"), (2, None)]), SCHEMA)
+    assert batch.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+    assert list(as_batches(iter(()), SCHEMA)) == []
+    assert [len(b) for b in as_batches(((n, "x") for n in range(25_000)), SCHEMA)] == [100, 10_000, 10_000, 4_900]
+
+
+def test_of_large_rows_few_are_held() -> None:
+    taken = 0
+
+    def rows() -> Iterator[tuple[int, str]]:
+        nonlocal taken
+        for taken in range(1_200):
+            yield taken, "x" * 65_536
+
+    ahead = 0
+    for batch in as_batches(rows(), SCHEMA):
+        assert batch.nbytes <= 33_600_000
+        assert taken < ahead + len(batch) + 1, "rows were gathered before they were asked for"
+        ahead += len(batch)
+    assert ahead == 1_200
+
+
+def test_batches_are_cut_and_keep_their_order() -> None:
+    big = pa.record_batch({"v": pa.array(range(150_000))})
+    cut = list(as_batches(iter([big]), StructType()))
+    assert len(cut) > 1
+    assert pa.Table.from_batches(cut).column("v").to_pylist() == list(range(150_000))
+    wide = pa.record_batch({"v": pa.array([b"x" * 65_536] * 1_200)})
+    assert all(batch.nbytes <= 33_600_000 for batch in as_batches(iter([wide]), StructType()))
+    alone = pa.record_batch({"v": pa.array([b"x" * 40_000_000] * 2)})
+    assert [len(batch) for batch in as_batches(iter([alone]), StructType())] == [1, 1]
+
+
+@pytest.mark.parametrize(("rows", "schema", "told"), [
+    ([(1, "a"), (1,)], "id bigint, name string", "rows of 1 values, its schema has 2 columns"),
+    ([(1, "a"), ("x", "y")], "id bigint, name string", "column id is bigint and got a str: "),
+    ([(5,)], "at timestamp", "column at is timestamp and got a int$"),
+    ([(1,), (None,)], "id int not null", "column id is int and got a NoneType: .*must not be None"),
+    ([((1, 2, 3),)], "point struct<x:int,y:int>", "column point is struct<x:int,y:int> and got a tuple: "),
+    ([(1, 2)], "", "has to implement schema"),
+])  # fmt: skip
+def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        list(as_batches(iter(rows), ddl.parse(schema)))
+
+
+@pytest.fixture
+def _in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        tzset()
+        yield
+    tzset()
+
+
+@pytest.mark.usefixtures("_in_new_york")
+def test_values_become_what_spark_makes_of_them() -> None:
+    schema = ddl.parse(
+        "at timestamp, zoned timestamp, text string, amount decimal(4,1), none decimal(4,1), tags map<string,int>, "
+        "point struct<x:int,y:int>"
+    )
+    noon, point = datetime(2026, 1, 1, 12), Row(y=1, x=2)  # noqa: DTZ001 - a data source may well yield naive ones
+    zoned = noon.replace(tzinfo=timezone(timedelta(hours=5)))
+    row = (noon, zoned, 5, Decimal("1.25"), Decimal("NaN"), {"a": 1}, point)
+    (batch,) = as_batches(iter([row]), schema)
+    (found,) = batch.to_pylist(maps_as_pydicts="strict")
+    assert found == {
+        "at": datetime(2026, 1, 1, 17, tzinfo=UTC), "zoned": zoned, "text": "5", "amount": Decimal("1.2"), "none": None,
+        "tags": {"a": 1}, "point": {"x": 1, "y": 2},  # as in Spark, a Row within a row goes by position
+    }  # fmt: skip
+
+
+def test_a_read_without_yield_is_told() -> None:
+    with pytest.raises(DataError, match=r"read\(\) of the source's reader answers a NoneType; it has to yield rows"):
+        list(as_batches(None, SCHEMA))  # type: ignore[arg-type]
+
+
+class Simple:
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def read(self, start: object) -> object:  # noqa: ARG002
+        return self.answer
+
+
+class Counting:
+    def read(self, start: dict[str, int]) -> object:
+        start["at"] += 1  # as in Spark, the reader may do what it likes with it
+        return [(1,)], start
+
+
+def test_a_simple_reader_answers_rows_and_an_offset() -> None:
+    assert answer_of(Simple(([(1,)], {"at": 1})), {}) == ([(1,)], {"at": 1})
+    for answer, kind in (([(1,), (2,)], "list"), (None, "NoneType"), (([(1,)], {}, 3), "tuple")):
+        with pytest.raises(DataError, match=rf"Simple.read\(\) answers a {kind}; a simple reader answers two things"):
+            answer_of(Simple(answer), {})
+    with pytest.raises(DataError, match=r"Simple.read\(\) answers rows, and that they end where they began: {'at': 1}"):
+        answer_of(Simple((iter([(1,)]), {"at": 1})), {"at": 1})
+    rows, end = answer_of(Simple((iter(()), {"at": 1})), {"at": 1})
+    assert (list(rows), end) == ([], {"at": 1})
+    assert answer_of(Counting(), {"at": 1}) == ([(1,)], {"at": 2})
+
+
+TEXTS = ddl.parse("a string, b string")
+
+
+@pytest.mark.parametrize(("row", "kind"), [({"a": "x", "b": "y"}, "dict"), ("xy", "str"), (7, "int")])
+def test_what_is_no_row_is_not_taken_apart(row: object, kind: str) -> None:
+    with pytest.raises(DataError, match=f"rows of type {kind}; a row is a tuple, a list or a Row"):
+        list(as_batches(iter([("v", "w"), row]), TEXTS))
+
+
+def test_a_row_with_names_goes_by_them() -> None:
+    (batch,) = as_batches(iter([Row(b="2", a="1"), ("3", "4"), Row("5", "6"), ["7", "8"]]), TEXTS)
+    assert batch.column("a").to_pylist() == ["1", "3", "5", "7"]
+    with pytest.raises(DataError, match="a Row with a, c; its schema has a, b"):
+        list(as_batches(iter([Row(a="1", c="2")]), TEXTS))
+
+
+def test_rows_for_a_sink_are_the_value_s_fields() -> None:
+    value = pa.array([{"a": 1, "b": "x"}])
+    assert as_rows(pa.record_batch({"offset": [0], "value": value})).to_pylist() == [{"a": 1, "b": "x"}]
+    assert as_rows(pa.record_batch({"offset": [0], "value": ["x"]})).to_pylist() == [{"value": "x"}]
+
+
+@pytest.mark.usefixtures("_in_new_york")
+def test_a_row_writer_gets_what_spark_gives() -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    inner = pa.struct([("x", pa.int64()), ("at", pa.time32("ms"))])
+    batch = pa.record_batch({
+        "at": pa.array([noon], pa.timestamp("ms", tz="UTC")), "point": pa.array([{"x": 1, "at": time(1, 2)}], inner),
+        "points": pa.array([[{"x": 3}]], pa.list_(inner)), "tags": pa.array([[("a", 1)]], pa.map_("string", "int64")),
+        "text": pa.array(["s"]).dictionary_encode(),
+    })  # fmt: skip
+    assert spark_rows(batch) == [
+        Row(at=datetime(2026, 1, 1, 7), point=Row(x=1, at=time(1, 2)), points=[Row(x=3, at=None)],  # noqa: DTZ001
+            tags={"a": 1}, text="s"),
+    ]  # fmt: skip
+    assert spark_schema(batch.schema).simpleString() == (
+        "struct<at:timestamp,point:struct<x:bigint,at:time(6)>,points:array<struct<x:bigint,at:time(6)>>,"
+        "tags:map<string,bigint>,text:string>"
+    )
+
+
+def test_partitions_are_dealt_to_lanes() -> None:
+    parts = [bytes([n]) for n in range(5)]
+    assert deal(parts, 8) == [(p,) for p in parts]
+    assert deal(parts, 2) == [(b"\0", b"\2", b"\4"), (b"\1", b"\3")]
+    assert deal(parts, 1) == [tuple(parts)]

@@ -1,0 +1,254 @@
+"""The pool with real sockets, and threads for executor processes: test_engine.py has the processes."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from spark_tasks.errors import DataError
+from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.executor import packed, run_split
+from spark_tasks.spark.residents import crew, wire
+from spark_tasks.spark.residents.batches import Batch
+from spark_tasks.spark.residents.door import Door, Line
+from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.pool import Pool
+from spark_tasks.spark.residents.settings import Settings
+from spark_tasks.spark.residents.wire import Ticket
+from tests.rigs.splits import Answer, Fail
+from tests.rigs.support import wait_until
+
+RUNNING, MOST = 2, 4
+gates: dict[str, threading.Event] = {}
+begun: list[str] = []
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Waits until it is opened."""
+
+    name: str
+
+    def run(self) -> str:
+        begun.append(self.name)
+        gates[self.name].wait(20)
+        return self.name
+
+
+class Threads:
+    """A Launcher whose processes are threads; one that is killed is no longer heard."""
+
+    most = 100
+
+    def __init__(self, broken: str = "") -> None:
+        self.broken = broken
+        self.closed = False
+        self.works: list[socket.socket] = []
+
+    def launch(self, ticket: Ticket) -> None:
+        if self.broken:
+            raise OSError(self.broken)
+        threading.Thread(target=self._serve, args=(ticket,), daemon=True).start()
+
+    def _serve(self, ticket: Ticket) -> None:
+        with suppress(OSError), dial(ticket, leash=True) as leash, dial(ticket, leash=False) as work:
+            self.works.append(work)
+            threading.Thread(target=self._obey, args=(leash, work), daemon=True).start()
+            while split := wire.receive(work):
+                wire.send(work, packed([run_split(split)]))
+            work.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def _obey(leash: socket.socket, work: socket.socket) -> None:
+        with suppress(OSError):
+            leash.recv(1)
+            work.shutdown(socket.SHUT_RDWR)
+
+    def failure(self, number: int) -> str | None:  # noqa: ARG002
+        return None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.died = 0
+        self.lock = threading.Condition()
+        self.door = Door(self._joined)
+        self.pool = Pool(Settings(MOST, RUNNING), self.door, self.lock, self._died)
+        self.crew = self.pool.crew
+
+    def _joined(self, number: int, line: Line) -> None:
+        self.crew.joined(number, line)
+
+    def _died(self) -> None:
+        self.died += 1
+
+    def submit(self, task: str, *splits: Any) -> Future[list[Any]]:
+        batch = Batch(task, len(splits), outcomes=[None] * len(splits))
+        self.pool.submit(batch, [pickle.dumps(split) for split in splits])
+        return batch.future
+
+    def gate(self, task: str, name: str) -> Future[list[Any]]:
+        """A split that has begun, and goes on when gates[name] is set."""
+        gates[name] = threading.Event()
+        future = self.submit(task, Gate(name))
+        wait_until(lambda: name in begun, what=f"{name} to begin")
+        return future
+
+    def idle(self, count: int) -> None:
+        wait_until(lambda: len(self.crew.idle) >= count, what=f"{count} idle ones")
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    gates.clear()
+    begun.clear()
+    rig = Rig()
+    rig.pool.use(Threads())
+    yield rig
+    for gate in gates.values():
+        gate.set()
+    rig.pool.close(CancelledError(), 5)
+    rig.door.close()
+
+
+def test_results_come_in_order_and_an_error_is_its_task_s_alone(rig: Rig) -> None:
+    batches = [rig.submit(f"c{n}-0", *(Answer(n * 10 + i) for i in range(5))) for n in range(4)]
+    failing = rig.submit("bad-0", Answer(1), Fail("first"), Fail("second"))
+    assert [b.result(20) for b in batches] == [[n * 10 + i for i in range(5)] for n in range(4)]
+    with pytest.raises(DataError, match="first"):
+        failing.result(20)
+    assert rig.died == 0
+
+
+def test_one_spare_is_kept_and_what_only_waits_makes_room_for_others(rig: Rig) -> None:
+    rig.idle(1)
+    held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
+    rig.idle(1)
+    waits = rig.submit("other-0", Answer(7))
+    with rig.lock:
+        assert len(rig.pool.queue) == 1, "as many run as may"
+        for resident in rig.crew.residents.values():
+            resident.waits = resident.item is not None
+        rig.pool.dispatch()
+    assert waits.result(20) == [7]
+    assert len(rig.crew.residents) <= MOST
+    for n, future in enumerate(held):
+        gates[f"held-{n}"].set()
+        assert future.result(20) == [f"held-{n}"]
+
+
+def test_cancelling_ends_one_process_and_leaves_all_others(rig: Rig) -> None:
+    one, other = rig.gate("a-0", "one"), rig.gate("b-0", "other")
+    waits = rig.submit("a-0", Answer(1), Answer(2))
+    rig.pool.cancel(waits)
+    rig.pool.cancel(one)
+    for future in (one, waits):
+        with pytest.raises(CancelledError):
+            future.result(1)
+    assert rig.submit("c-0", Answer(3)).result(20) == [3]
+    gates["other"].set()
+    assert other.result(20) == ["other"]
+    assert rig.died == 0, "nobody ended who was not told to"
+    rig.pool.cancel(other)
+
+
+def test_a_lost_split_has_the_others_of_its_batch_end_before_the_task_hears_of_it(rig: Rig) -> None:
+    for name in ("x", "y"):
+        gates[name] = threading.Event()
+    batch = rig.submit("a-0", Gate("x"), Gate("y"), Answer(1))
+    wait_until(lambda: set(begun) == {"x", "y"})
+    with rig.lock:
+        lines = [r.line for r in rig.crew.residents.values() if r.item is not None]
+    assert lines[0] is not None
+    lines[0].cut()
+    with pytest.raises(SparkLostError, match=r"^the executor process of a-0 ended"):
+        batch.result(20)
+    with rig.lock:
+        assert [r for r in rig.crew.residents.values() if r.item is not None] == []
+        assert len(rig.pool.queue) == 0
+    assert rig.died == 1
+    assert rig.submit("a-0", Answer(2)).result(20) == [2]
+
+
+def test_a_split_given_to_one_that_has_just_died_runs_elsewhere(rig: Rig) -> None:
+    rig.idle(1)
+    (line,) = [r.line for r in rig.crew.idle]
+    assert line is not None
+    line.work.shutdown(socket.SHUT_WR)  # what is sent fails; nothing else shows yet
+    assert rig.submit("a-0", Answer(4)).result(20) == [4]
+    assert rig.died == 1
+
+
+def test_an_idle_one_that_has_died_is_found_and_replaced(rig: Rig) -> None:
+    rig.idle(1)
+    (resident,) = rig.crew.idle
+    assert resident.line is not None
+    resident.line.cut()
+    with rig.lock:
+        rig.crew.find_dead()
+        rig.pool.dispatch()
+    rig.idle(1)
+    assert rig.crew.idle != [resident]
+
+
+def test_taken_back_before_it_began(rig: Rig) -> None:
+    held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
+    waits = rig.submit("w-0", Answer(1), Answer(2))
+    assert waits.cancel()
+    assert not held[0].cancel()
+    for gate in gates.values():
+        gate.set()
+    assert [f.result(20) for f in held] == [["held-0"], ["held-1"]]
+    assert rig.submit("w-0", Answer(3)).result(20) == [3]
+    assert rig.pool.batches == {}
+
+
+def test_processes_of_before_go_when_the_first_new_one_is_there(rig: Rig) -> None:
+    """A split that has begun ends where it is."""
+    held = rig.gate("a-0", "held")
+    rig.idle(1)
+    broken, new = Threads(broken="not yet"), Threads()
+    rig.pool.use(broken)
+    assert rig.submit("b-0", Answer(1)).result(20) == [1]
+    rig.pool.use(new)
+    wait_until(lambda: new.works)
+    wait_until(lambda: broken.closed)
+    gates["held"].set()
+    assert held.result(20) == ["held"]
+    wait_until(lambda: all(r.launcher is new for r in rig.crew.residents.values()))
+    assert rig.submit("b-0", Answer(2)).result(20) == [2]
+
+
+def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it_tried_again(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "BACKOFF_S", 0.001)
+    rig, launcher = Rig(), Threads(broken="no such file")
+    rig.pool.use(launcher)
+    future = rig.submit("a-0", Answer(1))
+
+    def over(batch: Future[list[Any]]) -> bool:
+        with rig.lock:
+            rig.pool.dispatch()  # as the monitor does
+        return batch.done()
+
+    wait_until(lambda: over(future))
+    with pytest.raises(SparkLostError, match="no executor process could be started: no such file"):
+        future.result(1)
+    launcher.broken = ""
+    again = rig.submit("a-0", Answer(2))
+    wait_until(lambda: over(again))
+    assert again.result(1) == [2]
+    rig.pool.close(CancelledError(), 5)
+    rig.door.close()

@@ -1,0 +1,90 @@
+"""How many executor processes there may be, what runs, and how an executor's error is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from heeler.worker.keys.worker import HEELER_KEYS
+from spark_tasks.runners import engine_of
+from spark_tasks.spark.context import python_error, spark_settings
+from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.monitor import cpu_use
+from spark_tasks.spark.residents.on_spark import local_slots, room
+from spark_tasks.spark.residents.settings import MODE, Settings
+from tests.rigs.support import wait_until
+
+
+@pytest.mark.parametrize(("master", "slots"), [
+    ("local", 1), ("local[7]", 7), ("local[3, 2]", 3), ("local[*]", os.cpu_count()), ("spark://a:7077", None),
+    ("local-cluster[1,1,1024]", None), ("yarn", None), ("k8s://https://a", None),
+])
+def test_slots_of_a_master(master, slots):
+    assert local_slots(master) == slots
+
+
+@pytest.mark.parametrize(("slots", "running", "found"), [(1, 4, 1), (3, 4, 3), (4, 4, 3), (8, 4, 6), (69, 4, 65)])
+def test_some_slots_are_left_to_spark_jobs_of_plugins(slots, running, found):
+    assert room(slots, running) == found
+
+
+def test_settings_of_a_worker():
+    defaults = {k.name: k.default for k in HEELER_KEYS.keys.values() if k.name.startswith("heeler.executors.")}
+    texts = {name: str(value) for name, value in defaults.items() if value is not None}
+    assert Settings.of(texts) == Settings.of({})
+    found = Settings.of({"heeler.executors.max": "3", "heeler.executors.running.max": "9",
+                         "heeler.executors.slow.ms": "1500", "heeler.executors.port": "7777"})
+    assert (found.most, found.running, found.slow_s, found.port) == (3, 3, 1.5, 7777)
+    assert (found.most_per_task, found.most_per_connector) == (3, 2)
+
+
+def test_a_local_spark_has_slots_for_all_and_jobs_of_plugins_are_cut_as_ever():
+    usual = spark_settings({})["spark.master"]
+    found = spark_settings({}, 69)
+    assert found["spark.master"] == "local[69]"
+    assert f"local[{found['spark.default.parallelism']}]" == usual
+    own = spark_settings({"spark.master": "local[2]"}, 69)
+    assert (own["spark.master"], "spark.default.parallelism" in own) == ("local[2]", False)
+
+
+def test_the_engine_is_a_setting():
+    assert isinstance(engine_of({}), ResidentEngine)
+    assert isinstance(engine_of({MODE: "resident"}), ResidentEngine)
+    assert isinstance(engine_of({MODE: "batch"}), SparkEngine)
+
+
+def test_what_uses_the_cpu_is_told_from_what_waits():
+    for program, busy in (("while True: pass", True), ("import time; time.sleep(60)", False)):
+        process = subprocess.Popen([sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+
+        def as_expected(pid: int = process.pid, busy: bool = busy) -> bool:
+            found = cpu_use(pid)
+            return found is not None and found.runnable == busy
+
+        wait_until(as_expected, what=program)
+        process.kill()
+        process.communicate()
+    gone = cpu_use(process.pid)
+    assert gone is not None
+    assert gone.seconds == 0
+
+
+def test_the_error_of_an_executor_s_python_is_picked_from_spark_s():
+    text = """An error occurred while calling o1.get.
+: java.util.concurrent.ExecutionException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+ModuleNotFoundError: No module named 'spark_tasks'
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
+"""
+    assert python_error(RuntimeError(text)) == "ModuleNotFoundError: No module named 'spark_tasks'"
+    assert python_error(RuntimeError("no traceback\njava.lang.OutOfMemoryError: heap")) is None

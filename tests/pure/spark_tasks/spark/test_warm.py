@@ -1,0 +1,13 @@
+"""What is compiled ahead: every part of it works, or it would compile nothing and say so in a log only."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_tasks.spark.warm import compile_all, warm_up
+
+
+def test_nothing_of_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+    warm_up()
+    compile_all()
+    assert caplog.text == ""

@@ -1,0 +1,135 @@
+"""Validation answers what Java Kafka Connect 4.3.1 answered, key by key; tests/golden/validate has the requests."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins import PluginNotFoundError
+from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider, FileConfigProvider
+from spark_tasks.validation import NoConnectorClassError, plugin_config, validate_connector
+from tests.rigs.java_plugins import java_like
+
+_spec = importlib.util.spec_from_file_location(
+    "golden_validate_cases", Path(__file__).parents[3] / "golden" / "validate" / "cases.py")
+cases = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(cases)
+
+ANSWERS = cases.load()
+PLUGINS = java_like()
+WORKER = {
+    "group.id": "val",
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+}
+TRANSFORMER = ConfigTransformer({"env": EnvVarConfigProvider({"HOME": "/root"}), "file": FileConfigProvider()})
+# Where we answer differently on purpose (or the request never reaches validation).
+ELSEWHERE = {
+    "class_mismatch",  # REST compares the path with the config
+    "converter_abstract",  # our converters' base class is no plugin, so its name is unknown
+    "null_values",  # Java forgets the error of a null if the key is the plugin's own
+    "override_bad_value",  # Java: 500 for the whole request
+    "placeholders",  # Java shows what a provider gave
+}
+
+
+def run(name):
+    kind, _, config = cases.CASES[name]
+    return validate_connector(
+        config, plugins=PLUGINS, worker={**WORKER, **cases.WORKERS[kind]},
+        resolve=TRANSFORMER.transform)
+
+
+def normal(body):
+    """Without what may differ: documentation, recommended plugins, the words of regex errors, what we add to Java's
+    line where a class is unknown, the order of sub-keys that Java takes from a hash table."""
+    shown = []
+    for entry in body["configs"]:
+        definition, value = entry["definition"], entry["value"]
+        if definition:
+            definition = {k: v for k, v in definition.items() if k != "documentation"}
+        if value:
+            errors = [re.sub(r"Invalid regex: (?s:.*)", "Invalid regex", e) for e in value["errors"]]
+            errors = [re.sub(r"(?<= could not be found\.)\n(?s:.*)", "", e) for e in errors]
+            value = {**value, "errors": errors}
+            if definition and definition["type"] == "CLASS":
+                value["recommended_values"] = []
+        shown.append((definition, value))
+    framework = [e for e in shown if not _sub_key(e)]
+    return {**body, "configs": framework + sorted((e for e in shown if _sub_key(e)), key=_name)}
+
+
+def _name(entry):
+    return (entry[1] or entry[0])["name"]
+
+
+def _sub_key(entry):
+    name = _name(entry)
+    return ".override." in name or (".converter." in name and not name.endswith(".plugin.version"))
+
+
+@pytest.mark.parametrize("name", sorted(set(cases.CASES) - ELSEWHERE))
+def test_answers_as_java_does(name):
+    answer = ANSWERS[name]
+    if answer["status"] == 200:
+        ours, javas = normal(run(name).to_json()), normal(answer["body"])
+        ours["groups"], javas["groups"] = set(ours["groups"]), set(javas["groups"])
+        assert ours == javas
+        return
+    message = answer["body"]["message"].partition(": ")[2]  # after the Java class name
+    with pytest.raises((ConfigError, PluginNotFoundError)) as caught:
+        run(name)
+    assert str(caught.value).startswith(message.partition(", available")[0])
+
+
+def test_available_connectors_are_listed_by_their_names():
+    """Java describes each of them in a PluginDesc{…}; the words before that are the same."""
+    with pytest.raises(PluginNotFoundError) as caught:
+        run("unknown_class")
+    before, _, expected = ANSWERS["unknown_class"]["body"]["message"].partition(": ")[2].partition("are: ")
+    said, _, listed = str(caught.value).partition("\n")[0].partition("are: ")
+    assert said == before
+    assert listed.split(", ") == re.findall(r"PluginDesc\{klass=class ([\w.$]+)", expected)
+
+
+def test_no_connector_class():
+    with pytest.raises(NoConnectorClassError, match=r"Connector config \{name=n\} contains no connector type"):
+        run("no_class")
+
+
+def test_a_bad_client_setting_is_an_error_of_its_key():
+    infos = run("override_bad_value")
+    assert infos.error_count == 1
+    assert infos.errors() == [ANSWERS["override_bad_value"]["body"]["message"].partition(": ")[2]]
+
+
+def test_what_a_provider_gave_is_not_shown_and_all_else_is_java_s():
+    ours, javas = normal(run("placeholders").to_json()), normal(ANSWERS["placeholders"]["body"])
+    differing = [(o[1], j[1]) for o, j in zip(ours["configs"], javas["configs"], strict=True) if o != j]
+    assert [(o["name"], o["value"], j["value"]) for o, j in differing] == [("file", "${env:HOME}", "/root")]
+
+
+def test_null_is_no_value():
+    infos = run("null_values")
+    assert infos.errors() == ["Null value can not be supplied as the configuration value."] * 2
+    assert infos.error_count == 2
+
+
+def test_message_of_the_400_answer():
+    infos = validate_connector(cases.CREATE["create_bad"], plugins=PLUGINS, worker=WORKER)
+    assert infos.message() == ANSWERS["create_bad"]["body"]["message"]
+
+
+@pytest.mark.parametrize("plugin", [p for p in cases.PLUGIN_CONFIGS if ANSWERS[f"config {p}"]["status"] == 200])
+def test_plugin_keys(plugin):
+    ours = [{k: v for k, v in key.items() if k != "documentation"} for key in plugin_config(PLUGINS, plugin)]
+    assert ours == ANSWERS[f"config {plugin}"]["body"]
+
+
+def test_unknown_plugin():
+    with pytest.raises(PluginNotFoundError, match=re.escape(ANSWERS["config Nope"]["body"]["message"])):
+        plugin_config(PLUGINS, "Nope")

@@ -1,0 +1,51 @@
+"""What a worker does when its internal topics cannot be made at once."""
+
+from __future__ import annotations
+
+import kafka.errors
+import pytest
+
+import storage.log.internal_topics
+from spark_tasks.errors import ConfigError, ConnectError
+from storage.ids import TopicName
+from storage.log.internal_topics import connector_offsets, ensure_topics
+
+TOPIC = connector_offsets({"offset.storage.topic": "o"}, TopicName("own"))
+TOO_FEW = kafka.errors.InvalidReplicationFactorError("only 1 broker(s) are registered.")
+
+
+class Admin:
+    """Answers to the creation of topics, one after the other; None: it is made."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def create_topics(self, topics, raise_errors):
+        assert not raise_errors
+        answer = self.answers.pop(0)
+        code, text = (0, None) if answer is None else (answer.errno, str(answer.args[0]))
+        return {"topics": [{"name": name, "error_code": code, "error_message": text} for name in topics]}
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch):
+    monkeypatch.setattr(storage.log.internal_topics, "_BACKOFF_S", 0)
+
+
+def test_brokers_that_are_on_their_way_are_waited_for(caplog):
+    admin = Admin(TOO_FEW, TOO_FEW, kafka.errors.RequestTimedOutError("slow"), None)
+    ensure_topics(admin, [TOPIC], patience_s=60)
+    assert admin.answers == []
+    [told] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "only 1 broker(s)" in told
+    assert "'offset.storage.replication.factor' (3 now)" in told
+
+
+def test_too_few_brokers_are_the_users_to_mend():
+    with pytest.raises(ConfigError, match=r"'own'.*'offsets\.storage\.topic' property.*set 'offset\.storage\.replic"):
+        ensure_topics(Admin(TOO_FEW), [TOPIC])
+
+
+def test_what_time_does_not_mend_is_told_at_once():
+    with pytest.raises(ConnectError, match="no such setting"):
+        ensure_topics(Admin(kafka.errors.InvalidConfigurationError("no such setting")), [TOPIC], patience_s=60)

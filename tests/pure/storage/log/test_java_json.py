@@ -1,0 +1,87 @@
+"""JSON in and out as Kafka Connect's JsonConverter does it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.log.java_json import dumps, loads
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1, "a": None, "c": [True, False]}, '{"b":1,"a":null,"c":[true,false]}'),
+        ('"\\/\b\f\n\r\t\x00\x1f\x7f', '"\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001F\x7f"'),
+        ("\\u00ab", '"\\\\u00ab"'),  # a backslash and letters, not an escape
+        ("ключ \u2028 🐕", '"ключ \u2028 🐕"'),
+        (b"\x00\xff", '"AP8="'),
+        ((1, 2), "[1,2]"),
+        (float("nan"), '"NaN"'),
+        (float("-inf"), '"-Infinity"'),
+    ],
+)
+def test_text(value: object, text: str) -> None:
+    assert dumps(value).decode() == text
+
+
+# Taken from java.lang.Double.toString.
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"), (-0.0, "-0.0"), (1.0, "1.0"), (0.5, "0.5"), (123456.789, "123456.789"), (0.001, "0.001"),
+        (9999999.0, "9999999.0"), (1e7, "1.0E7"), (1.5e10, "1.5E10"), (0.00099, "9.9E-4"), (1e-5, "1.0E-5"),
+        (-2.5e-7, "-2.5E-7"), (1e300, "1.0E300"), (1.7976931348623157e308,
+        "1.7976931348623157E308"), (0.1, "0.1"), (1 / 3, "0.3333333333333333"),
+        (np.float64(0.5), "0.5"), (5e-324, "4.9E-324"),
+    ],
+)
+def test_doubles_as_java_prints_them(value: float, text: str) -> None:
+    assert dumps(value).decode() == text
+
+
+@pytest.mark.parametrize("value", [object(), {1: 2}, {None: 1}, {1, 2}])
+def test_what_json_cannot_hold(value: object) -> None:
+    with pytest.raises(TypeError, match="JSON"):
+        dumps(value)
+
+
+@given(JSON)
+def test_any_reader_understands_it(value: object) -> None:
+    assert json.loads(dumps(value)) == value
+    assert loads(dumps(value)) == value
+
+
+@pytest.mark.parametrize("data", [b"", b" ", b"{", b'{"a":}', b"nope", b"NaN", b"-Infinity", b"\xff\xfe\xfd", b'"\1"'])
+def test_no_json(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  (whatever its text)
+        loads(data)
+
+
+def test_too_deep_is_an_error_and_no_crash() -> None:
+    with pytest.raises(ValueError, match="deep"):
+        loads(b"[" * 200_000)
+
+
+def test_reads_as_jackson_does() -> None:
+    assert loads(b' {"a":1} and what follows') == {"a": 1}
+    assert loads('{"a":1}'.encode("utf-16")) == {"a": 1}
+    assert loads(b"\xef\xbb\xbf[1]") == [1]
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_give_a_value_or_a_value_error(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        loads(data)

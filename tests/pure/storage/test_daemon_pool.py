@@ -1,0 +1,95 @@
+"""Threads that may hang and yet keep no worker from ending."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from actors.herder.effects import FenceProducers, SendTaskConfigs
+from actors.messages.ids import OpId
+from actors.messages.requests import GetOffsets
+from actors.peers.leader_client import LeaderClient
+from actors.peers.producer_fencing import ProducerFencing
+from actors.stores.offset_requests import OffsetRequests
+from spark_tasks.errors import ConnectError
+from storage.config.state import ClusterConfigState
+from storage.config.view import ConfigView
+from storage.daemon_pool import DaemonPool
+from storage.ids import ConnectorName
+
+C = ConnectorName("c")
+
+
+def test_no_more_run_at_once_than_allowed_and_all_run():
+    pool, together = DaemonPool(3, "test"), threading.Barrier(3)
+    lock, running, most = threading.Lock(), 0, 0
+
+    def work(number):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        together.wait(10)  # passes only when three are here
+        with lock:
+            running -= 1
+        return number
+
+    futures = [pool.submit(work, number) for number in range(9)]
+    assert [future.result(10) for future in futures] == list(range(9))
+    assert most == 3
+
+
+def test_an_error_is_its_futures_and_the_thread_goes_on():
+    pool = DaemonPool(1, "test")
+    with pytest.raises(ZeroDivisionError):
+        pool.submit(lambda: 1 // 0).result(10)
+    assert pool.submit(lambda: 5).result(10) == 5
+
+
+def test_close_drops_what_has_not_begun_and_waits_for_nothing():
+    pool, begun, go_on = DaemonPool(1, "test"), threading.Event(), threading.Event()
+
+    def hang():
+        begun.set()
+        return go_on.wait(10)
+
+    hanging, waiting = pool.submit(hang), pool.submit(lambda: 5)
+    assert begun.wait(10)
+    pool.close()
+    for dropped in (waiting, pool.submit(lambda: 6)):
+        with pytest.raises(CancelledError):
+            dropped.result(0)
+    go_on.set()
+    assert hanging.result(10)
+
+
+def ask_for_offsets(hang):
+    configs = ConfigView()
+    configs.config = ClusterConfigState(connector_configs={C: {}})
+    OffsetRequests(None, None, configs, hang, None, None).start(GetOffsets(C), lambda *_: None)
+
+
+def fence_producers(hang):
+    ProducerFencing({}, hang, lambda _: None).start(FenceProducers(OpId(1), C, {}, ("id",)))
+
+
+def send_task_configs(hang):
+    client = LeaderClient(lambda _: None, "HmacSHA256", hang)
+    client.send(SendTaskConfigs(OpId(1), "https://leader:1/", C, (), None))
+
+
+@pytest.mark.parametrize("begin", [ask_for_offsets, fence_producers, send_task_configs])
+def test_what_may_hang_keeps_no_process_from_ending(begin):
+    """At its end Python waits for all threads that are no daemons."""
+    daemons: SimpleQueue[bool] = SimpleQueue()
+
+    def hang(*_: Any):
+        daemons.put(threading.current_thread().daemon)
+        raise ConnectError("enough")
+
+    begin(hang)
+    assert daemons.get(timeout=30)

@@ -1,0 +1,189 @@
+"""An exactly-once source task against a real broker, with threads for executors and a guard that tests steer."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from kafka.admin import KafkaAdminClient
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.task_clients import connection_settings
+from spark_tasks.plugins.api import Options
+from spark_tasks.runners import Runners
+from spark_tasks.task import TaskContext
+from storage.ids import ConnectorName, TopicName
+from storage.log.topic_log import KafkaTopicLog
+from storage.offsets.own import OwnOffsets
+from storage.offsets.stores import ConnectorOffsetStore, OffsetStores, OffsetTopic
+from tests.rigs.support import wait_until
+from tests.rigs.task_plugins import Folder, NumbersConnector, NumbersReader, Range
+from tests.rigs.tasks import Loop, ThreadEngine, plugins_with
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+
+
+class TransactionsConnector(NumbersConnector):
+    """Numbers whose reader ends a transaction after `commit.every` of a stream and discards those up to `abort.at`;
+    in the first batch beyond `break` it fails once, when somebody has seen half of it.
+    """
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Options) -> bool:  # noqa: ARG003
+        return True
+
+    @classmethod
+    def data_source(cls, options: Options) -> Any:
+        source = super().data_source(options)
+        source.streamReader = lambda _schema: TransactionsReader(dict(options))  # type: ignore[method-assign]
+        return source
+
+
+class TransactionsReader(NumbersReader):
+    """See TransactionsConnector."""
+
+    def transaction(self, start: dict[str, Any], end: dict[str, Any]) -> str:
+        self.folder.say("transactions", start, end)
+        if end["0"] == int(self.options.get("abort.at", "-1")):
+            return "abort"
+        return "commit" if end["0"] % int(self.options["commit.every"]) == 0 else "continue"
+
+    def read(self, partition: Range) -> Iterator[Any]:
+        (batch,) = super().read(partition)
+        half = len(batch) // 2
+        yield batch.slice(0, half)
+        if self.options.get("break") and partition.end > int(self.options["break"]) and self.folder.once("break"):
+            wait_until((self.folder.path / "half.seen").exists, 30, "somebody who has seen the first half")
+            raise ConnectionResetError("the source is gone for a moment")
+        yield batch.slice(half)
+
+
+class Guard:
+    """A StartGuard that counts, and refuses where a test wants it to."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.refuse: dict[str, ConnectError] = {}
+        self.cancelled = threading.Event()
+        self.before_verify: Callable[[], None] = lambda: None
+
+    def fence(self) -> None:
+        self._asked("fence")
+
+    def verify(self) -> None:
+        self.before_verify()
+        self._asked("verify")
+
+    def _asked(self, what: str) -> None:
+        self.asked.append(what)
+        if what in self.refuse:
+            raise self.refuse[what]
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def visible(servers: str, topic: str, *, committed: bool = True) -> list[str]:
+    """The values that a reader of the topic's partition 0 sees now."""
+    consumer = Consumer({
+        "bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "enable.partition.eof": True,
+        "enable.auto.commit": False, "isolation.level": "read_committed" if committed else "read_uncommitted",
+    })
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[str] = []
+    while True:
+        message = consumer.poll(20)
+        assert message is not None
+        if message.error() is not None:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            consumer.close()
+            return found
+        found.append((message.value() or b"").decode())
+
+
+class OnceRig:
+    """One connector, its topic, the worker's offsets topic, and the instances of its task."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.name = f"once-{uuid.uuid4().hex[:8]}"
+        self.topic, self.offsets_topic = f"topic-{self.name}", f"offsets-{self.name}"
+        self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
+        self.notes = Folder(str(folder))
+        self.limit(0)
+        self.engine = ThreadEngine()
+        self.runners = Runners(self.worker, plugins_with(
+            "tests.rigs.task_plugins:NumbersConnector", f"{__name__}:TransactionsConnector"))
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.settings = connection_settings(self.worker)
+        self.log_admin = KafkaAdminClient(**self.settings)
+        self.loops: list[Loop] = []
+        self.opened: list[Callable[[], None]] = []
+        self.create(self.topic)
+        self.create(self.offsets_topic)
+        self.stores = OffsetStores(OffsetTopic(self.log(self.own(self.offsets_topic))), self.log)
+        self.stores.worker.start().result(30)
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+        for future in self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
+            future.result(20)
+
+    def own(self, topic: str) -> OwnOffsets:
+        return OwnOffsets(TopicName(topic), self.settings, self.settings, self.settings)
+
+    def log(self, own: OwnOffsets) -> KafkaTopicLog:
+        admin = nullcontext(self.log_admin)
+        log = KafkaTopicLog(own.topic, self.settings, admin, client_id="once", read_committed=True)
+        self.opened.append(log.stop)
+        return log
+
+    def limit(self, count: int) -> None:
+        (self.notes.path / "new-limit").write_text(str(count))
+        (self.notes.path / "new-limit").rename(self.notes.path / "limit")
+
+    def store(self, own: str | None = None) -> ConnectorOffsetStore:
+        return self.stores.of(ConnectorName(self.name), self.own(own) if own else None)
+
+    def start(self, guard: Guard | None = None, own_offsets: str | None = None, **options: str) -> Loop:
+        """An instance of task 0; dots in options as underscores."""
+        connector = {
+            "name": self.name, "connector.class": "tests.rigs.exactly_once_tasks.TransactionsConnector",
+            "topic": self.topic, "folder": str(self.notes.path),
+            **{key.replace("_", "."): value for key, value in options.items()},
+        }  # fmt: skip
+        loop = Loop()
+        context = TaskContext(
+            connector_name=self.name, task=0, group_id="group", worker=self.worker, connector=connector,
+            config=connector, engine=self.engine, offsets=self.store(own_offsets), wake=loop.wake,
+            topic_used=lambda _topic: None, guard=guard or Guard(),
+        )  # fmt: skip
+        loop.start(self.runners.make(context))
+        self.loops.append(loop)
+        return loop
+
+    def values(self, topic: str | None = None, *, committed: bool = True) -> list[str]:
+        """What a reader of the topic's partition 0 sees now."""
+        return visible(self.bootstrap, topic or self.topic, committed=committed)
+
+    def size(self) -> int:
+        """How many records and transaction markers the topic's partition 0 has."""
+        partition = TopicPartition(self.topic, 0)
+        return int(self.admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(20).offset)
+
+    def offsets(self) -> Sequence[Any]:
+        return [(dict(p), dict(o)) for p, o in self.store().read()]
+
+    def close(self) -> None:
+        self.engine.free.set()
+        for loop in self.loops:
+            loop.stop()
+        for stop in self.opened:
+            stop()
+        self.log_admin.close()
+        self.runners.close()

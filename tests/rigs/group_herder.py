@@ -1,0 +1,111 @@
+"""A herder as far as the group needs one: answers JoinPreparing, follows assignments, rejoins after a revocation."""
+
+import queue
+import time
+
+from actors.assignment.protocol import Allocation, Membership, Protocol
+from actors.group.coordinator import GroupSettings
+from actors.group.member import GroupMemberActor
+from actors.messages.commands import AllowJoin, JoinGroup, LeaveGroup, RequestRejoin
+from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
+from storage.config.state import ClusterConfigState
+
+CONFIG = ClusterConfigState(offset=7, connector_configs={"a": {}, "b": {}}, task_counts={"a": 3, "b": 1})
+EVERYTHING = frozenset(CONFIG.connectors()).union(*(CONFIG.tasks(name) for name in CONFIG.connectors()))
+
+
+class FakeHerder:
+    """One worker's herder, with a real member below it. `holds` makes it keep its AllowJoin back."""
+
+    def __init__(self, bootstrap_servers, group, name, config=CONFIG, **settings):
+        self.events = queue.Queue()
+        self.owned = Allocation()
+        self.config = config
+        self.holds = False
+        self.membership: Membership | None = None
+        self.name = name
+        options = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000, "max_delay_ms": 0, **settings}
+        self.settings = GroupSettings(
+            group, f"http://{name}:8083/", {"bootstrap_servers": bootstrap_servers, "client_id": name}, **options
+        )
+        self.member = GroupMemberActor.start(self.settings, lambda: self.config, self.on_event)
+
+    def on_event(self, event):
+        """Called on the member's IO thread."""
+        if isinstance(event, JoinPreparing):
+            if event.eager:
+                self.owned = Allocation()
+            if not self.holds:
+                self.allow()
+        elif isinstance(event, CoordinatorLost):
+            self.membership, self.owned = None, Allocation()
+        else:
+            self.follow(event.membership)
+        self.events.put(event)
+
+    def follow(self, membership):
+        self.membership = membership
+        answer = membership.assignment
+        if membership.protocol is Protocol.EAGER:
+            self.owned = answer.assigned
+        else:
+            self.owned = self.owned.minus(answer.revoked).plus(answer.assigned)
+        if answer.revoked:
+            self.member.tell(RequestRejoin("work was revoked"))
+
+    def allow(self):
+        self.member.tell(AllowJoin(self.owned))
+
+    def release(self):
+        self.holds = False
+        self.allow()
+
+    def join(self):
+        self.member.tell(JoinGroup())
+        return self
+
+    def leave(self):
+        self.membership, self.owned = None, Allocation()
+        self.member.tell(LeaveGroup("test"))
+
+    def next(self, kind, within=10.0):
+        """The next event of this kind; earlier others are dropped."""
+        deadline = time.monotonic() + within
+        while True:
+            try:
+                event = self.events.get(timeout=max(0.001, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"{self.name}: no {kind.__name__} within {within} s") from None
+            if isinstance(event, kind):
+                return event
+
+    def joined(self, within=10.0) -> Membership:
+        return self.next(Joined, within).membership
+
+    def forget(self):
+        """Drop the events so far."""
+        while not self.events.empty():
+            self.events.get()
+
+    def on_io_thread(self, function):
+        """Run something on the member's IO thread, as a stopped process or a lost request would be felt there."""
+        driver = self.member._actor_weakref()._driver
+        driver._coordinator.post(function)
+        return driver
+
+    def crash(self):
+        """The process is gone without a word to the group."""
+        coordinator = self.member._actor_weakref()._driver._coordinator
+        coordinator._client.close()
+        self.member.stop(block=False)
+        self.membership, self.owned = None, Allocation()
+
+
+def settled(*herders):
+    """Whether all are in one generation and run everything once, evenly."""
+    memberships = [herder.membership for herder in herders]
+    if None in memberships or len({membership.generation for membership in memberships}) > 1:
+        return False
+    items = [item for herder in herders for item in herder.owned.items]
+    sizes = [len(herder.owned.tasks) for herder in herders]
+    return len(items) == len(EVERYTHING) and set(items) == EVERYTHING and max(sizes) - min(sizes) <= 1

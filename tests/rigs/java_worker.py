@@ -1,0 +1,74 @@
+"""A distributed worker of Java Kafka Connect, beside which heeler is held."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from heeler.cli.rest_client import RestClient, RestError
+from heeler.embedded_kafka.guard import GuardedProcess
+from heeler.embedded_kafka.jars import CONNECT, JarSet, classpath, resolve
+from heeler.embedded_kafka.java import find_java
+from heeler.embedded_kafka.ports import free_port
+from storage.ids import ConnectorName, ConnectorTaskId
+from tests.rigs.support import wait_until
+
+TIMES = {  # of a worker of either kind
+    "scheduled.rebalance.max.delay.ms": "0", "task.shutdown.graceful.timeout.ms": "2000", "session.timeout.ms": "3000",
+    "heartbeat.interval.ms": "500", "consumer.session.timeout.ms": "3000", "consumer.heartbeat.interval.ms": "500",
+}
+MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
+
+
+def java_command(file: Path | str, *more: JarSet) -> list[str]:
+    """What starts a worker with a properties file. `more`: jars beside Kafka Connect's."""
+    quick = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    path = os.pathsep.join(classpath(resolve(jars)) for jars in (CONNECT, *more))
+    return [find_java(), *quick, "-cp", path, MAIN, str(file)]
+
+
+class JavaWorker:
+    """One worker; may be started again after it was stopped or killed."""
+
+    def __init__(self, folder: Path, properties: Mapping[str, str], *jars: JarSet) -> None:
+        self.folder = folder
+        self.jars = jars
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.rest = RestClient("127.0.0.1", self.port)
+        self.file = folder / "java-worker.properties"
+        settings = {
+            **properties,
+            "listeners": self.url.rstrip("/"),
+            "plugin.discovery": "service_load",  # to look into every class takes most of its start
+            **TIMES,
+        }
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self.process: GuardedProcess | None = None
+
+    def start(self) -> None:
+        """Return when it answers."""
+        self.process = GuardedProcess(java_command(self.file, *self.jars), self.folder / "java-worker.log")
+        wait_until(self.rest.ready, 90, "the Java worker")
+
+    def stop(self, grace: float = 15) -> None:
+        """SIGTERM, and kill -9 after `grace` seconds (0: at once)."""
+        if self.process is not None:
+            self.process.close(grace=grace)
+
+    def running(self) -> set[ConnectorName | ConnectorTaskId]:
+        """What it says it runs, by the statuses."""
+        try:
+            listed = self.rest.call("GET", "/connectors?expand=status")
+        except RestError as error:
+            raise AssertionError("no answer in the middle of a rebalance") from error
+        items: set[ConnectorName | ConnectorTaskId] = set()
+        for name, status in ((name, value["status"]) for name, value in listed.items()):
+            parts = [(name, status["connector"])]
+            parts += [(ConnectorTaskId(name, task["id"]), task) for task in status["tasks"]]
+            items |= {
+                item for item, part in parts
+                if part["state"] == "RUNNING" and part["worker_id"] == f"127.0.0.1:{self.port}"
+            }
+        return items

@@ -1,0 +1,32 @@
+"""Kafka's own command line tools, and Java programs beside them."""
+
+from __future__ import annotations
+
+import subprocess
+
+from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
+from heeler.embedded_kafka.java import find_java
+
+TOOLS = JarSet(f"Kafka tools {KAFKA_VERSION}", (("org.apache.kafka", "kafka-tools", KAFKA_VERSION),))
+_LONGEST_S = 60.0
+
+
+def java(program: str, *arguments: str) -> list[list[str]]:
+    """The words of each line that a Java program prints. Raises subprocess.SubprocessError where it fails."""
+    command = [find_java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath(resolve(TOOLS)), program]
+    said = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True, timeout=_LONGEST_S).stdout
+    return [line.split() for line in said.splitlines() if line.strip()]
+
+
+def abort_hanging_transactions(servers: str, topics: list[str]) -> list[str]:
+    """Transactions that are open in a partition and over for their coordinator (KIP-664), older than a minute:
+    readers of committed records wait for them for ever. Answers what was aborted.
+    """
+    tool = ("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", servers)
+    aborted = []
+    for topic in topics:
+        _, *found = java(*tool, "find-hanging", "--topic", topic, "--max-transaction-timeout", "1") or [[]]
+        for _, partition, producer, _, _, start, *_ in found:
+            java(*tool, "abort", "--topic", topic, "--partition", partition, "--start-offset", start)
+            aborted.append(f"producer {producer} at {topic}-{partition}:{start}")
+    return aborted

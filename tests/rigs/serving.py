@@ -1,0 +1,152 @@
+"""Servers and certificates for tests over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import http.client
+import http.server
+import ipaddress
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509.oid import NameOID
+
+from heeler.embedded_kafka.java import find_java
+from rest.app import create_admin_app, create_app
+from rest.server.keys import Listener
+from rest.server.listeners import RestServer
+from rest.server.settings import RestSettings
+from tests.rigs.fake_herder import FakeWorker
+
+LOCAL = (Listener("http", "127.0.0.1", 0),)
+
+
+@contextlib.contextmanager
+def serving(worker: FakeWorker, settings: RestSettings | None = None) -> Iterator[RestServer]:
+    """A running REST server of a worker, on free ports of this machine."""
+    settings = settings or replace(RestSettings(), listeners=LOCAL)
+    server = RestServer(settings, create_app(worker.ask, worker, settings),
+                        create_admin_app(worker.ask, worker, settings))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def call(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """One request over a connection of its own: status and parsed body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with contextlib.closing(connection):
+        data = None if body is None else json.dumps(body)
+        typed = {} if body is None else {"Content-Type": "application/json"}
+        connection.request(method, path, data, {**typed, **headers})
+        response = connection.getresponse()
+        raw = response.read()
+        return response.status, json.loads(raw) if raw else None
+
+
+@dataclass
+class Stub:
+    """Another worker that answers what it is told and remembers what it was asked."""
+
+    status: int = 200
+    body: bytes = b"{}"
+    requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    port: int = 0
+
+
+@contextlib.contextmanager
+def stub(status: int = 200, body: Any = None) -> Iterator[Stub]:
+    """A Stub on a free port; `body` is sent as JSON, or as it is if it is bytes."""
+    told = Stub(status, body if isinstance(body, bytes) else json.dumps(body).encode())
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            told.requests.append((self.command, self.path, dict(self.headers), data))
+            self.send_response(told.status)
+            if told.status != 204:
+                self.send_header("Content-Length", str(len(told.body)))
+            self.end_headers()
+            if told.status != 204:
+                self.wfile.write(told.body)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    told.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files of a self-signed certificate for 127.0.0.1; the password is `secret`."""
+
+    pem: Path
+    encrypted_pem: Path
+    pkcs12: Path
+    certificate: Path
+
+    @property
+    def jks(self) -> Path:
+        """What keytool makes of `pkcs12` in Java's old format; the key has the password `own pass`."""
+        made = self.pem.with_name("jks")
+        if not made.exists():
+            subprocess.run([
+                str(Path(find_java()).with_name("keytool")), "-importkeystore", "-srckeystore", str(self.pkcs12),
+                "-srcstorepass", "secret", "-srcalias", "worker", "-destkeystore", str(made), "-deststoretype", "JKS",
+                "-deststorepass", "secret", "-destkeypass", "own pass"], check=True, capture_output=True)
+        return made
+
+
+def make_certificates(folder: Path, name: str = "127.0.0.1") -> Certificates:
+    """A key and its certificate in all formats."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1")) if name == "127.0.0.1" else x509.DNSName(name)
+    certificate = (
+        x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(key, hashes.SHA256()))
+    chain = certificate.public_bytes(Encoding.PEM)
+    encryption = BestAvailableEncryption(b"secret")
+    contents = {
+        "pem": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + chain,
+        "encrypted_pem": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption) + chain,
+        "pkcs12": serialize_key_and_certificates(b"worker", key, certificate, None, encryption),
+        "certificate": chain,
+    }
+    folder.mkdir(exist_ok=True)
+    for kind, content in contents.items():
+        (folder / kind).write_bytes(content)
+    return Certificates(**{kind: folder / kind for kind in contents})

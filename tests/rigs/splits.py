@@ -1,0 +1,132 @@
+"""Splits for tests of the engine; executors import them by this name."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_tasks.errors import DataError
+from tests.rigs.support import wait_until
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answers its number, after a while."""
+
+    number: int
+    seconds: float = 0.0
+
+    def run(self) -> int:
+        time.sleep(self.seconds)
+        return self.number
+
+
+@dataclass(frozen=True)
+class Fail:
+    text: str
+
+    def run(self) -> None:
+        raise DataError(self.text)
+
+
+@dataclass(frozen=True)
+class Poison:
+    """Its answer can be pickled, and not be unpickled."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[str]]:
+        return int, ("no number",)
+
+
+@dataclass(frozen=True)
+class AnswerPoison:
+    def run(self) -> Poison:
+        return Poison()
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Touches the file and sleeps."""
+
+    started: str
+
+    def run(self) -> None:
+        Path(self.started).touch()
+        time.sleep(60)
+
+
+@dataclass(frozen=True)
+class Meet:
+    """Answers when so many of them run at once."""
+
+    folder: str
+    count: int
+
+    def run(self) -> int:
+        (Path(self.folder) / str(os.getpid())).touch()
+        wait_until(lambda: len(list(Path(self.folder).iterdir())) >= self.count)
+        return len(list(Path(self.folder).iterdir()))
+
+
+@dataclass(frozen=True)
+class KillWorker:
+    def run(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Describe:
+    """What the Python worker is like."""
+
+    def run(self) -> dict[str, object]:
+        return {
+            "pid": os.getpid(), "parent": os.getppid(), "executable": sys.executable,
+            "hot": "numba" in sys.modules and "spark_tasks.sinks.split" in sys.modules,
+            "daemon": Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0"),
+            "daemon_threads": len(list(Path(f"/proc/{os.getppid()}/task").iterdir())),
+            "threads": threading.active_count(),
+        }
+
+
+@dataclass(frozen=True)
+class EndProcess:
+    """`how`: exit, or abort (a crash in C)."""
+
+    how: str
+
+    def run(self) -> None:
+        if self.how == "exit":
+            os._exit(0)
+        os.abort()
+
+
+@dataclass(frozen=True)
+class HoldInterpreter:
+    """Sleeps in C for a minute, and lets no other thread of its process run; the file has its process's number."""
+
+    started: str
+
+    def run(self) -> None:
+        Path(self.started).write_text(str(os.getpid()))
+        left = 60
+        while left:  # a signal interrupts it
+            left = ctypes.PyDLL(None).sleep(left)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Writes its number down, and answers what it ran in."""
+
+    number: int
+    file: str
+
+    def run(self) -> str:
+        with Path(self.file).open("a") as file:
+            file.write(f"{self.number}\n")
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode()
+        return "spark" if "spark_tasks.spark.daemon" in command else "local"

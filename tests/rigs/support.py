@@ -1,0 +1,49 @@
+"""Helpers of many tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from spark_tasks.process.pulse import Pulse
+
+if TYPE_CHECKING:
+    import pytest
+
+T = TypeVar("T")
+BACK_SOON = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}  # after a kill -9
+
+
+def wait_until(condition: Callable[[], T], within: float = 15.0, what: str = "the condition") -> T:
+    """The first true answer of `condition`, asked again and again for at most `within` seconds.
+
+    An AssertionError in the condition counts as "not yet"; the last one is shown when time is up.
+    """
+    deadline = time.monotonic() + within
+    pause = 0.005
+    while True:
+        failed: AssertionError | None = None
+        try:
+            answer = condition()
+        except AssertionError as error:
+            failed = error
+        else:
+            if answer:
+                return answer
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"waited {within:.0f} s in vain for {what}") from failed
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
+
+
+class Sleeper:
+    """A process, as `module` sees it, whose last beat is 300 seconds ago once `wake` is called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+        self._behind = 300.0
+        self.pulse = Pulse(lambda: time.monotonic() - self._behind)
+        monkeypatch.setattr(f"{module}.process_pulse", lambda: self.pulse)
+
+    def wake(self) -> None:
+        self._behind = 0.0

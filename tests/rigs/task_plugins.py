@@ -1,0 +1,236 @@
+"""Connectors for tests of the runners; their options say how they misbehave. Executors import them by this name."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+    SimpleDataSourceStreamReader,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from spark_tasks.config.definition import ConfigDef
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.plugins.api import Options, SinkConnector, SourceConnector
+
+
+class Folder:
+    """Notes that processes leave each other: `say` adds a line to a file, `heard` reads all lines."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def say(self, name: str, *words: Any) -> None:
+        with (self.path / name).open("a") as out:
+            out.write(json.dumps(words) + "\n")
+
+    def heard(self, name: str) -> list[Any]:
+        file = self.path / name
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def once(self, name: str) -> bool:
+        """True for the first who asks."""
+        try:
+            (self.path / f"{name}.once").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+def misbehave(options: Options, folder: Folder) -> None:
+    """`fail`: always; `retry`: the first time; `slow`: so many seconds, once."""
+    if options.get("fail"):
+        raise ConnectError(options["fail"])
+    if options.get("retry") and folder.once("retry"):
+        raise RetriableError(options["retry"])
+    if options.get("slow") and folder.once("slow"):
+        time.sleep(float(options["slow"]))
+
+
+# ---------------------------------------------------------------- sources
+class NumbersConnector(SourceConnector):
+    """Numbers from 0 up to the number in the file `folder/limit`, from `streams` source partitions at a time."""
+
+    version = "1.2.3"
+    config_def = ConfigDef()
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        return [dict(self.config)] * min(max_tasks, 1)
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        return Numbers(dict(options))
+
+
+class Numbers(DataSource):  # type: ignore[misc]
+    def schema(self) -> str:
+        return "topic string, value string"
+
+    def streamReader(self, _schema: Any) -> DataSourceStreamReader:  # noqa: N802
+        return NumbersReader(dict(self.options))
+
+
+@dataclass
+class Range(InputPartition):  # type: ignore[misc]
+    stream: str
+    start: int
+    end: int
+
+
+class NumbersReader(DataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.folder = Folder(options["folder"])
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {str(n): 0 for n in range(int(self.options.get("streams", "1")))}
+
+    def getDefaultReadLimit(self) -> ReadMaxRows:  # noqa: N802
+        return ReadMaxRows(int(self.options.get("rows", "1000")))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadMaxRows) -> dict[str, Any]:  # noqa: N802
+        if self.options.get("fail.latest"):
+            raise ConnectError(self.options["fail.latest"])
+        last = int((self.folder.path / "limit").read_text())
+        return {stream: min(max(at, last), at + limit.max_rows) for stream, at in start.items()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [Range(stream, start[stream], end[stream]) for stream in start if end[stream] > start[stream]]
+
+    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
+        misbehave(self.options, self.folder)
+        texts = [f"{partition.stream}:{n}" for n in range(partition.start, partition.end)]
+        topics = [self.options["topic"]] * len(texts)
+        yield pa.record_batch({"topic": topics, "key": [partition.stream.encode()] * len(texts), "value": texts})
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self.folder.say("commits", end)
+
+    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[dict[str, Any], dict[str, Any]]]:
+        return [({"stream": stream}, {"at": at}) for stream, at in offset.items()]
+
+    def from_source_offsets(self, offsets: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+        return self.initialOffset() | {p["stream"]: o["at"] for p, o in offsets}
+
+
+class SimpleConnector(NumbersConnector):
+    """The same numbers by the simple interface, as tuples that are rows."""
+
+    yields: ClassVar[Any] = "rows"
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        return SimpleNumbers(dict(options))
+
+
+class SimpleNumbers(DataSource):  # type: ignore[misc]
+    def schema(self) -> str:
+        return "n BIGINT, text STRING"
+
+    def simpleStreamReader(self, _schema: Any) -> SimpleDataSourceStreamReader:  # noqa: N802
+        return SimpleReader(dict(self.options))
+
+
+class SimpleReader(SimpleDataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, options: Options) -> None:
+        self.folder = Folder(options["folder"])
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {"n": 0}
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
+        last = min(int((self.folder.path / "limit").read_text()), start["n"] + 100)
+        return iter([(n, f"t{n}") for n in range(start["n"], last)]), {"n": max(last, start["n"])}
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self.folder.say("commits", end)
+
+
+# ---------------------------------------------------------------- sinks
+class NotesConnector(SinkConnector):
+    """Notes each batch's topic, partition, offsets and values in `folder/writes`, each commit in `folder/commits`."""
+
+    version = "3.2.1"
+    config_def = ConfigDef()
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        return [dict(self.config)] * max_tasks
+
+    @classmethod
+    def data_source(cls, options: Options) -> DataSource:
+        return Notes(dict(options))
+
+
+class Notes(DataSource):  # type: ignore[misc]
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        kind = {"rows": RowWriter, "resumable": ResumableWriter}.get(self.options.get("writer", ""), NotesWriter)
+        return kind(dict(self.options))
+
+
+@dataclass
+class Noted(WriterCommitMessage):  # type: ignore[misc]
+    count: int
+
+
+class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.folder = Folder(options["folder"])
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Noted:
+        count = 0
+        for batch in iterator:
+            misbehave(self.options, self.folder)
+            if self.options.get("fail.partition") == str(batch.column("partition")[0]):
+                raise ConnectError("not this one")
+            self.folder.say(
+                "writes", batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py(),
+                batch.column("offset").to_pylist(), batch.column("value").to_pylist(),
+            )
+            count += len(batch)
+        return Noted(count)
+
+    def commit(self, messages: Sequence[Noted]) -> None:
+        self.folder.say("commits", [m.count for m in messages if m is not None])
+
+    def abort(self, messages: Sequence[Noted]) -> None:
+        self.folder.say("aborts", [m.count for m in messages if m is not None])
+
+
+class ResumableWriter(NotesWriter):
+    """`resume`: where its data end at first; `half`: the first commit stores up to there and fails."""
+
+    def commit(self, messages: Sequence[Noted]) -> None:
+        if self.options.get("half") and self.folder.once("half"):
+            raise RetriableError("the rest could not be stored")
+        super().commit(messages)
+
+    def resume_from(self, topic: str, partition: int) -> int | None:  # noqa: ARG002
+        stored = "half" if (self.folder.path / "half.once").exists() else "resume"
+        return int(self.options[stored]) if self.options.get(stored) else None
+
+
+class RowWriter(DataSourceWriter):  # type: ignore[misc]
+    def __init__(self, options: Options) -> None:
+        self.folder = Folder(options["folder"])
+
+    def write(self, iterator: Iterator[Any]) -> Noted:
+        rows = [row.asDict() for row in iterator]
+        self.folder.say("rows", rows)
+        return Noted(len(rows))
+
+
+class RowsConnector(NotesConnector):
+    accepts: ClassVar[Any] = "rows"

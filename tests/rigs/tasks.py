@@ -1,0 +1,170 @@
+"""What tests and benchmarks of task runners share: an engine without Spark, a loop that does what a task actor does."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
+from typing import Any
+
+from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.plugins.discovery import Found, installed
+from spark_tasks.spark.executor import run_split, value_of
+from spark_tasks.task import Progress, TaskContext, TaskRunner
+from tests.rigs.support import wait_until
+
+
+def plugins_with(*connectors: str) -> Plugins:
+    """heeler's own plugins and these connectors of tests ("module:Class"), as if a distribution published them."""
+    more = [Found(target.replace(":", "."), Kind.CONNECTOR, target, "classpath") for target in connectors]
+    return Plugins(installed=[*installed(), *more])
+
+
+class ThreadEngine:
+    """The Engine contract with threads for executors; splits are pickled as they would be for Spark.
+
+    `hold` set: jobs wait. `lose`: so many next jobs fail as if Spark had lost them.
+    """
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+        self.free.set()
+        self.lose: list[Exception] = []
+        self.jobs = 0
+
+    def submit(self, task: str, splits: Sequence[Any]) -> Future[list[Any]]:  # noqa: ARG002
+        future: Future[list[Any]] = Future()
+        pickled = [pickle.dumps(split) for split in splits]
+        threading.Thread(target=self._run, args=(future, pickled), daemon=True).start()
+        self.jobs += 1
+        return future
+
+    def _run(self, future: Future[list[Any]], splits: list[bytes]) -> None:
+        self.free.wait(60)
+        if not future.set_running_or_notify_cancel():
+            return
+        with suppress(InvalidStateError):
+            try:
+                future.set_result([value_of(run_split(split)) for split in splits if not self._lost()])
+            except InvalidStateError:
+                raise
+            except Exception as error:  # noqa: BLE001
+                future.set_exception(error)
+
+    def _lost(self) -> bool:
+        if self.lose:
+            raise self.lose.pop(0)
+        return False
+
+    def cancel(self, batch: Future[list[Any]]) -> None:
+        with suppress(InvalidStateError):
+            batch.set_exception(CancelledError())
+
+
+class MemoryOffsets:
+    """An OffsetStore; `written` has all writes in order."""
+
+    topic = "none"
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, Any] = {}
+        self.written: list[Any] = []
+
+    def read(self) -> Sequence[Any]:
+        return [(json.loads(partition), offset) for partition, offset in self.offsets.items()]
+
+    def write(self, offsets: Sequence[Any]) -> None:
+        self.written += [(dict(partition), dict(offset)) for partition, offset in offsets]
+        self.offsets |= {json.dumps(dict(partition), sort_keys=True): dict(offset) for partition, offset in offsets}
+
+    def records(self, offsets: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
+        return []
+
+    def close_soon(self) -> None:
+        pass
+
+
+class Loop:
+    """A thread that does what a task actor does: run_once, sleep, be woken, obey."""
+
+    def __init__(self) -> None:
+        self._woken = threading.Event()
+        self._orders: list[Callable[[TaskRunner], None]] = []
+        self.records = 0
+        self.batches: list[tuple[float, Progress]] = []
+        self.error: Exception | None = None
+        self.runs = 0
+        self.idle_ms = 0  # what the last run_once asked for
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def start(self, runner: TaskRunner) -> Loop:
+        self.runner = runner
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def order(self, what: Callable[[TaskRunner], None]) -> None:
+        self._orders.append(what)
+        self.wake()
+
+    def _run(self) -> None:
+        try:
+            self.runner.start()
+            while True:
+                while self._orders:
+                    self._orders.pop(0)(self.runner)
+                self._step(self.runner.run_once())
+        except StopIteration:
+            return
+        except Exception as error:  # noqa: BLE001 - for whoever waits
+            self.error = error
+            with suppress(Exception):
+                self.runner.close()
+
+    def _step(self, progress: Progress) -> None:
+        self.runs += 1
+        self.idle_ms = progress.idle_ms
+        self.records += progress.records
+        if progress.records:
+            self.batches.append((time.perf_counter(), progress))
+        if progress.idle_ms:
+            self._woken.wait(progress.idle_ms / 1000)
+            self._woken.clear()
+
+    def stop(self) -> None:
+        def close(runner: TaskRunner) -> None:
+            runner.close()
+            raise StopIteration
+
+        if self._thread.is_alive():
+            self.order(close)
+            self._thread.join(30)
+            assert not self._thread.is_alive(), "the task does not stop"
+
+    def await_records(self, count: int, within: float = 20.0) -> None:
+        def enough() -> bool:
+            if self.error is not None:
+                raise self.error
+            return self.records >= count
+
+        wait_until(enough, within, f"{count} records")
+
+    def await_error(self, within: float = 20.0) -> Exception:
+        return wait_until(lambda: self.error, within, "the task to fail")
+
+
+def context_of(
+    engine: Any, worker: Mapping[str, str], connector: Mapping[str, str], wake: Callable[[], None], task: int = 0,
+    offsets: Any = None, topic_used: Callable[[str], None] = lambda _topic: None,
+) -> TaskContext:
+    """The context of a connector's task whose configuration is the connector's."""
+    return TaskContext(
+        connector_name=connector["name"], task=task, group_id="group", worker=worker, connector=connector,
+        config=connector, engine=engine, offsets=offsets, wake=wake, topic_used=topic_used,
+    )
