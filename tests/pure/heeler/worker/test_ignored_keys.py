@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ COMPOSED = {*(f"{kind}.storage.{what}" for kind in ("config", "offset", "status"
     "topic", "replication.factor")), "ssl.keystore.type", "ssl.truststore.type"}
 
 
+@cache
 def used_keys() -> set[str]:
     """Every text that stands alone in the code, outside of docstrings' sentences."""
     packages = ("actors", "rest", "storage", "spark_tasks", "heeler")
