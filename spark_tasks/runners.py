@@ -18,7 +18,7 @@ from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.residents.engine import ResidentEngine
-from spark_tasks.spark.residents.settings import BATCH, MODE
+from spark_tasks.spark.residents.settings import MODE, RESIDENT
 from spark_tasks.task import TaskContext, TaskRunner
 
 _logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ MakeDelivery = Callable[[TaskContext], Delivery | None]
 
 def engine_of(worker: Mapping[str, str]) -> SparkEngine | ResidentEngine:
     """The engine that heeler.executors.mode asks for."""
-    kind = SparkEngine if worker.get(MODE) == BATCH else ResidentEngine
+    kind = ResidentEngine if worker.get(MODE) == RESIDENT else SparkEngine
     return kind(worker)
 
 

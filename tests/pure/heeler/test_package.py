@@ -48,7 +48,8 @@ def wheel(tmp_path_factory):
     for name in (*PACKAGES, "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     environment = Path(sys.prefix)  # this one, which is as it should be
-    said = run("make", "-o", environment / ".heeler-ready", "wheel", f"VENV={environment}", cwd=folder)
+    said = run("make", "--no-print-directory", "-o", environment / ".heeler-ready", "wheel", f"VENV={environment}",
+               cwd=folder)
     [built] = (folder / "dist").iterdir()
     assert said == f"dist/{built.name}\n"
     assert not (folder / "build").exists()

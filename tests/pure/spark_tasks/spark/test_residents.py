@@ -52,7 +52,7 @@ def test_a_local_spark_has_slots_for_all_and_jobs_of_plugins_are_cut_as_ever():
 
 
 def test_the_engine_is_a_setting():
-    assert isinstance(engine_of({}), ResidentEngine)
+    assert isinstance(engine_of({}), SparkEngine)
     assert isinstance(engine_of({MODE: "resident"}), ResidentEngine)
     assert isinstance(engine_of({MODE: "batch"}), SparkEngine)
 
