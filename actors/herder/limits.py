@@ -36,8 +36,12 @@ def room_refusal(state: HerderState, connector: ConnectorName, items: int) -> Ex
     if items <= 0 or membership is None or membership.room is None:
         return None
     workers = max(len({url for _, url in membership.owners}), 1)
-    if needed_bytes(connector, items, workers) <= membership.room:
+    needed = needed_bytes(connector, items, workers)
+    # A round that takes a connector away says its name once more: it must still fit, or nothing can be deleted again.
+    sizes = (needed_bytes(name, 1 + state.config.task_count(name), workers) for name in state.config.connectors())
+    reserved = max(needed, *sizes, 0)
+    room = max(membership.room - reserved, 0)
+    if needed <= room:
         return None
-    needed, room = needed_bytes(connector, items, workers), max(membership.room, 0)
     return BadRequestError(f"{shown(connector)} needs {needed} bytes more, and there is room for {room}. "
                            + no_room(membership.record_bytes - room, membership.record_bytes))

@@ -22,7 +22,8 @@ class LineFormatter(logging.Formatter):
         record.message = record.getMessage()
         record.asctime = self.formatTime(record)
         lines = [escaped(self.formatMessage(record))]
-        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        # A filter may have written the trace, without secrets.
+        trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
         for block in filter(None, (trace, record.stack_info)):
             lines += [f"    {escaped(line)}".rstrip() for line in block.split("\n")]
         return "\n".join(lines)
