@@ -36,6 +36,8 @@ _logger = logging.getLogger(__name__)
 
 _BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
 _METADATA_BACKOFF_MS: Final = 1_000  # a topic that does not exist is asked for again and again
+_PATTERN_BACKOFF_MS: Final = 100  # each join waits for all topics' names first
+_JOIN_TIMEOUT_MS: Final = 30_000
 _CLOSE_TIMEOUT_MS: Final = 3_000
 _SETTLING_S: Final = 0.05
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
@@ -118,6 +120,25 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
     """Says when the group wants something of this member, so that nobody has to ask."""
 
     wake: Callable[[], None] = staticmethod(lambda: None)
+    _joining: Any = None
+
+    def need_rejoin(self) -> bool:
+        return self._joining is not None or bool(super().need_rejoin())
+
+    def ensure_active_group(self, timeout_ms: float | None = None) -> bool:
+        # kafka-python forgets a join that ends between two calls: it asks for another one, for which the whole group
+        # has to join again, or takes itself for joined and has no assignment.
+        if self._joining is None:
+            self._joining = self._manager.call_soon(self.ensure_active_group_async, _JOIN_TIMEOUT_MS)
+            self._joining.add_both(lambda _: self.wake())
+        joining = self._joining
+        try:
+            return bool(self._net.run(self._manager.wait_for, joining, timeout_ms))
+        except protocol.KafkaTimeoutError:
+            return False
+        finally:
+            if joining.is_done:
+                self._joining = None
 
     def request_rejoin(self) -> None:
         super().request_rejoin()
@@ -211,9 +232,9 @@ class GroupConsumer:
     def _subscribe(self) -> None:
         cluster, listener = self._manager.cluster, _Listener(self._note_change)
         cluster.config["allow_auto_create_topics"] = self._settings.allow_auto_create_topics
-        cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS
-        if self._settings.pattern is not None:
-            pattern = self._settings.pattern
+        pattern = self._settings.pattern
+        cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS if pattern is None else _PATTERN_BACKOFF_MS
+        if pattern is not None:
             self._subscription.subscribe(pattern=f"(?:{pattern.pattern})\\Z", listener=listener)
             cluster.need_all_topic_metadata = True
             cluster.set_topics([])

@@ -263,8 +263,9 @@ def test_every_split_runs_once_while_spark_comes_and_goes(resident_engine: Resid
 
 
 def test_a_dead_jvm_is_started_again_and_told(
-    engine: AnyEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    engine: AnyEngine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr("spark_tasks.running.spark_life.RESTART_AFTER_S", 0)  # a test before has killed one, too
     assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin gets a session on the worker's Spark"
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
     wait_until((tmp_path / "started").exists)

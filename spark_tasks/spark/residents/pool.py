@@ -60,14 +60,17 @@ class Pool:
         batch.end()
 
     def fail(self, error: Exception, *, waiting_only: bool = False) -> None:
-        """All batches, or those of which no split has begun, end with the error."""
+        """All batches, or those of which a split waits, end with the error."""
         with self._lock:
-            failed = [batch for batch in self.batches.values() if not (waiting_only and batch.begun)]
+            failed = [b for b in self.batches.values() if not waiting_only or self._waits(b)]
             for batch in failed:
                 self._drop(batch, error)
                 del self.batches[batch.future]
         for batch in failed:
             batch.end()
+
+    def _waits(self, batch: Batch) -> bool:
+        return any(item.batch is batch for item in self.queue.waiting(batch.task))
 
     def _drop(self, batch: Batch, why: Exception) -> None:
         """None of its splits goes on. The caller holds the lock."""

@@ -105,6 +105,11 @@ class Rig:
         wait_until(lambda: name in begun, what=f"{name} to begin")
         return future
 
+    def settled(self, batch: Future[list[Any]]) -> bool:
+        with self.lock:
+            self.pool.dispatch()  # as the monitor does
+        return batch.done()
+
     def idle(self, count: int) -> None:
         wait_until(lambda: len(self.crew.idle) >= count, what=f"{count} idle ones")
 
@@ -190,6 +195,25 @@ def test_a_split_given_to_one_that_has_just_died_runs_elsewhere(rig: Rig) -> Non
     assert rig.died == 1
 
 
+def test_a_split_given_to_one_that_has_just_died_fails_where_no_other_can_be_had(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "BACKOFF_S", 0.001)
+    rig, launcher = Rig(), Threads()
+    rig.pool.use(launcher)
+    rig.idle(1)
+    launcher.broken = "no such file"
+    (line,) = [r.line for r in rig.crew.idle]
+    assert line is not None
+    line.work.shutdown(socket.SHUT_WR)
+    future = rig.submit("a-0", Answer(4))
+    wait_until(lambda: rig.settled(future))
+    with pytest.raises(SparkLostError, match="no executor process could be started: no such file"):
+        future.result(1)
+    rig.pool.close(CancelledError(), 5)
+    rig.door.close()
+
+
 def test_an_idle_one_that_has_died_is_found_and_replaced(rig: Rig) -> None:
     rig.idle(1)
     (resident,) = rig.crew.idle
@@ -237,18 +261,12 @@ def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it
     rig, launcher = Rig(), Threads(broken="no such file")
     rig.pool.use(launcher)
     future = rig.submit("a-0", Answer(1))
-
-    def over(batch: Future[list[Any]]) -> bool:
-        with rig.lock:
-            rig.pool.dispatch()  # as the monitor does
-        return batch.done()
-
-    wait_until(lambda: over(future))
+    wait_until(lambda: rig.settled(future))
     with pytest.raises(SparkLostError, match="no executor process could be started: no such file"):
         future.result(1)
     launcher.broken = ""
     again = rig.submit("a-0", Answer(2))
-    wait_until(lambda: over(again))
+    wait_until(lambda: rig.settled(again))
     assert again.result(1) == [2]
     rig.pool.close(CancelledError(), 5)
     rig.door.close()
