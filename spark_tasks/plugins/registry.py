@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SHOWN = [kind for kind in Kind if kind is not Kind.DATA_SOURCE]
-_OURS = re.compile(r"^<frozen |/importlib/|/(spark_tasks|heeler)/[^/]*\.py$|/spark_tasks/plugins/[^/]*\.py$")
+_OURS = re.compile(rf"^<frozen |/importlib/|^{re.escape(str(Path(__file__).parents[1]))}/(?!connectors/)")
 _REST_ORDER = ("sink", "source", "transformation", "predicate", "converter", "header_converter")
 
 

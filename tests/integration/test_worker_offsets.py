@@ -196,7 +196,7 @@ def test_topics_of_a_connector(rig, reader):
 
 
 def test_loggers(rig):
-    name = "spark_tasks.running"
+    name = "spark_tasks.spark"
     before = rig.call("GET", "/admin/loggers")
     assert "root" in before
     changed = rig.call("PUT", f"/admin/loggers/{name}", {"level": "DEBUG"})

@@ -1,4 +1,4 @@
-"""A worker in memory that keeps the contract of actors/messages.py: enough for REST to be tested without a cluster.
+"""A worker in memory that keeps the contract of actors/messages: enough for REST to be tested without a cluster.
 
 It does at once what a herder does in its turn. Where it should belong to another worker, `redirect` says so.
 """
