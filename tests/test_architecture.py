@@ -38,7 +38,9 @@ ROOMS = {
     "spark_tasks.java": ("spark_tasks.arrays",),
     "spark_tasks.data": ("spark_tasks.java",),
     "spark_tasks.config": ("spark_tasks.java",),
-    "spark_tasks.plugins": ("spark_tasks.config", "spark_tasks.data", "spark_tasks.spaces", "spark_tasks.task"),
+    "spark_tasks.plugins": (
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.process", "spark_tasks.spaces", "spark_tasks.task",
+    ),
     "spark_tasks.validation": ("spark_tasks.config", "spark_tasks.java", "spark_tasks.kafka", "spark_tasks.plugins"),
     "spark_tasks.kafka": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.process",
@@ -48,6 +50,7 @@ ROOMS = {
     ),
     "spark_tasks.connectors": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins",
+        "spark_tasks.process",
     ),
     "spark_tasks.spark": (
         "spark_tasks", "spark_tasks.config", "spark_tasks.connectors", "spark_tasks.data", "spark_tasks.kafka",

@@ -20,6 +20,7 @@ from spark_tasks.data.columns import is_json
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.plugins.api import Options, SinkConnector
+from spark_tasks.process import code_folders
 
 _TASK = "verify.task"
 
@@ -38,6 +39,11 @@ class VerifySinkConnector(SinkConnector):
         ConfigKey("stream.field", Type.STRING, default="stream", doc="The field with the stream's number."),
         ConfigKey("sequence.field", Type.STRING, default="sequence", doc="The field with the record's number."),
     )  # fmt: skip
+
+    @classmethod
+    def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
+        """See Connector."""
+        return code_folders.mistakes("path", config.get("path"))
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """See Connector."""
@@ -117,6 +123,7 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
             if isinstance(message, Runs):
                 summary = summary.after(message.runs)
         path = Path(self._file)
+        code_folders.check(self._file, code_folders.of_plugins())  # runs on the worker
         path.parent.mkdir(parents=True, exist_ok=True)
         hidden = path.with_name(f".{path.name}.tmp")
         hidden.write_text(json.dumps(summary.to_json(), indent=1))

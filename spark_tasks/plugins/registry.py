@@ -20,6 +20,7 @@ from spark_tasks.plugins import data_sources, discovery
 from spark_tasks.plugins.advice import advice
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import Kind, Plugin, PluginInfo, PluginNotFoundError
+from spark_tasks.process import code_folders
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import Connector
@@ -48,6 +49,7 @@ class Plugins:
         folders = discovery.in_folders(self.plugin_path, self._complaints.append)
         self._found = [*(discovery.installed() if installed is None else installed), *folders]
         data_sources.add(folders)
+        code_folders.add(self.plugin_path)
         for complaint in self._complaints:
             _log.warning(complaint)
         self._loaded: dict[Found, Plugin | Exception] = {}

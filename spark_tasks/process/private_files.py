@@ -13,13 +13,18 @@ def private_folder(purpose: str) -> Path:
     """A folder of this user's below the temporary one, the same at each call; another one where somebody else has
     taken its name.
     """
+    folder = name_of_private(purpose)
     owner = _user()
-    folder = Path(tempfile.gettempdir()) / f"heeler-{purpose}-{owner}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()  # not what a link of somebody else's points to
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner or status.st_mode & 0o077:
         folder = Path(tempfile.mkdtemp(prefix=f"heeler-{purpose}-"))
     return folder
+
+
+def name_of_private(purpose: str) -> Path:
+    """The name that `private_folder` takes where it can."""
+    return Path(tempfile.gettempdir()) / f"heeler-{purpose}-{_user()}"
 
 
 def open_private(file: Path, mode: str) -> IO[str]:

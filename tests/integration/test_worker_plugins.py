@@ -7,7 +7,7 @@ import json
 import pytest
 
 from heeler.cli.rest_client import RestError
-from tests.rigs.workers import JSON
+from tests.rigs.workers import JSON, PLUGINS
 
 pytestmark = pytest.mark.integration
 
@@ -59,3 +59,12 @@ def test_nothing_that_a_request_names_is_imported(rig, topic_name, key):
         with pytest.raises(RestError):
             rig.call("GET", f"/connector-plugins/{named}/config")
     assert THIS not in rig.process.tail(10**6)
+
+
+@pytest.mark.parametrize(("sink", "key"), [("FileStreamSink", "file"), ("parquet", "path"), ("verify", "path")])
+def test_no_sink_writes_where_plugins_are(rig, topic_name, tmp_path, sink, key):
+    """What it wrote would run when a worker starts next."""
+    (tmp_path / "link").symlink_to(PLUGINS)
+    config = {"connector.class": sink, "topics": topic_name, key: str(tmp_path / "link/evil.py")}
+    error = rig.refused("POST", "/connectors", {"name": topic_name, "config": config})
+    assert (error.status, "from where the worker takes plugins" in str(error)) == (400, True)

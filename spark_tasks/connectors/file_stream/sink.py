@@ -15,6 +15,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.connectors.lines import to_lines
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import Options, SinkConnector
+from spark_tasks.process import code_folders
 
 
 class FileStreamSinkConnector(SinkConnector):
@@ -28,6 +29,11 @@ class FileStreamSinkConnector(SinkConnector):
             doc="The file to append to. Unset: the worker's standard output.",
         ),
     )  # fmt: skip
+
+    @classmethod
+    def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
+        """See Connector."""
+        return code_folders.mistakes("file", config.get("file"))
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """See Connector."""
@@ -56,8 +62,8 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
         """See DataSource. The file is there, or the task fails, from its start on, as in Kafka Connect."""
         file = self.options.get("file") or None
         if file is not None:
-            os.close(_open(file))
-        return LineWriter(file)
+            os.close(_open(file, code_folders.of_plugins()))
+        return LineWriter(file, code_folders.of_plugins())
 
 
 @dataclass
@@ -74,8 +80,10 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
     to one file at a time and no line is torn. Data is written when `write` returns (not forced to the disk).
     """
 
-    def __init__(self, file: str | None) -> None:
+    def __init__(self, file: str | None, code: Sequence[str] = ()) -> None:
+        """`code`: folders of plugins, where nothing is written."""
         self._file = file
+        self._code = code
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """See DataSourceArrowWriter."""
@@ -83,7 +91,7 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
             pieces = [(len(batch), _lines(batch).to_pybytes()) for batch in iterator]
             printed = b"".join(piece for _, piece in pieces)
             return Written(sum(rows for rows, _ in pieces), len(printed), printed)
-        fd = _open(self._file)
+        fd = _open(self._file, self._code)
         try:
             rows = size = 0
             for batch in iterator:
@@ -108,7 +116,8 @@ def _lines(batch: pa.RecordBatch) -> pa.Buffer:
     return to_lines(batch.column("value"), batch.schema.field("value").metadata)
 
 
-def _open(file: str) -> int:
+def _open(file: str, code: Sequence[str]) -> int:
+    code_folders.check(file, code)
     try:
         return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:

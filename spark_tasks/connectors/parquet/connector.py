@@ -12,6 +12,7 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonE
 from spark_tasks.connectors.parquet.files import ParquetSettings
 from spark_tasks.connectors.parquet.writer import ParquetWriter
 from spark_tasks.plugins.api import Options, SinkConnector
+from spark_tasks.process import code_folders
 
 _CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 
@@ -47,6 +48,11 @@ class ParquetSinkConnector(SinkConnector):
         ),
     )  # fmt: skip
 
+    @classmethod
+    def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
+        """See Connector."""
+        return code_folders.mistakes("path", config.get("path"))
+
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """See Connector."""
         return [dict(self.config) for _ in range(max_tasks)]
@@ -71,6 +77,6 @@ class ParquetData(DataSource):  # type: ignore[misc]  # PySpark has no types
         return ParquetWriter(
             ParquetSettings(
                 options["path"], options["compression"], options["rotate.records"], options["rotate.bytes"],
-                options["rotate.ms"], options["kafka.columns"],
+                options["rotate.ms"], options["kafka.columns"], code_folders.of_plugins(),
             )
         )  # fmt: skip

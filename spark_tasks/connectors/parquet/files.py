@@ -19,6 +19,7 @@ class ParquetSettings:
     bytes: int
     millis: int
     kafka_columns: bool
+    code: tuple[str, ...] = ()  # folders of plugins, where nothing is written
 
 
 @dataclass(frozen=True, slots=True, order=True)

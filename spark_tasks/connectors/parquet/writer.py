@@ -22,6 +22,7 @@ from spark_tasks.data.columns import is_json, metadata_of
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_write import JsonWriter
+from spark_tasks.process import code_folders
 
 _STALE_S = 24 * 3600  # hidden files of that age belong to nobody any more
 
@@ -49,6 +50,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Files:
         """See DataSourceArrowWriter."""
         settings, done = self._settings, list[tuple[str, OffsetRange]]()
+        code_folders.check(settings.folder, settings.code)
         try:
             Path(settings.folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -78,6 +80,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         for held in {(r.topic, r.partition) for r, _ in files}:
             self._refuse_overlap([r for r, _ in files if (r.topic, r.partition) == held])
         folder = Path(self._settings.folder)
+        code_folders.check(self._settings.folder, self._settings.code)
         for held_range, path in files:
             if not claim(folder, path, held_range):
                 raise OverlapError(

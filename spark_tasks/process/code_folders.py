@@ -1,0 +1,78 @@
+"""Folders from which processes of heeler run code: nothing that REST or a record asks for is written there.
+
+Whoever may create connectors would else decide what the next worker runs. An operator's other files (a crontab, keys
+of ssh) are behind the rights of the user that the worker runs as, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.process.private_files import name_of_private
+
+_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+_ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "HEELER_CACHE", "NUMBA_CACHE_DIR")
+_CODE = (*importlib.machinery.all_suffixes(), ".pth", ".zip", ".whl", ".egg")  # what Python takes from sys.path
+_of_plugins: dict[str, None] = {}
+
+
+def add(folders: Iterable[str]) -> None:
+    """Folders of `plugin.path`, of which there is one list in a process."""
+    _of_plugins.update((os.path.abspath(folder), None) for folder in folders)  # noqa: PTH100 - a link counts as well
+
+
+def of_plugins() -> tuple[str, ...]:
+    """What was added: what a writer takes along to where it writes."""
+    return tuple(_of_plugins)
+
+
+def complaint(path: str, plugins: Sequence[str]) -> str | None:
+    """Why nothing may be written to a file or folder, wherever links lead; None where all is well.
+
+    `plugins`: as `of_plugins` says on the worker.
+    """
+    real = os.path.realpath(path)
+    for folders, what in ((plugins, "plugins"), (_python(), "code")):
+        for folder in folders:
+            if _within(real, os.path.realpath(folder)):
+                return (f"{path} is in {folder}, from where the worker takes {what}: nothing is written there. Name a "
+                        "folder for data alone")
+    if real.endswith(_CODE) and any(_within(real, os.path.realpath(folder or os.curdir)) for folder in sys.path):
+        return f"{path} would be code that Python imports: nothing is written there. Name a folder for data alone"
+    return None
+
+
+def mistakes(key: str, path: str | None) -> dict[str, list[str]]:
+    """What a connector's `validate` says of a path that it is to write to."""
+    why = complaint(path, of_plugins()) if path else None
+    return {key: [why]} if why else {}
+
+
+def check(path: str, plugins: Sequence[str]) -> None:
+    """Raises ConnectError where `complaint` has something to say."""
+    if (why := complaint(path, plugins)) is not None:
+        raise ConnectError(why)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+@cache
+def _python() -> tuple[str, ...]:
+    ours = Path(__file__).resolve().parents[2]
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return tuple(dict.fromkeys((
+        *(sysconfig.get_path(name) for name in _LIBRARIES), *site.getsitepackages(), site.getusersitepackages(),
+        *(str(ours / package) for package in ("actors", "heeler", "rest", "spark_tasks", "storage")),
+        str(caches / "heeler"), str(caches / "numba"), str(name_of_private("numba")),
+        *(os.environ[name] for name in _ELSEWHERE if os.environ.get(name)),
+    )))

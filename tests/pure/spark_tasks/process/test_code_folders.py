@@ -1,0 +1,104 @@
+"""Connectors that write files write none where code is taken from."""
+
+from __future__ import annotations
+
+import pickle
+import sysconfig
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import spark_tasks
+from spark_tasks.connectors.file_stream.connectors import FileStreamSinkConnector
+from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
+from spark_tasks.connectors.verify import VerifySinkConnector
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins import Plugins
+from spark_tasks.process import code_folders
+
+SINKS = [(FileStreamSinkConnector, "file"), (ParquetSinkConnector, "path"), (VerifySinkConnector, "path")]
+ROW = pa.record_batch({"value": pa.array([{"stream": 0, "sequence": 0}]), "topic": ["t"], "partition": [0],
+                       "offset": [0]})
+
+
+@pytest.fixture(autouse=True)
+def plugins(tmp_path, monkeypatch):
+    monkeypatch.setattr(code_folders, "_of_plugins", {})
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "inner").symlink_to(folder / "new")
+    Plugins(str(folder))
+    return folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """The worker's plugin.path is a link."""
+    monkeypatch.setattr(code_folders, "_of_plugins", {})
+    Plugins(str(tmp_path / "link"))
+
+
+@pytest.mark.parametrize("path", ["plugins/x", "plugins", "plugins/a/../x", "link/x.py", "inner", "b/../link"])
+@pytest.mark.parametrize("by", ["plugins", "elsewhere"])
+@pytest.mark.parametrize(("sink", "key"), SINKS)
+def test_no_sink_writes_where_plugins_are(tmp_path, sink, key, path, by, request):
+    request.getfixturevalue(by)
+    config = {"name": "n", "topics": "t", key: str(tmp_path / path)}
+    [message] = sink.validate(config)[key]
+    assert message.startswith(f"{tmp_path / path} is in {tmp_path}")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConnectError, match="nothing is written there"):  # however it came into the config topic
+        written(sink, config)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def written(sink, config):
+    write(pickle.dumps(sink.data_source(config).writer(None, False)))
+
+
+def write(pickled):
+    writer = pickle.loads(pickled)
+    writer.commit([writer.write(iter([ROW]))])
+
+
+@pytest.mark.parametrize(("sink", "key"), SINKS)
+def test_where_links_lead_counts_when_it_is_written(tmp_path, sink, key, plugins):
+    """On an executor, which has not looked for plugins."""
+    config = {"name": "n", "topics": "t", key: str(tmp_path / "later")}
+    writer = pickle.dumps(sink.data_source(config).writer(None, False))
+    if sink is FileStreamSinkConnector:
+        (tmp_path / "later").unlink()
+    (tmp_path / "later").symlink_to(plugins / "x")
+    if sink is not VerifySinkConnector:  # it writes on the worker
+        code_folders._of_plugins.clear()
+    with pytest.raises(ConnectError, match="nothing is written there"):
+        write(writer)
+    assert list(plugins.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", [
+    sysconfig.get_path("purelib") + "/x", sysconfig.get_path("stdlib") + "/x.txt", sysconfig.get_path("scripts") + "/x",
+    spark_tasks.__path__[0] + "/x", str(Path(spark_tasks.__path__[0]).parent / "new.py"),
+    str(Path(spark_tasks.__path__[0]).parent / "new/a.pth"), "~/.cache/numba/x", "~/.cache/heeler/spark/x",
+])
+def test_nor_where_other_code_is(path, monkeypatch):
+    for name in ("HEELER_CACHE", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    code_folders._python.cache_clear()
+    assert FileStreamSinkConnector.validate({"file": str(Path(path).expanduser())}).keys() == {"file"}
+    code_folders._python.cache_clear()
+
+
+@pytest.mark.parametrize(("sink", "key"), SINKS)
+def test_data_goes_everywhere_else(tmp_path, monkeypatch, sink, key):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plugins-not").mkdir()
+    demo = Path(spark_tasks.__path__[0]).parent / "heeler-demo"
+    for path in (tmp_path / "out", tmp_path / "plugins-not/out", "out2", demo):
+        config = {"name": "n", "topics": "t", key: str(path)}
+        assert sink.validate(config) == {}
+    written(sink, {"name": "n", "topics": "t", key: str(tmp_path / "out")})
+    assert (tmp_path / "out").exists()
+    assert sink.validate({"name": "n"}) == {}
