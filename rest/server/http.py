@@ -32,6 +32,7 @@ MIN_THREADS = 4
 MAX_THREADS = 200
 IDLE_TIMEOUT_S = 30  # of a kept-alive connection, and of each wait for a request's bytes; as Kafka Connect's server
 BODY_TIMEOUT_S = 90  # for all of a body; a head has the idle time
+SLOW_S = 2.0  # for all that a thread waits for one client's bytes, while others wait for a thread
 DRAIN_S = 2.0
 SILENT_S = 5.0  # of a connection without a request, while others wait to be accepted
 BACKLOG = 4096  # connections that wait to be accepted; net.core.somaxconn may allow fewer
@@ -60,6 +61,11 @@ class GrowingPool(ThreadPool):
             if self._free < 0 and len(self._threads) < self.max:
                 self._threads.append(self._spawn_worker())
 
+    @property
+    def waiting(self) -> int:
+        """Connections that have a request and get no thread."""
+        return max(0, -self._free) if len(self._threads) >= self.max else 0
+
     def grow(self, amount: int) -> None:
         """Start threads without waiting until they run."""
         self._threads.extend(self._spawn_worker() for _ in range(min(amount, self.max - len(self._threads))))
@@ -80,13 +86,22 @@ class _Arriving(socket.SocketIO):
     _sock: socket.socket
     deadline = math.inf  # time.monotonic()
 
+    def hurry(self) -> None:
+        """Wake a thread that waits for bytes: there is no more time."""
+        self.deadline = -math.inf
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._sock, socket.SHUT_RD)  # an SSLSocket's own would have it go on in plain text
+
     def readinto(self, buffer: Any) -> int | None:
         """Raises TimeoutError when nothing came for the idle time, or at the deadline."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")  # the text by which cheroot knows it
         self._sock.settimeout(min(left, IDLE_TIMEOUT_S))
-        return super().readinto(buffer)
+        count = super().readinto(buffer)
+        if not count and self.deadline == -math.inf:
+            raise TimeoutError("timed out")
+        return count
 
 
 class _Reader(StreamReader):
@@ -104,8 +119,22 @@ class _Reader(StreamReader):
         return waiting or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
 
+class _Writer(StreamWriter):
+    """A connection's writer; `since`: when a write began that is not done, as time.monotonic()."""
+
+    since = math.inf
+
+    def write(self, b: Any) -> Any:
+        """Bytes of an answer, which wait where the client does not read."""
+        self.since = time.monotonic()
+        try:
+            return super().write(b)  # type: ignore[no-untyped-call]
+        finally:
+            self.since = math.inf
+
+
 def _make_file(sock: socket.socket, mode: str = "r", bufsize: int = -1) -> Any:  # noqa: ARG001 - cheroot's interface
-    return _Reader(sock) if "r" in mode else StreamWriter(sock, mode)
+    return _Reader(sock) if "r" in mode else _Writer(sock, mode)
 
 
 class _Connection(HTTPConnection):
@@ -113,6 +142,8 @@ class _Connection(HTTPConnection):
 
     RequestHandlerClass = StrictRequest
     rfile: _Reader
+    wfile: _Writer
+    reading_since = math.inf  # time.monotonic()
     refused = False  # the server answered before it had read all, and closes
     answered = False  # idle after an answer
     greeted = False
@@ -124,6 +155,7 @@ class _Connection(HTTPConnection):
     def communicate(self) -> bool:
         """One request and its answer; whether the connection is kept."""
         self.answered = False
+        self.reading_since = time.monotonic()
         if not self.greeted and isinstance(self.socket, ssl.SSLSocket):
             try:
                 self.socket.do_handshake()
@@ -132,8 +164,24 @@ class _Connection(HTTPConnection):
                 return False
         self.greeted = True
         self.rfile.arriving.deadline = time.monotonic() + IDLE_TIMEOUT_S
-        self.answered = super().communicate()  # type: ignore[no-untyped-call]
+        try:
+            self.answered = super().communicate()  # type: ignore[no-untyped-call]
+        finally:
+            self.reading_since = math.inf
         return self.answered
+
+    @property
+    def slow_since(self) -> float:
+        """From when on a thread has been waiting for this client, as time.monotonic(); infinity where none does."""
+        return min(self.reading_since, self.wfile.since)
+
+    def hurry(self) -> None:
+        """Have its thread give up."""
+        if self.wfile.since < math.inf:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+        elif self.reading_since < math.inf:
+            self.rfile.arriving.hurry()
 
     def body_follows(self) -> None:
         """The head has been read."""
@@ -141,6 +189,7 @@ class _Connection(HTTPConnection):
 
     def request_read(self) -> None:
         """Nothing more is read until the answer has been written."""
+        self.reading_since = math.inf
         self.socket.settimeout(IDLE_TIMEOUT_S)
 
     def close(self) -> None:
@@ -178,15 +227,30 @@ class _Connections(ConnectionManager):
         self._make_room()
         return None
 
+    def _expire(self, threshold: float) -> None:
+        """Twice a second. Where all threads wait for slow clients, the slowest ones make way for those that wait."""
+        super()._expire(threshold)  # type: ignore[misc]
+        if waiting := self.server.requests.waiting:
+            late = time.monotonic() - SLOW_S
+            slow = sorted((one.slow_since, id(one), one) for one in list(self.server.open) if one.slow_since < late)
+            for _, _, connection in slow[:waiting]:
+                connection.hurry()
+            if slow:
+                self._warn("All %d threads of REST wait for clients that send or read slowly: some are turned away",
+                           MAX_THREADS)
+
+    def _warn(self, *what: Any) -> None:
+        if time.monotonic() - self._warned > IDLE_TIMEOUT_S:
+            self._warned = time.monotonic()
+            log.warning(*what)
+
     def _make_room(self) -> None:
         """Let some go that have had an answer, or that have been silent for longer than a client is that wants one.
 
         They are not taken from the selector, whose events are being gone through: it reports their end.
         """
-        if time.monotonic() - self._warned > IDLE_TIMEOUT_S:
-            self._warned = time.monotonic()
-            log.warning("REST has %d connections open, or the process no file descriptor left: new ones wait. Raise "
-                        "the limit of open files (ulimit -n) if that is too few", len(self.server.open))
+        self._warn("REST has %d connections open, or the process no file descriptor left: new ones wait. Raise "
+                   "the limit of open files (ulimit -n) if that is too few", len(self.server.open))
         silent_since = time.time() - SILENT_S
         idle = [one for _, one in self._selector.connections
                 if one is not self.server and (one.answered or one.last_used < silent_since)]

@@ -22,8 +22,10 @@ from hypothesis import strategies as st
 import rest.server.http
 from rest.server.keys import Listener
 from rest.server.settings import RestSettings
+from storage.ids import ConnectorName, TargetState
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.serving import LOCAL, call, make_certificates, serving
+from tests.rigs.support import wait_until
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: b\r\n\r\n"
 POST = b"POST /connectors HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -239,6 +241,39 @@ def test_a_request_that_drips_is_given_up(slowly: bytes, monkeypatch: pytest.Mon
                 break
             connection.sendall(b"a")
         assert statuses(answer) == [408]
+
+
+SLOWLY = {
+    "head": b"GET / HTTP/1.1\r\nHost: a\r\nA: ", "body": POST + b"Content-Length: 4096\r\n\r\n",
+    "chunks": POST + b"Transfer-Encoding: chunked\r\n\r\n4", "handshake": b"\x16\x03\x01\x02\x00",
+    "answer": b"GET /connectors/large HTTP/1.1\r\nHost: a\r\n\r\n",  # and does not read it
+}
+
+
+@pytest.mark.parametrize("kind", SLOWLY)
+def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than there are threads, none of which comes to its own end in this test's time."""
+    monkeypatch.setattr(rest.server.http, "MAX_THREADS", 8)
+    monkeypatch.setattr(rest.server.http, "SLOW_S", 0.2)
+    monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 600)
+    monkeypatch.setattr(rest.server.http, "BODY_TIMEOUT_S", 600)
+    settings, trusted = replace(RestSettings(), listeners=LOCAL), []
+    if kind == "handshake":
+        made = make_certificates(tmp_path)
+        settings = replace(settings, listeners=(Listener("https", "127.0.0.1", 0),),
+                           tls={"ssl.keystore.location": str(made.pem)})
+        trusted = [str(made.certificate)]
+    worker = FakeWorker()
+    worker.put(ConnectorName("large"), {"x": "y" * 20_000_000}, TargetState.STARTED, 0)
+    with serving(worker, settings) as server, contextlib.ExitStack() as stack:
+        port = server.ports[0]
+        server._servers[0].timeout = 600
+        for _ in range(20):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S))
+            slow.setblocking(False)
+            slow.send(SLOWLY[kind])
+        wait_until(lambda: server._servers[0].requests.waiting > 0, 30, "more slow clients than threads")
+        assert Counter(ask_in_processes(port, 2, *trusted)) == {"200": 2}
 
 
 def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
