@@ -120,7 +120,9 @@ ROOMS = {
         "rest.errors", "rest.forwarding", "rest.json_text", "actors.errors", "actors.messages", "storage.config",
         "storage.status",
     ),
-    "rest.server": ("rest.errors", "rest.wire", "spark_tasks.config", "spark_tasks.kafka"),
+    "rest.server": (
+        "rest.errors", "rest.wire", "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.process",
+    ),
     "rest.asking": (
         "rest.errors", "rest.forwarding", "rest.server", "rest.wire", "actors.errors", "actors.messages",
     ),

@@ -13,6 +13,7 @@ import queue
 import resource
 import socket
 import ssl
+import sys
 import threading
 import time
 from typing import Any
@@ -25,6 +26,7 @@ from cheroot.ssl import Adapter
 from cheroot.workers.threadpool import ThreadPool
 
 from rest.server.request import MAX_HEAD_BYTES, StrictRequest
+from spark_tasks.process.seldom import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +162,7 @@ class _Connection(HTTPConnection):
             try:
                 self.socket.do_handshake()
             except OSError as error:
-                log.info("TLS handshake with %s failed: %s", self.remote_addr, error)
+                self.server.seldom.log(log, logging.INFO, "TLS handshake with %s failed: %s", self.remote_addr, error)
                 return False
         self.greeted = True
         self.rfile.arriving.deadline = time.monotonic() + IDLE_TIMEOUT_S
@@ -300,6 +302,7 @@ class HttpServer(wsgi.Server):
         self.max_request_body_size = max_body_bytes
         self.max_connections = max_connections
         self.open: set[_Connection] = set()
+        self.seldom = Seldom()
 
     def prepare(self) -> None:
         """Bind and listen."""
@@ -323,8 +326,12 @@ class HttpServer(wsgi.Server):
         super().stop()
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
-        """To the logger of this module."""
-        log.log(level, msg, exc_info=traceback)
+        """To the logger of this module. What goes wrong on a client's connection has no trace: it is no defect."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self.seldom.log(log, level, "A connection to REST failed: %s", error)
+        else:
+            log.log(level, msg, exc_info=traceback)
 
 
 def most_connections(listeners: int) -> int:

@@ -8,6 +8,7 @@ sees the request: nothing of it is left on the connection to be taken for the ne
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from typing import Any
@@ -40,11 +41,8 @@ class StrictRequest(HTTPRequest):
         self.close_connection = self.conn.refused = True
         head = (f"{self.server.protocol} {status}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
-        try:
+        with contextlib.suppress(OSError):  # who sends what is no request has often gone already
             self.conn.wfile.write(head.encode("latin-1") + body)
-        except OSError as error:
-            if error.args[0] not in errors.socket_errors_to_ignore:
-                raise
 
     def read_request_line(self) -> bool:
         """Method, target and version; False where an error was answered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import socket
 import struct
@@ -16,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from spark_tasks.config.masking import process_secrets
+from spark_tasks.config.masking import Secrets, process_secrets
 from spark_tasks.errors import ConnectError
+from spark_tasks.spark.output import SparkOutput
 from spark_tasks.spark.security import write_properties
 
 _logger = logging.getLogger(__name__)
@@ -107,12 +109,29 @@ def launch(
 
 def _pass_on(output: IO[bytes]) -> None:
     """Write what Spark and its Python workers write, without what the worker keeps to itself."""
-    secrets = process_secrets()
+    secrets, passed, begun = process_secrets(), SparkOutput(), b""
     with output:
-        while line := output.readline(_LONGEST_LINE):
-            with suppress(OSError, ValueError):  # nobody reads it any more
-                sys.stderr.write(secrets.mask(line.decode(errors="replace")))
-                sys.stderr.flush()
+        while piece := output.read1(_LONGEST_LINE):  # type: ignore[attr-defined]
+            *lines, begun = (begun + piece).split(b"\n")
+            if len(begun) > _LONGEST_LINE:
+                lines, begun = [*lines, begun], b""
+            _write(secrets, "".join(passed.take(f"{line.decode(errors='replace')}\n") for line in lines))
+            if passed.held and not _more(output):
+                _write(secrets, passed.rest())
+        _write(secrets, passed.take(begun.decode(errors="replace")) + passed.rest())
+
+
+def _write(secrets: Secrets, text: str) -> None:
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        sys.stderr.write(secrets.mask(text))
+        sys.stderr.flush()
+
+
+def _more(output: IO[bytes]) -> bool:
+    """Whether more comes in a moment: an exception follows the line that it is about."""
+    poll = select.poll()
+    poll.register(output, select.POLLIN)
+    return bool(poll.poll(200))
 
 
 def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: threading.Event) -> tuple[int, str]:

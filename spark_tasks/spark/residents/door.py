@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from spark_tasks.process.seldom import Seldom
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
 
@@ -106,6 +107,7 @@ class Door:
         self._lock = threading.Lock()
         self._guests: dict[int, _Guest] = {}
         self._greetings = threading.Semaphore(MOST_GREETINGS)
+        self._strangers = Seldom()
         self._certificate = ""
         self._context: ssl.SSLContext | None = None
         self._remote = remote
@@ -171,7 +173,8 @@ class Door:
                 sock = self._context.wrap_socket(sock, server_side=True)
             self._admit(sock)
         except (OSError, struct.error) as error:
-            _logger.warning("Somebody who is no executor of this worker was turned away: %s", error)
+            self._strangers.log(_logger, logging.WARNING,
+                                "Somebody who is no executor of this worker was turned away: %s", error)
             sock.close()
         finally:
             self._greetings.release()

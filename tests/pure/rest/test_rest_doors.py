@@ -7,6 +7,7 @@ import json
 import re
 import resource
 import socket
+import ssl
 import subprocess
 import sys
 from collections import Counter
@@ -274,6 +275,31 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
             slow.send(SLOWLY[kind])
         wait_until(lambda: server._servers[0].requests.waiting > 0, 30, "more slow clients than threads")
         assert Counter(ask_in_processes(port, 2, *trusted)) == {"200": 2}
+
+
+def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Before they have shaken hands and after."""
+    caplog.set_level("INFO")
+    made = make_certificates(tmp_path)
+    settings = replace(RestSettings(), listeners=(Listener("https", "127.0.0.1", 0),),
+                       tls={"ssl.keystore.location": str(made.pem)})
+    trust = ssl.create_default_context(cafile=made.certificate)
+    with serving(FakeWorker(), settings) as server:
+        for shake_hands in (False, True):
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S) as stranger:
+                    raw = stranger
+                    if shake_hands:
+                        raw = socket.socket(fileno=trust.wrap_socket(stranger, server_hostname="127.0.0.1").detach())
+                    raw.settimeout(PATIENCE_S)
+                    raw.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)
+                    with contextlib.suppress(ConnectionResetError):
+                        while raw.recv(4096):
+                            pass
+                    raw.close()
+    for kind in ("TLS handshake with", "A connection to REST failed"):
+        assert len([record for record in caplog.records if record.message.startswith(kind)]) == 5
+    assert not any(record.exc_info for record in caplog.records)
 
 
 def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:

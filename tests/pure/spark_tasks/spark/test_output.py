@@ -1,0 +1,70 @@
+"""What Spark writes of strangers at its ports."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.process.seldom import Seldom
+from spark_tasks.spark.output import SparkOutput
+
+TRACE = ["\tat org.sparkproject.guava.base.Preconditions.checkArgument(Preconditions.java:119)\n", "\t... 21 more\n"]
+STRANGER = ["26/11/22 18:03:41 WARN TransportChannelHandler: Exception in connection from /127.0.0.1:49050\n",
+            "java.lang.IllegalArgumentException: Too large frame: 5135603447292250188\n", *TRACE,
+            "Caused by: java.io.IOException: 7\n", *TRACE]
+LINE = ("26/11/22 18:03:41 WARN TransportChannelHandler: Exception in connection from /127.0.0.1:49050: "
+        "java.lang.IllegalArgumentException: Too large frame: 5135603447292250188\n")
+FAILURE = ["26/11/22 18:03:42 ERROR Executor: Exception in task 0.0 in stage 0.0 (TID 0)\n", "java.lang.Error: x\n",
+           *TRACE]
+
+
+def passed(lines: list[str], most: int = 1000) -> str:
+    output = SparkOutput(Seldom(most))
+    return "".join(map(output.take, lines)) + output.rest()
+
+
+def test_a_stranger_is_one_line() -> None:
+    assert passed(STRANGER) == LINE
+    assert passed([*STRANGER, *FAILURE, *STRANGER, "plain\n"]) == LINE + "".join(FAILURE) + LINE + "plain\n"
+
+
+def test_a_stranger_of_whom_no_more_is_known() -> None:
+    output = SparkOutput()
+    assert output.take(STRANGER[0]) == ""
+    assert output.rest() == STRANGER[0]
+    assert "".join(map(output.take, [*STRANGER[1:], *FAILURE])) == "".join(FAILURE)
+
+
+def test_strangers_do_not_fill_the_log() -> None:
+    assert passed(STRANGER * 1000, most=5) == LINE * 5
+
+
+@given(st.lists(st.sampled_from([*STRANGER, *FAILURE, "plain\n", "\n", "  indented\n"])))
+def test_nothing_else_is_left_out_or_moved(lines: list[str]) -> None:
+    """An exception and a trace are left out only behind the line of a stranger."""
+    out = passed(lines)
+    kept, inside = [], False
+    for line in lines:
+        inside = line == STRANGER[0] or (inside and line in STRANGER[1:] + FAILURE[1:])
+        if not inside:
+            kept.append(line)
+    assert [line for line in out.splitlines(keepends=True) if "TransportChannelHandler" not in line] == kept
+    assert out.count("TransportChannelHandler") == lines.count(STRANGER[0])
+
+
+def test_what_was_left_out_is_counted() -> None:
+    seldom = Seldom(most=2, per_s=60)
+    assert [seldom.unsaid("a", at) for at in (0, 1, 2, 59)] == [0, 0, None, None]
+    assert seldom.unsaid("b", 59) == 0
+    assert [seldom.unsaid("a", at) for at in (60, 61, 62, 121, 122)] == [2, 0, None, 1, 0]
+
+
+@given(st.lists(st.floats(0, 1000), min_size=1).map(sorted))
+def test_every_line_is_said_or_counted(times: list[float]) -> None:
+    seldom = Seldom(most=3, per_s=10)
+    said = [(at, left) for at in times if (left := seldom.unsaid("a", at)) is not None]
+    end = seldom.unsaid("a", 10_000)
+    assert len(said) + sum(left for _, left in said) + (end or 0) == len(times)
+    assert all(later - at >= 0 for (at, _), (later, _) in pairwise(said))
