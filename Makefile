@@ -59,7 +59,7 @@ test: test-pure
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"
 	@HEELER_HISTORIES=10000 $(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough \
-		tests/pure/actors/herder tests/pure/spark_tasks/kafka/test_sender.py tests/property
+		tests/pure/actors/herder tests/property $(shell grep -rlE '^from hypothesis' tests/pure)
 
 fuzz: $(READY)
 	@echo "== 1,000,000 hostile records through the folds, stores and herders of internal topics"

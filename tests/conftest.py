@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # make histories
-settings.register_profile("quick", max_examples=60, deadline=None)
+settings.register_profile("quick", max_examples=25, deadline=None)
 settings.load_profile("quick")
 
 

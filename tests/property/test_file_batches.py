@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
@@ -27,7 +27,6 @@ def batches(file, limit, **options):
     return found
 
 
-@settings(max_examples=300, deadline=None)
 @given(CONTENT, st.integers(-1, 7), st.none() | st.integers(1, 20), st.integers(1, 9))
 def test_batches_have_so_many_lines_and_together_all(content, size, limit, block):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

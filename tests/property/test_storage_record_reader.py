@@ -18,7 +18,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
 from spark_tasks.kafka.records.compression import compress
-from storage.log.record_reader import MOST_BYTES, _Records, is_mark
+from storage.log.record_reader import _Records, is_mark
 
 TP = TopicPartition("t", 3)
 BYTES = st.none() | st.binary(max_size=12)
@@ -95,9 +95,12 @@ def compressed(offset: int, codec: int, content: bytes, packed: bytes | None = N
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_what_does_not_decompress_within_bounds_is_left_out(codec: int, caplog: pytest.LogCaptureFixture) -> None:
-    large = compressed(101, codec, bytes(MOST_BYTES))
-    assert len(large) < MOST_BYTES // 20
+def test_what_does_not_decompress_within_bounds_is_left_out(
+    codec: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.log.record_reader.MOST_BYTES", 5_000_000)
+    large = compressed(101, codec, bytes(5_000_000))
+    assert len(large) < 5_000_000 // 20
     data = compressed(100, codec, b"first") + large + compressed(102, codec, b"", packed=b"no such thing at all") + \
         compressed(103, codec, b"last") + large.replace(struct.pack(">q", 101), struct.pack(">q", 104), 1)
     found, next_offset = read(_Records, data, [], IsolationLevel.READ_UNCOMMITTED, 100)
@@ -106,7 +109,7 @@ def test_what_does_not_decompress_within_bounds_is_left_out(codec: int, caplog: 
     told = [record.getMessage() for record in caplog.records]
     assert [offset for line in told for offset in (101, 102, 104) if f"at offset {offset} to {offset} " in line] == \
         [101, 102, 104]
-    assert "more than the 100000000 bytes allowed" in told[0]
+    assert "more than the 5000000 bytes allowed" in told[0]
 
 
 @given(BATCHES.filter(bool), st.data())

@@ -1,4 +1,4 @@
-"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not forty."""
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not twenty."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.pure.actors.herder.histories import run
 
-HISTORIES = int(os.environ.get("HEELER_HISTORIES", "40"))
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "20"))
 CHUNK = 10
 FOUND_ONCE = (2851, 3493, 4290, 6352, 6411)  # seeds that failed
 
