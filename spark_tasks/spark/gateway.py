@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 import socket
 import struct
@@ -15,11 +14,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from spark_tasks.config.masking import Secrets, process_secrets
 from spark_tasks.errors import ConnectError
-from spark_tasks.spark.output import SparkOutput
+from spark_tasks.spark.output import pass_on
 from spark_tasks.spark.security import write_properties
 
 _logger = logging.getLogger(__name__)
@@ -27,7 +25,6 @@ _logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
 _END_S = 3.0  # for each of three ways to end a JVM that starts; who stops the engine waits for all of them
-_LONGEST_LINE = 1 << 16
 MASTER_PATIENCE_S = 60.0  # with a standalone cluster that starts at the same time; Spark's own patience
 _STANDALONE = "spark://"
 
@@ -93,7 +90,7 @@ def launch(
              "pyspark-shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, process_group=0,
         )  # fmt: skip
-        threading.Thread(target=_pass_on, args=(process.stdout,), name="spark-output", daemon=True).start()
+        threading.Thread(target=pass_on, args=(process.stdout,), name="spark-output", daemon=True).start()
         port, secret = _await_connection(process, answer, stop)
     finally:
         for file in (properties, answer):
@@ -105,33 +102,6 @@ def launch(
     finally:
         for key in given:
             os.environ.pop(key, None)
-
-
-def _pass_on(output: IO[bytes]) -> None:
-    """Write what Spark and its Python workers write, without what the worker keeps to itself."""
-    secrets, passed, begun = process_secrets(), SparkOutput(), b""
-    with output:
-        while piece := output.read1(_LONGEST_LINE):  # type: ignore[attr-defined]
-            *lines, begun = (begun + piece).split(b"\n")
-            if len(begun) > _LONGEST_LINE:
-                lines, begun = [*lines, begun], b""
-            _write(secrets, "".join(passed.take(f"{line.decode(errors='replace')}\n") for line in lines))
-            if passed.held and not _more(output):
-                _write(secrets, passed.rest())
-        _write(secrets, passed.take(begun.decode(errors="replace")) + passed.rest())
-
-
-def _write(secrets: Secrets, text: str) -> None:
-    with suppress(OSError, ValueError):  # nobody reads it any more
-        sys.stderr.write(secrets.mask(text))
-        sys.stderr.flush()
-
-
-def _more(output: IO[bytes]) -> bool:
-    """Whether more comes in a moment: an exception follows the line that it is about."""
-    poll = select.poll()
-    poll.register(output, select.POLLIN)
-    return bool(poll.poll(200))
 
 
 def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: threading.Event) -> tuple[int, str]:

@@ -7,9 +7,15 @@ events keep their first line and the exception's, and are said a few times a min
 from __future__ import annotations
 
 import re
+import select
+import sys
+from contextlib import suppress
+from typing import IO
 
+from spark_tasks.config.masking import Secrets, process_secrets
 from spark_tasks.process.seldom import Seldom
 
+_LONGEST_LINE = 1 << 16
 _HEAD = r"\S+ \S+ (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
 _OTHER = re.compile(_HEAD + r"\S+: ")
 _EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|\w*Auth\w*Handler|\w*Sasl\w*|\w*Channel\w*): .*")
@@ -49,3 +55,30 @@ class SparkOutput:
     def _told(self, more: str) -> str:
         held, self.held = self.held, ""
         return f"{held}{more}\n"
+
+
+def pass_on(output: IO[bytes]) -> None:
+    """Write what Spark or executor processes write, without what the worker keeps to itself."""
+    secrets, passed, begun = process_secrets(), SparkOutput(), b""
+    with output:
+        while piece := output.read1(_LONGEST_LINE):  # type: ignore[attr-defined]
+            *lines, begun = (begun + piece).split(b"\n")
+            if len(begun) > _LONGEST_LINE:
+                lines, begun = [*lines, begun], b""
+            _write(secrets, "".join(passed.take(f"{line.decode(errors='replace')}\n") for line in lines))
+            if passed.held and not _more(output):
+                _write(secrets, passed.rest())
+        _write(secrets, passed.take(begun.decode(errors="replace")) + passed.rest())
+
+
+def _write(secrets: Secrets, text: str) -> None:
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        sys.stderr.write(secrets.mask(text))
+        sys.stderr.flush()
+
+
+def _more(output: IO[bytes]) -> bool:
+    """Whether more comes in a moment: an exception follows the line that it is about."""
+    poll = select.poll()
+    poll.register(output, select.POLLIN)
+    return bool(poll.poll(200))

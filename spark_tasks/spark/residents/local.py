@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from spark_tasks.spark.daemon import preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.output import pass_on
 from spark_tasks.spark.residents.wire import HEAD, Ticket
 
 
@@ -44,9 +45,13 @@ class LocalLauncher:
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": self._python_path}
-        return subprocess.Popen(  # noqa: S603 - our own command line; Ctrl-C is for the worker alone
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, env=environment, process_group=0
+        parent = subprocess.Popen(  # noqa: S603 - our own command line; Ctrl-C is for the worker alone
+            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=environment, process_group=0,
         )
+        # What plugins print there may hold secrets, which only the worker knows as such.
+        threading.Thread(target=pass_on, args=(parent.stdout,), name="executors-output", daemon=True).start()
+        return parent
 
     def failure(self, number: int) -> str | None:  # noqa: ARG002
         """See Launcher."""

@@ -14,6 +14,7 @@ from heeler.embedded_kafka.ports import free_port
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.spark import gateway
 from spark_tasks.spark.gateway import SparkStartError, await_master, launch
+from spark_tasks.spark.output import pass_on
 from tests.rigs.support import wait_until
 
 
@@ -47,7 +48,7 @@ def test_what_spark_writes_is_written_without_what_the_worker_hides(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     process_secrets().learn("c", ["of-the-gateway-test"])
-    gateway._pass_on(io.BytesIO(b"ERROR of-the-gateway-test\nnot \xff text\nno end"))
+    pass_on(io.BytesIO(b"ERROR of-the-gateway-test\nnot \xff text\nno end"))
     assert capsys.readouterr().err == "ERROR [hidden]\nnot \ufffd text\nno end"
 
     def closed(_: str) -> int:
@@ -55,7 +56,7 @@ def test_what_spark_writes_is_written_without_what_the_worker_hides(
 
     monkeypatch.setattr("sys.stderr.write", closed)
     output = io.BytesIO(b"one\ntwo\n")
-    gateway._pass_on(output)  # Spark must not wait for a reader
+    pass_on(output)  # Spark must not wait for a reader
     assert output.closed
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from heeler.worker.keys.worker import HEELER_KEYS
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.runners import engine_of
 from spark_tasks.spark.context import python_error, spark_settings
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import cpu_use
 from spark_tasks.spark.residents.on_spark import local_slots, room
 from spark_tasks.spark.residents.settings import MODE, Settings
+from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.support import wait_until
 
 
@@ -88,3 +92,25 @@ ModuleNotFoundError: No module named 'spark_tasks'
 """
     assert python_error(RuntimeError(text)) == "ModuleNotFoundError: No module named 'spark_tasks'"
     assert python_error(RuntimeError("no traceback\njava.lang.OutOfMemoryError: heap")) is None
+
+
+def test_what_the_workers_own_executor_processes_print_is_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plugins that run there print what they were given, and only the worker knows what of it is secret."""
+    process_secrets().learn("c", ["of-the-residents-test"])
+    program = tmp_path / "python"
+    says = "echo out of-the-residents-test\necho err of-the-residents-test >&2\ncat >/dev/null\n"
+    program.write_text(f"#!/bin/sh\n{says}")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    launcher = LocalLauncher("", 1)
+    launcher.launch(Ticket(0, b"", "", "", 0, ""))
+    said = [""]
+
+    def told() -> bool:
+        said[0] += capsys.readouterr().err
+        return said[0] == "out [hidden]\nerr [hidden]\n"
+
+    wait_until(told, 30, "what it prints")
+    launcher.close()
