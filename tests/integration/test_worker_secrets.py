@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import rigs
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka, Rig, processes_of, running_worker
 
@@ -111,16 +112,19 @@ def own_unix_sockets(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)]
 
 
+def listening(rig: Rig) -> set[int]:
+    found = [c for p in processes_of(rig.process) for c in p.net_connections("tcp")]
+    return {c.laddr.port for c in found if c.status == psutil.CONN_LISTEN}
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets: Path, topic_name: str) -> None:
     config = {"connector.class": "LeakingSource", "topic": topic_name, "password": f"${{file:{secrets}:password}}"}
     rig.create(topic_name, config, [RUNNING, RUNNING])
     rig.wait_records(topic_name, 5, 120)
-    family = processes_of(rig.process)
-    java = [p for p in family if p.name() == "java"]
-    assert java, family
-    ports = {c.laddr.port for p in family for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
-    assert len(ports) >= 4, "REST, and three of Spark's JVM"
+    wait_until(lambda: len(listening(rig)) >= 4, 60, "REST, and three ports of Spark's JVM")
+    family, ports = processes_of(rig.process), listening(rig)
+    assert [p for p in family if p.name() == "java"]
     sockets = wait_until(lambda: own_unix_sockets(world), what="Unix sockets of Spark and its Python workers")
     control = world / "control"
     control.write_text("for everybody to read")
@@ -130,8 +134,9 @@ def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets
         (world / "door").chmod(0o777)
         door.listen()
         lists = [sorted(map(str, ports)), [*sockets, str(world / "door")], [str(world)], [str(p.pid) for p in family]]
-        said = subprocess.run([sys.executable, str(Path(__file__).with_name("stranger.py")), *map(":".join, lists)],
-                              capture_output=True, check=True, timeout=300).stdout
+        stranger = str(Path(rigs.__file__).with_name("stranger.py"))
+        said = subprocess.run([sys.executable, stranger, *map(":".join, lists)], capture_output=True, check=True,
+                              timeout=300).stdout
     # It is no stranger who sees nothing at all:
     assert b"for everybody to read" in said
     assert b"door let me in" in said
@@ -142,3 +147,6 @@ def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets
     for secret in (PASSWORD.encode(), b"pa$$w0rd", b"s3cr3t-number"):
         assert secret not in said
     assert rig.rest.states(topic_name) == [RUNNING, RUNNING], "and does no harm"
+    log = rig.process.log.read_text()
+    assert "WARN TransportChannelHandler: Exception in connection from" in log, "who knocks is told of"
+    assert "\tat org.apache.spark.network" not in log, "in one line"
