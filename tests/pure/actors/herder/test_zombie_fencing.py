@@ -115,7 +115,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = pytest.mark.timeout(300)(Histories.TestCase)
-TestHistories.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=30)
+TestHistories.settings = settings(max_examples=settings().max_examples // 6, stateful_step_count=30)
 
 
 # ---------------------------------------------------------------- one step after the other

@@ -41,7 +41,10 @@ def test_a_value_is_hidden_however_it_is_written(value, written):
     assert hidden[0] + hidden[-1] == "<>"
 
 
-@given(st.text(min_size=8).filter(lambda s: len(s.strip()) >= 8 and s.strip() not in MASK and s.isprintable()),
+PRINTABLE = st.characters(exclude_categories=("C", "Z")) | st.just(" ")  # as str.isprintable has it
+
+
+@given(st.text(PRINTABLE, min_size=8).filter(lambda s: len(s.strip()) >= 8 and s.strip() not in MASK),
        st.text(), st.text())
 def test_what_is_long_is_hidden_anywhere(value, before, after):
     assert value.strip() not in knowing(value).mask(before + value + after)
