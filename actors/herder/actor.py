@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import pykka
 
@@ -21,10 +21,12 @@ from actors.herder.effects import (
     CancelTimer,
     ChangeInstance,
     Delegate,
+    DelegatedEffect,
     Effect,
     FenceProducers,
     ForgetTopics,
     Halted,
+    InstanceEffect,
     Log,
     MakeSessionKey,
     Reply,
@@ -190,7 +192,7 @@ class HerderActor(pykka.ThreadingActor):
             if not isinstance(effect, Log):
                 log.debug("%s -> %s", cause, type(effect).__name__)
             try:
-                self._carry_out(effect)
+                self._carry_out(effect, cause)
             except Exception as error:
                 log.exception("Defect: %s of %s could not be carried out", type(effect).__name__, cause)
                 self._fail(error)
@@ -199,44 +201,51 @@ class HerderActor(pykka.ThreadingActor):
         # The state is sound, but who waits for what should have followed may wait for ever. Stopping is still possible.
         self._ports.failed(f"The herder cannot go on after a defect ({type(error).__name__}: {error})")
 
-    def _carry_out(self, effect: Effect) -> None:
-        ports = self._ports
+    def _carry_out(self, effect: Effect, cause: str) -> None:
         match effect:
             case Reply():
                 self._reply(effect)
             case Log(level, message):
-                log.log(logging.getLevelNamesMapping()[level], "%s", message)
+                log.log(logging.getLevelNamesMapping()[level], "%s [%s]", message, cause)
             case SetTimer(key, at_ms):
                 tell = self.actor_ref.tell
                 self._ticker.set((self.actor_urn, key), at_ms, lambda: tell(TimerFired(key)))
             case CancelTimer(key):
                 self._ticker.cancel((self.actor_urn, key))
-            case StartInstance():
-                ports.instances.start(effect)
-            case StopInstance():
-                ports.instances.stop(effect)
-            case AbandonInstance():
-                ports.instances.abandon(effect)
-            case ChangeInstance():
-                ports.instances.change(effect)
-            case AskTaskConfigs():
-                ports.instances.ask_task_configs(effect)
-            case Delegate(request_id):
-                ports.delegate(effect, lambda value, error: self._answer(request_id, value, error))
             case Halted():
-                ports.halted()
+                self._ports.halted()
+            case StartInstance() | StopInstance() | AbandonInstance() | ChangeInstance() | AskTaskConfigs():
+                self._tell_instances(effect)
+            case WriteConfig() | ReadConfigToEnd() | ClaimWritePrivileges():
+                self._ports.config_store(effect)
+            case JoinGroup() | AllowJoin() | RequestRejoin() | LeaveGroup():
+                self._ports.member(effect)
+            case PutStatus() | FlushStatuses() | ReadStatuses():
+                self._ports.status_store(effect)
             case _:
-                self._forward(effect)
+                self._delegate(effect)
 
-    def _forward(self, effect: Effect) -> None:
+    def _tell_instances(self, effect: InstanceEffect) -> None:
+        instances = self._ports.instances
+        match effect:
+            case StartInstance():
+                instances.start(effect)
+            case StopInstance():
+                instances.stop(effect)
+            case AbandonInstance():
+                instances.abandon(effect)
+            case ChangeInstance():
+                instances.change(effect)
+            case AskTaskConfigs():
+                instances.ask_task_configs(effect)
+            case _:
+                assert_never(effect)
+
+    def _delegate(self, effect: DelegatedEffect) -> None:
         ports = self._ports
         match effect:
-            case WriteConfig() | ReadConfigToEnd() | ClaimWritePrivileges():
-                ports.config_store(effect)
-            case JoinGroup() | AllowJoin() | RequestRejoin() | LeaveGroup():
-                ports.member(effect)
-            case PutStatus() | FlushStatuses() | ReadStatuses():
-                ports.status_store(effect)
+            case Delegate(request_id):
+                ports.delegate(effect, lambda value, error: self._answer(request_id, value, error))
             case Validate():
                 ports.validate(effect)
             case SendTaskConfigs():
@@ -250,7 +259,7 @@ class HerderActor(pykka.ThreadingActor):
             case SetLoggerLevel():
                 ports.set_logger_level(effect)
             case _:
-                raise TypeError(f"no way to carry out {effect!r}")
+                assert_never(effect)
 
     def _answer(self, request_id: RequestId, value: Any, error: Exception | None) -> None:
         # Called from any thread: the futures belong to this actor's thread, so it goes through the inbox.

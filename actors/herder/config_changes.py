@@ -4,6 +4,8 @@ group is settled, as one batch.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.herder import leading, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel
 from actors.herder.state import connector_of
@@ -24,7 +26,7 @@ from storage.ids import ConnectorName
 
 def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
     """Collect. A new or removed connector and any new set of tasks need a round of the group."""
-    turn.set(store=event.snapshot)
+    turn.state = replace(turn.state, store=event.snapshot)
     for change in event.changes:
         _collect(turn, change)
 
@@ -35,16 +37,16 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
     match change:
         case ConnectorUpdated(connector):
             needs = state.needs_rebalance if state.config.contains(connector) else offset
-            turn.set(connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
+            turn.state = replace(state, connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
         case ConnectorRemoved(connector):
             needs = offset if state.config.contains(connector) else state.needs_rebalance
-            turn.set(connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
+            turn.state = replace(state, connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
         case TasksUpdated(connector, tasks):
             task_configs.check_later(turn, connector)
             former = frozenset(t for t in tasks if t in state.config.task_configs)
-            turn.set(task_updates=state.task_updates | former, needs_rebalance=offset)
+            turn.state = replace(turn.state, task_updates=state.task_updates | former, needs_rebalance=offset)
         case TargetStateChanged(connector):
-            turn.set(target_changes=state.target_changes | {connector})
+            turn.state = replace(state, target_changes=state.target_changes | {connector})
         case RestartRequested(request):
             restarts.collect(turn, request)
         case LoggerLevelChanged(namespace, level):
@@ -64,7 +66,8 @@ def process(turn: Turn) -> None:
     # Looked at before the snapshot is taken over: a connector that a round is about to bring is not "updated".
     updates = [c for c in sorted(state.connector_updates) if c in state.slots]
     targets, tasks = sorted(state.target_changes), state.task_updates
-    turn.set(config=state.store, connector_updates=frozenset(), target_changes=frozenset(), task_updates=frozenset())
+    turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset(),
+                         task_updates=frozenset())
     leading.empty_stopped(turn)
     for connector in updates:
         remains = turn.state.config.contains(connector)
@@ -74,7 +77,7 @@ def process(turn: Turn) -> None:
     for connector in targets:
         _apply_target_state(turn, connector)
     if state.needs_rebalance is not None:
-        turn.set(needs_rebalance=None)
+        turn.state = replace(turn.state, needs_rebalance=None)
         work.release(turn, sorted(t for t in tasks if t in turn.state.slots))
         rebalance.rejoin(turn, "connectors or task configs changed")
     elif tasks:

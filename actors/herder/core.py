@@ -8,6 +8,7 @@ zombie_fencing.py, work.py and halting.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,7 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
+from actors.herder.standing import Joining, Phase
 from actors.herder.state import (
     AnswerWith,
     AnswerWithPlan,
@@ -51,7 +53,6 @@ from actors.herder.state import (
     HerderState,
     JoinAgain,
     KeyWritten,
-    Phase,
     PrivilegesClaimed,
     Publish,
     PublishedTasks,
@@ -113,7 +114,7 @@ def advance(turn: Turn) -> None:
         head = state.queue[0]
         if head.at_ms > turn.now:
             return
-        turn.set(queue=state.queue[1:])
+        turn.state = replace(turn.state, queue=state.queue[1:])
         defect = turn.attempt(partial(requests.run, turn, head))
         if defect is not None:
             _on_defect(turn, head, defect)
@@ -133,8 +134,9 @@ def _on_defect(turn: Turn, queued: Queued, error: Exception) -> None:
 
 
 def _on_loaded(turn: Turn, event: Loaded) -> None:
-    turn.set(store=event.snapshot, config=event.snapshot, phase=Phase.JOINING, connector_updates=frozenset(),
-             target_changes=frozenset(), task_updates=frozenset(), restarts={}, needs_rebalance=None)
+    turn.state = replace(
+        turn.state, standing=Joining(), store=event.snapshot, config=event.snapshot, connector_updates=frozenset(),
+        target_changes=frozenset(), task_updates=frozenset(), restarts={}, needs_rebalance=None)
     turn.stage("ensuring membership in the cluster")
     turn.emit(JoinGroup())
 

@@ -168,9 +168,11 @@ class Halted:
     """Everything is stopped; the worker may end."""
 
 
-Effect = (
-    StartInstance | StopInstance | AbandonInstance | ChangeInstance | AskTaskConfigs | SendTaskConfigs | Validate
-    | FenceProducers | Delegate | Reply | MakeSessionKey | ForgetTopics | SetLoggerLevel | SetTimer | CancelTimer
-    | Log | Halted | WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | ReadStatuses
-    | JoinGroup | AllowJoin | RequestRejoin | LeaveGroup
+InstanceEffect = StartInstance | StopInstance | AbandonInstance | ChangeInstance | AskTaskConfigs
+StoreEffect = WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | ReadStatuses
+MemberEffect = JoinGroup | AllowJoin | RequestRejoin | LeaveGroup
+DelegatedEffect = (
+    Delegate | Validate | SendTaskConfigs | FenceProducers | MakeSessionKey | ForgetTopics | SetLoggerLevel
 )
+OwnEffect = Reply | SetTimer | CancelTimer | Log | Halted
+Effect = InstanceEffect | StoreEffect | MemberEffect | DelegatedEffect | OwnEffect

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from actors.herder import work, zombie_fencing
-from actors.herder.effects import Halted
+from dataclasses import replace
+
+from actors.herder import effects, work, zombie_fencing
 from actors.herder.events import HaltRequested
-from actors.herder.state import HaltFlushed, Phase
+from actors.herder.standing import Halted, Halting, Phase, with_items
+from actors.herder.state import HaltFlushed
 from actors.herder.turn import Turn
 from actors.messages.commands import FlushStatuses, LeaveGroup
 from actors.messages.events import ConnectorStateReported, TaskStateReported
@@ -22,7 +24,8 @@ def on_requested(turn: Turn, event: HaltRequested) -> None:
     if turn.state.phase in (Phase.HALTING, Phase.HALTED):
         return
     turn.log("INFO", f"Stopping the connectors and tasks of this worker: {event.reason}")
-    turn.set(phase=Phase.HALTING, join_waiting=False, releasing=frozenset())
+    state = turn.state
+    turn.state = replace(state, standing=Halting(state.member), release=with_items(state.release, frozenset()))
     work.answer_halting(turn, refusal())
     zombie_fencing.answer_halting(turn, refusal())
     for item in tuple(turn.state.slots):
@@ -45,5 +48,5 @@ def flush_when_empty(turn: Turn) -> None:
 
 def on_flushed(turn: Turn) -> None:
     """Everything is stopped and said; leave."""
-    turn.set(phase=Phase.HALTED, membership=None)
-    turn.emit(LeaveGroup("the worker is shutting down"), Halted())
+    turn.enter(Halted())
+    turn.emit(LeaveGroup("the worker is shutting down"), effects.Halted())

@@ -4,9 +4,12 @@ key in it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.assignment.protocol import Protocol
 from actors.herder.effects import ForgetTopics, MakeSessionKey
-from actors.herder.state import KeyWritten, Phase, PrivilegesClaimed, Publish, Reconfigure, connector_of
+from actors.herder.standing import Phase
+from actors.herder.state import KeyWritten, PrivilegesClaimed, Publish, Reconfigure, connector_of
 from actors.herder.turn import Turn
 from actors.messages.commands import ClaimWritePrivileges, PutStatus
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
@@ -15,16 +18,6 @@ from storage.status.state import Status
 
 CLAIM_RETRY_MS = 250
 PURGE_AGAIN_MS = 2000
-
-
-def on_joined(turn: Turn, *, was_leader: bool) -> None:
-    """A round is over: take up the duties, or lay them down."""
-    if not turn.state.is_leader:
-        turn.set(privileged=False)
-        return
-    if not was_leader:
-        turn.set(privileged=False)
-    claim_privileges(turn)
 
 
 def on_settled(turn: Turn) -> None:
@@ -84,13 +77,14 @@ def empty_stopped(turn: Turn) -> None:
 def claim_privileges(turn: Turn) -> None:
     """Leader: take the right to write the config topic (fences a former leader where writes are transactional)."""
     state = turn.state
-    if state.is_leader and not state.privileged and PrivilegesClaimed() not in state.ops.values():
+    if state.is_leader and state.claim is None and not state.expects(PrivilegesClaimed()):
         turn.emit(ClaimWritePrivileges(turn.op(PrivilegesClaimed())))
 
 
 def on_claimed(turn: Turn, error: Exception | None) -> None:
     """The right is ours, or that is tried again soon."""
-    turn.set(privileged=error is None and turn.state.is_leader, privilege=turn.state.privilege + 1)
+    turn.state = replace(turn.state, claims=turn.state.claims + 1)
+    turn.claim(turn.state.claims if error is None else None)
     if error is not None and turn.state.is_leader:
         turn.log("WARNING", f"Unable to claim write privileges for the config topic, trying again: {error}")
         turn.timer(("claim", ""), turn.now + CLAIM_RETRY_MS)
@@ -98,7 +92,7 @@ def on_claimed(turn: Turn, error: Exception | None) -> None:
 
 def on_fenced(turn: Turn) -> None:
     """A write was refused. Perhaps a former leader fenced us by accident: whoever leads claims the right again."""
-    turn.set(privileged=False)
+    turn.claim(None)
     claim_privileges(turn)
 
 
@@ -108,13 +102,14 @@ def ensure_session_key(turn: Turn) -> None:
     """
     state = turn.state
     settings = state.settings
-    if state.membership is None or state.membership.protocol is not Protocol.SESSIONED or state.key_writing:
+    if state.membership is None or state.membership.protocol is not Protocol.SESSIONED or state.expects(
+        KeyWritten()
+    ):
         return
     key = state.store.session_key  # as others sign: `config` moves on only with what it says of connectors
     expires = None if key is None or settings.key_ttl_ms <= 0 else key.created_ms + settings.key_ttl_ms
     wanted = settings.key_algorithm, settings.key_bytes
     if key is None or (key.algorithm, len(key.key)) != wanted or (expires is not None and expires <= turn.now):
-        turn.set(key_writing=True)
         turn.emit(MakeSessionKey(turn.op(KeyWritten())))
     elif expires is not None:
         turn.timer(("session key", ""), expires)
@@ -122,7 +117,6 @@ def ensure_session_key(turn: Turn) -> None:
 
 def on_key_written(turn: Turn, error: Exception | None) -> None:
     """The session key is in the config topic, or writing it failed and is tried again soon."""
-    turn.set(key_writing=False)
     if error is not None:
         turn.log("ERROR", f"Failed to write a session key: {error}")
         turn.timer(("session key", ""), turn.now + 1000)

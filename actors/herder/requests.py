@@ -7,6 +7,7 @@ waits for its write to be read back: so a second POST of the same name finds the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from actors.errors import (
@@ -68,7 +69,7 @@ def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
                 return
             # Plugin code may take long or hang: it runs beside the queue, not in it.
             queued = Queued(turn.now, turn.next_number(), request_id, request)
-            turn.set(validating={**turn.state.validating, request_id: queued})
+            turn.state = replace(turn.state, validating={**turn.state.validating, request_id: queued})
             turn.emit(Validate(request_id, config))
         case VerifyTaskStart():
             zombie_fencing.verify(turn, request_id, request)
@@ -83,7 +84,8 @@ def on_validated(turn: Turn, request_id: RequestId, error: Exception | None) -> 
     queued = turn.state.validating.get(request_id)
     if queued is None:
         return
-    turn.set(validating={k: v for k, v in turn.state.validating.items() if k != request_id})
+    validating = {k: v for k, v in turn.state.validating.items() if k != request_id}
+    turn.state = replace(turn.state, validating=validating)
     if error is not None:
         turn.reply(request_id, error=error)
     else:
@@ -105,7 +107,7 @@ def run(turn: Turn, queued: Queued) -> None:
 
 def _begin_write(turn: Turn, write: ConfigWrite, then: AnswerWith | WriteNext | AnswerWithPlan, stage: str) -> None:
     op = turn.op(then)
-    turn.set(busy=op)
+    turn.state = replace(turn.state, busy=op)
     turn.stage(stage)
     turn.emit(WriteConfig(op, write))
 

@@ -63,13 +63,13 @@ def collect(turn: Turn, request: RestartRequest) -> None:
     """Keep the request of the greater impact until it can be acted on."""
     waiting = turn.state.restarts.get(request.connector)
     if waiting is None or impact(request) > impact(waiting):
-        turn.set(restarts={**turn.state.restarts, request.connector: request})
+        turn.state = replace(turn.state, restarts={**turn.state.restarts, request.connector: request})
 
 
 def process(turn: Turn) -> None:
     """Restart this worker's part of every plan that waits."""
     waiting = turn.state.restarts
-    turn.set(restarts={})
+    turn.state = replace(turn.state, restarts={})
     for name in sorted(waiting):
         _restart(turn, waiting[name])
 

@@ -46,7 +46,7 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
     if event.error is not None:
         retry(turn, then.reconfigure, event.error)
         return
-    turn.slot(event.connector, made=event.configs)
+    turn.set_slot(event.connector, replace(slot, made=event.configs))
     if not changed(turn, event.connector, event.configs):
         turn.log("DEBUG", f"{event.connector}: task configs are unchanged")
         return
@@ -82,7 +82,7 @@ def publish(turn: Turn, request: Publish) -> None:
             retry(turn, request.reconfigure, refusal)
             return
         op = turn.op(PublishedTasks(request.reconfigure))
-        turn.set(busy=op)
+        turn.state = replace(turn.state, busy=op)
         turn.stage(f"writing task configs for connector {connector} to the config topic")
         turn.emit(WriteConfig(op, PutTaskConfigSet(connector, request.configs)))
 

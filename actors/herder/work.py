@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance
+from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_items
 from actors.herder.state import (
     AnswerWith,
     AnswerWithPlan,
     GeneratedTasks,
-    Phase,
     Reconfigure,
     Released,
     Slot,
@@ -63,8 +63,8 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again
         if again:
             start(turn, item, waiting, restarting=restarting)
         return
-    turn.slot(item, stopping=True, start_again=again, restarting=restarting and again,
-              waiting=slot.waiting + waiting)
+    turn.set_slot(item, replace(slot, stopping=True, start_again=again, restarting=restarting and again,
+                                waiting=slot.waiting + waiting))
     if not slot.stopping:
         turn.emit(StopInstance(item, slot.epoch))
         turn.timer(("stop", str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
@@ -73,7 +73,7 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again
 def release(turn: Turn, items: Iterable[ItemId]) -> None:
     """Stop instances that the group waits for: the next join, or the end of the round, comes after they are gone."""
     held = [item for item in items if item in turn.state.slots]
-    turn.set(releasing=turn.state.releasing | frozenset(held))
+    turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing | frozenset(held)))
     for item in held:
         stop(turn, item)
 
@@ -85,21 +85,21 @@ def start_missing(turn: Turn) -> None:
             start(turn, item)
 
 
-def speak_again(turn: Turn) -> None:
+def repeat_statuses(turn: Turn) -> None:
     """Write the statuses of all that runs here once more."""
     for item, slot in turn.state.slots.items():
         if slot.state is not None and not slot.stopping:
             turn.status(item, slot.state, slot.trace, slot.version)
 
 
-def tell_stopped(turn: Turn) -> None:
+def report_stopped(turn: Turn) -> None:
     """Say UNASSIGNED of what is allocated and does not run: it stopped while this worker was no member."""
     for item in turn.state.allocated():
         if item not in turn.state.slots and _exists(turn, item):
             turn.status(item, State.UNASSIGNED)
 
 
-def tell_gone(turn: Turn) -> None:
+def report_gone(turn: Turn) -> None:
     """Say UNASSIGNED, as one who is not in the group, of all that is said to run here and does not."""
     statuses, me = turn.statuses, turn.state.settings.worker_id
     said = [*statuses.connectors.values(), *(s for some in statuses.tasks.values() for s in some.values())]
@@ -129,7 +129,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if slot.stopping and report.state is not State.FAILED:
         return
     first = slot.state is None
-    turn.slot(item, state=report.state, trace=report.trace, version=report.version, waiting=())
+    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=()))
     turn.status(item, report.state, report.trace, report.version)
     for request_id in slot.waiting:
         kind = "task" if is_task(item) else "connector"
@@ -155,8 +155,9 @@ def _gone(turn: Turn, item: ItemId) -> None:
     slot = turn.drop_slot(item)
     turn.emit(CancelTimer(("stop", str(slot.epoch))))
     if not is_task(item):  # what it was asked will not be answered
-        turn.set(ops={op: then for op, then in turn.state.ops.items()
-                      if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)})
+        ops = {op: then for op, then in turn.state.ops.items()
+               if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)}
+        turn.state = replace(turn.state, ops=ops)
     if _exists(turn, item):
         turn.status(item, State.UNASSIGNED, disowned=slot.disowned)
     allocated = item in turn.state.allocated()
@@ -166,7 +167,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
         for request_id in slot.waiting:
             turn.reply(request_id, error=ConnectError(f"{item} was stopped before it could be restarted"))
     if item in turn.state.releasing:
-        turn.set(releasing=turn.state.releasing - {item})
+        turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing - {item}))
         if not turn.state.releasing:
             flush(turn)
 
@@ -184,15 +185,17 @@ def flush(turn: Turn) -> None:
     Otherwise a late UNASSIGNED could overwrite the new owner's RUNNING.
     """
     if not turn.state.flushing:
-        turn.set(flushing=True)
+        op = turn.op(Released())
+        turn.state = replace(turn.state, release=FlushingStatuses(op))
         turn.stage("flushing updates to the status topic")
-        turn.emit(FlushStatuses(turn.op(Released())))
+        turn.emit(FlushStatuses(op))
 
 
 def allow_join_when_released(turn: Turn) -> bool:
     """Answer a waiting JoinPreparing if nothing is being released any more."""
-    if turn.state.join_waiting and not turn.state.releasing and not turn.state.flushing:
-        turn.set(join_waiting=False, announced=turn.state.allocation)
+    state, standing = turn.state, turn.state.standing
+    if isinstance(standing, Joining) and standing.gate is Gate.WAITING and state.released:
+        turn.state = replace(state, standing=Joining(standing.member), announced=state.allocation)
         turn.emit(AllowJoin(turn.state.allocation))
         turn.stage("ensuring membership in the cluster")
         return True
@@ -212,7 +215,7 @@ def answer_halting(turn: Turn, error: Exception) -> None:
             turn.reply(request_id, error=error)
     ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, asked)}
     slots = {item: _without_waiting(slot) for item, slot in turn.state.slots.items()}
-    turn.set(queue=(), validating={}, ops=ops, busy=None, slots=slots)
+    turn.state = replace(turn.state, queue=(), validating={}, ops=ops, busy=None, slots=slots)
 
 
 def _without_waiting(slot: Slot) -> Slot:

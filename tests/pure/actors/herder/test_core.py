@@ -8,7 +8,7 @@ from actors.assignment.protocol import Protocol
 from actors.errors import AlreadyExistsError, NotAssignedError, NotFoundError, NotLeaderError
 from actors.herder.core import HANDLERS
 from actors.herder.events import HaltRequested, Payload
-from actors.herder.state import Phase
+from actors.herder.standing import Phase
 from actors.messages.events import TaskReconfigurationRequested
 from actors.messages.requests import (
     DeleteConnector,

@@ -19,7 +19,8 @@ from actors.errors import AlreadyExistsError, NotFoundError
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import MakeSessionKey, Validate
 from actors.herder.events import HaltRequested, Loaded, ProducersFenced, TaskConfigsPublished, Validated
-from actors.herder.state import HerderSettings, HerderState, Phase
+from actors.herder.standing import Phase, StatusWrites
+from actors.herder.state import HerderSettings, HerderState
 from actors.instances.connector import ConnectorActor
 from actors.instances.registry import ActorInstances
 from actors.instances.task import TaskActors
@@ -299,7 +300,8 @@ def test_a_herder_that_was_silent_past_the_session_stops_its_work_and_takes_it_u
 
     rig.kind = asleep
     rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
-    wait_until(lambda: any(state.mute for state in list(rig.states)), WITHIN_S, "the herder to notice")
+    wait_until(lambda: any(state.status_writes is StatusWrites.SUSPENDED for state in list(rig.states)), WITHIN_S,
+               "the herder to notice")
     wait_until(lambda: rig.generation(c) > before and rig.said(c) == [State.RUNNING] * 2, WITHIN_S, "it to run again")
     assert rig.failures == []
 
