@@ -40,6 +40,7 @@ from actors.herder.effects import (
 from actors.herder.events import Event, RequestReceived, Suspended, TimerFired
 from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import Story
+from actors.herder.table import UnexpectedEventError
 from actors.messages.commands import (
     AllowJoin,
     ClaimWritePrivileges,
@@ -183,7 +184,7 @@ class HerderActor(pykka.ThreadingActor):
                 log.error("Lately: %s", line)  # noqa: TRY400 - the trace is above
             if isinstance(payload, RequestReceived):
                 self._reply(Reply(payload.request_id, error=error))
-            if not isinstance(error, core.UnexpectedEventError):
+            if not isinstance(error, UnexpectedEventError):
                 self._fail(error)
             return
         self._story.add(event, effects)

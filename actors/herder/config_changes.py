@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.herder import leading, rebalance, restarts, task_configs, work
+from actors.herder import leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel
 from actors.herder.state import connector_of
 from actors.herder.turn import Turn
@@ -68,7 +68,7 @@ def process(turn: Turn) -> None:
     targets, tasks = sorted(state.target_changes), state.task_updates
     turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset(),
                          task_updates=frozenset())
-    leading.empty_stopped(turn)
+    leadership.empty_stopped(turn)
     for connector in updates:
         remains = turn.state.config.contains(connector)
         what = "updated, restarting" if remains else "removed, stopping"

@@ -10,7 +10,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Protocol
-from actors.herder import leading, work
+from actors.herder import leadership, work
+from actors.herder.effects import Timer
+from actors.herder.events import Loaded, TimerFired
 from actors.herder.standing import (
     Absence,
     Gate,
@@ -19,7 +21,6 @@ from actors.herder.standing import (
     NextRound,
     NothingReleased,
     Out,
-    Phase,
     Resolved,
     Revoking,
     StatusWrites,
@@ -27,21 +28,27 @@ from actors.herder.standing import (
     member_of,
     with_items,
 )
-from actors.herder.state import JoinAgain, ResolveAssignment
+from actors.herder.state import JoinAgain, Released, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 from storage.ids import ItemId
 
-DEAF = (Phase.OUT, Phase.HALTING, Phase.HALTED)  # the group was left; what the member says was said before it knew
 FAILED_ROUND_MS = 500
 UNSYNC_RETRIES = 5  # cooperative: so many short waits before the worker gives up what it runs
 
 
+def on_loaded(turn: Turn, event: Loaded) -> None:
+    """The stores have read their topics: join."""
+    turn.state = replace(
+        turn.state, standing=Joining(), store=event.snapshot, config=event.snapshot, connector_updates=frozenset(),
+        target_changes=frozenset(), task_updates=frozenset(), restarts={}, needs_rebalance=None)
+    turn.stage("ensuring membership in the cluster")
+    turn.emit(JoinGroup())
+
+
 def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
     """The member waits for our word. Eager: first stop everything; cooperative: only what is being released."""
-    if turn.state.phase in DEAF:
-        return
     member = turn.state.member
     turn.enter(Joining(Absence.OUTSIDE if member is Absence.SUSPENDED else member, Gate.WAITING))
     if event.eager:
@@ -52,8 +59,6 @@ def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
 
 def on_joined(turn: Turn, event: Joined) -> None:
     """A round is over. The herder acts as leader at once: requests that came meanwhile need one."""
-    if turn.state.phase in DEAF:
-        return
     if turn.state.member is Absence.SUSPENDED:
         turn.emit(RequestRejoin("this round may be one of before the suspension"))
         return
@@ -76,7 +81,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
                      f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
-    leading.claim_privileges(turn)
+    leadership.claim_privileges(turn)
     if new_here:
         work.report_stopped(turn)
     if assignment.revoked:
@@ -90,14 +95,28 @@ def _sizes(allocation: Allocation) -> str:
     return f"{len(allocation.connectors)} connectors and {len(allocation.tasks)} tasks"
 
 
-def on_released(turn: Turn) -> None:
+def on_released(turn: Turn, _: Released, _error: Exception | None) -> None:
     """What was to be released is gone and its statuses are written."""
     turn.state = replace(turn.state, release=with_items(NothingReleased(), turn.state.releasing))
     turn.stage_done()
-    if turn.state.phase is Phase.OUT:
-        _leave(turn)  # only now, as others get at once what stopped here; where that is long done, it means nothing
-    elif not work.allow_join_when_released(turn) and turn.state.phase is Phase.REVOKING:
-        resolve(turn)
+
+
+def leave_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
+    """Leave only now, as others get at once what stopped here; where that is long done, it means nothing."""
+    on_released(turn, then, error)
+    _leave(turn)
+
+
+def allow_join_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
+    """The member may have been waiting for this."""
+    on_released(turn, then, error)
+    work.allow_join_when_released(turn)
+
+
+def resolve_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
+    """What the round took away is gone."""
+    on_released(turn, then, error)
+    resolve(turn)
 
 
 def resolve(turn: Turn) -> None:
@@ -134,7 +153,7 @@ def read_to_end(turn: Turn, standing: Revoking | Syncing, *, then_rejoin: bool) 
 
 def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -> None:
     """The config topic was read, or that took too long."""
-    turn.stage_done()
+    on_overtaken(turn, then, error)
     standing = turn.state.standing
     if not isinstance(standing, Syncing) or then.generation != turn.state.generation:
         return
@@ -152,6 +171,11 @@ def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -
         resolve(turn)
 
 
+def on_overtaken(turn: Turn, _: ResolveAssignment | JoinAgain, _error: Exception | None) -> None:
+    """The config topic was read, or not, for something that is over."""
+    turn.stage_done()
+
+
 def _leave_and_back_off(turn: Turn, error: Exception) -> None:
     settings = turn.state.settings
     cooperative = turn.state.membership is None or turn.state.membership.protocol is not Protocol.EAGER
@@ -165,7 +189,7 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
     if delay + UNSYNC_RETRIES * 2 * retry_ms(turn) >= settings.scheduled_delay_max_ms:
         _give_up(turn)  # the leader would not keep it for so long
     _count_failure(turn)
-    turn.timer(("join", ""), turn.now + delay)
+    turn.timer((Timer.JOIN, ""), turn.now + delay)
     if turn.state.released:
         _leave(turn)
 
@@ -192,24 +216,21 @@ def retry_ms(turn: Turn) -> int:
     return max(turn.state.settings.sync_timeout_ms, 1000)
 
 
-def on_backed_off(turn: Turn) -> None:
+def on_backed_off(turn: Turn, _: TimerFired) -> None:
     """The wait outside the group is over: join only when the config topic can be read."""
-    if turn.state.phase is Phase.OUT:
-        turn.stage("reading to the end of the config topic")
-        turn.emit(ReadConfigToEnd(turn.op(JoinAgain()), turn.state.settings.sync_timeout_ms))
+    turn.stage("reading to the end of the config topic")
+    turn.emit(ReadConfigToEnd(turn.op(JoinAgain()), turn.state.settings.sync_timeout_ms))
 
 
-def on_readable_again(turn: Turn, error: Exception | None) -> None:
+def on_readable_again(turn: Turn, _: JoinAgain, error: Exception | None) -> None:
     """The config topic was read outside the group, or not."""
     turn.stage_done()
-    if turn.state.phase is not Phase.OUT:
-        return
     if error is not None:
         _count_failure(turn)
-        turn.timer(("join", ""), turn.now + retry_ms(turn))
+        turn.timer((Timer.JOIN, ""), turn.now + retry_ms(turn))
         return
     if not turn.state.released:  # the group is not left yet: what joined now would stay a member
-        turn.timer(("join", ""), turn.now + retry_ms(turn))
+        turn.timer((Timer.JOIN, ""), turn.now + retry_ms(turn))
         return
     turn.state = replace(turn.state, config=turn.state.store, standing=Joining())
     turn.emit(JoinGroup())
@@ -231,38 +252,38 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
         # This very round was made from configs that hold the change, and nobody ran the tasks it is about before.
         turn.state = replace(turn.state, needs_rebalance=None)
     if state.is_leader:
-        leading.on_settled(turn)
+        leadership.on_settled(turn)
     if state.status_writes is StatusWrites.REPEAT_DUE:
         turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
         work.repeat_statuses(turn)
     work.start_missing(turn)
     delay = standing.member.membership.assignment.delay_ms
     if delay > 0:
-        turn.timer(("rebalance", ""), turn.now + delay)
+        turn.timer((Timer.REBALANCE, ""), turn.now + delay)
     if standing.next_round is NextRound.OWED:
         rejoin(turn, "work was given up; the next round hands it out")
     elif state.is_leader:
-        leading.ensure_session_key(turn)
+        leadership.ensure_session_key(turn)
 
 
 def _await_leader(turn: Turn, member: Member) -> None:
     """The leader reads and has everybody join again; asking before would bring the same answer again and again."""
     turn.enter(Joining(member))
     turn.stage("ensuring membership in the cluster")
-    turn.timer(("failed round", ""), turn.now + FAILED_ROUND_MS)
+    turn.timer((Timer.FAILED_ROUND, ""), turn.now + FAILED_ROUND_MS)
 
 
-def on_failed_round(turn: Turn) -> None:
+def on_failed_round(turn: Turn, _: TimerFired) -> None:
     """The leader has not begun another round yet."""
-    state = turn.state
-    if state.phase is Phase.JOINING and state.membership is not None and state.membership.assignment.failed:
+    membership = turn.state.membership
+    if membership is not None and membership.assignment.failed:
         rejoin(turn, "the round failed because the leader was behind on configs")
 
 
-def on_scheduled_rebalance(turn: Turn) -> None:
+def on_scheduled_rebalance(turn: Turn, _: TimerFired) -> None:
     """The delay after a lost worker is over (KIP-415), unless a later round has found nothing that waits."""
     membership = turn.state.membership
-    if turn.state.phase is Phase.RESOLVED and membership is not None and membership.assignment.delay_ms > 0:
+    if membership is not None and membership.assignment.delay_ms > 0:
         rejoin(turn, "scheduled rebalance")
 
 
@@ -272,8 +293,6 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
     The allocation stays: we join with it, and who finds that nobody took it goes on at once. The leader would keep for
     `scheduled.rebalance.max.delay.ms` what nobody claims.
     """
-    if turn.state.phase in DEAF:
-        return
     turn.log("WARNING", f"Lost the group coordinator ({event.reason}); stopping all connectors and tasks")
     standing = turn.state.standing
     absence = Absence.SUSPENDED if standing.member is Absence.SUSPENDED else Absence.OUTSIDE

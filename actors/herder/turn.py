@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from actors.herder.effects import Effect, Log, Reply, SetTimer, TimerKey
+from actors.herder.effects import Effect, Log, Reply, SetTimer, Timer, TimerKey
 from actors.herder.standing import (
     NO_GENERATION,
     Halting,
@@ -116,7 +116,7 @@ class Turn:
         """Be woken when the first request that is not due yet becomes due."""
         later = [q.at_ms for q in self.state.queue if q.at_ms > self.now]
         if later:
-            self.timer(("queue", ""), min(later))
+            self.timer((Timer.QUEUE, ""), min(later))
 
     def timer(self, key: TimerKey, at_ms: int) -> None:
         """Be woken at a time."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance
+from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
+from actors.herder.events import TimerFired
 from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_items
 from actors.herder.state import (
     AnswerWith,
@@ -67,7 +68,7 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again
                                 waiting=slot.waiting + waiting))
     if not slot.stopping:
         turn.emit(StopInstance(item, slot.epoch))
-        turn.timer(("stop", str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
+        turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
 
 def release(turn: Turn, items: Iterable[ItemId]) -> None:
@@ -140,8 +141,9 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
 
 
-def on_stop_timeout(turn: Turn, epoch: Epoch) -> None:
+def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
     """The graceful stop took too long: go on without the instance."""
+    epoch = Epoch(int(event.key[1]))
     for item, slot in turn.state.slots.items():
         if slot.epoch == epoch and slot.stopping:
             turn.log("ERROR", f"{item}: graceful stop did not end within {turn.state.settings.graceful_stop_ms} ms "
@@ -153,7 +155,7 @@ def on_stop_timeout(turn: Turn, epoch: Epoch) -> None:
 
 def _gone(turn: Turn, item: ItemId) -> None:
     slot = turn.drop_slot(item)
-    turn.emit(CancelTimer(("stop", str(slot.epoch))))
+    turn.emit(CancelTimer((Timer.STOP, str(slot.epoch))))
     if not is_task(item):  # what it was asked will not be answered
         ops = {op: then for op, then in turn.state.ops.items()
                if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)}
@@ -202,7 +204,7 @@ def allow_join_when_released(turn: Turn) -> bool:
     return False
 
 
-def answer_halting(turn: Turn, error: Exception) -> None:
+def refuse_waiting(turn: Turn, error: Exception) -> None:
     """Everybody who still waits is told why there is no answer."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)

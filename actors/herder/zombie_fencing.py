@@ -237,7 +237,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
         work.stop(turn, task, (then.request_id,), again=True)
 
 
-def answer_halting(turn: Turn, error: Exception) -> None:
+def refuse_waiting(turn: Turn, error: Exception) -> None:
     """The worker ends: nobody waits for an answer that will not come."""
     for fencing in turn.state.fencings.values():
         _reply(turn, fencing, error)

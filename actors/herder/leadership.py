@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.assignment.protocol import Protocol
-from actors.herder.effects import ForgetTopics, MakeSessionKey
-from actors.herder.standing import Phase
+from actors.herder.effects import ForgetTopics, MakeSessionKey, Timer
+from actors.herder.events import TimerFired
 from actors.herder.state import KeyWritten, PrivilegesClaimed, Publish, Reconfigure, connector_of
 from actors.herder.turn import Turn
 from actors.messages.commands import ClaimWritePrivileges, PutStatus
@@ -25,7 +25,7 @@ def on_settled(turn: Turn) -> None:
     empty_stopped(turn)
     purge_statuses(turn)
     _tell_left_out(turn)
-    turn.timer(("purge", ""), turn.now + PURGE_AGAIN_MS)
+    turn.timer((Timer.PURGE, ""), turn.now + PURGE_AGAIN_MS)
 
 
 def _tell_left_out(turn: Turn) -> None:
@@ -37,9 +37,9 @@ def _tell_left_out(turn: Turn) -> None:
             turn.status(item, State.FAILED, why)
 
 
-def on_purge_due(turn: Turn) -> None:
+def on_purge_due(turn: Turn, _: TimerFired) -> None:
     """Once more, for statuses that others had not written, or we had not read, at the time of the round."""
-    if turn.state.is_leader and turn.state.phase is Phase.RESOLVED:
+    if turn.state.is_leader:
         purge_statuses(turn)
 
 
@@ -81,13 +81,18 @@ def claim_privileges(turn: Turn) -> None:
         turn.emit(ClaimWritePrivileges(turn.op(PrivilegesClaimed())))
 
 
-def on_claimed(turn: Turn, error: Exception | None) -> None:
+def on_claim_due(turn: Turn, _: TimerFired) -> None:
+    """The last claim failed; try again."""
+    claim_privileges(turn)
+
+
+def on_claimed(turn: Turn, _: PrivilegesClaimed, error: Exception | None) -> None:
     """The right is ours, or that is tried again soon."""
     turn.state = replace(turn.state, claims=turn.state.claims + 1)
     turn.claim(turn.state.claims if error is None else None)
     if error is not None and turn.state.is_leader:
         turn.log("WARNING", f"Unable to claim write privileges for the config topic, trying again: {error}")
-        turn.timer(("claim", ""), turn.now + CLAIM_RETRY_MS)
+        turn.timer((Timer.CLAIM, ""), turn.now + CLAIM_RETRY_MS)
 
 
 def on_fenced(turn: Turn) -> None:
@@ -112,13 +117,19 @@ def ensure_session_key(turn: Turn) -> None:
     if key is None or (key.algorithm, len(key.key)) != wanted or (expires is not None and expires <= turn.now):
         turn.emit(MakeSessionKey(turn.op(KeyWritten())))
     elif expires is not None:
-        turn.timer(("session key", ""), expires)
+        turn.timer((Timer.SESSION_KEY, ""), expires)
 
 
-def on_key_written(turn: Turn, error: Exception | None) -> None:
+def on_key_due(turn: Turn, _: TimerFired) -> None:
+    """The key has expired, or could not be written."""
+    if turn.state.is_leader:
+        ensure_session_key(turn)
+
+
+def on_key_written(turn: Turn, _: KeyWritten, error: Exception | None) -> None:
     """The session key is in the config topic, or writing it failed and is tried again soon."""
     if error is not None:
         turn.log("ERROR", f"Failed to write a session key: {error}")
-        turn.timer(("session key", ""), turn.now + 1000)
+        turn.timer((Timer.SESSION_KEY, ""), turn.now + 1000)
     elif turn.state.settings.key_ttl_ms > 0:
-        turn.timer(("session key", ""), turn.now + turn.state.settings.key_ttl_ms)
+        turn.timer((Timer.SESSION_KEY, ""), turn.now + turn.state.settings.key_ttl_ms)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.herder import effects, work, zombie_fencing
-from actors.herder.events import HaltRequested
-from actors.herder.standing import Halted, Halting, Phase, with_items
+from actors.herder.events import HaltRequested, RequestReceived, TimerFired
+from actors.herder.standing import Halted, Halting, with_items
 from actors.herder.state import HaltFlushed
 from actors.herder.turn import Turn
 from actors.messages.commands import FlushStatuses, LeaveGroup
@@ -14,39 +14,47 @@ from actors.messages.events import ConnectorStateReported, TaskStateReported
 from spark_tasks.errors import ConnectError
 
 
-def refusal() -> ConnectError:
-    """What a request is told during the end."""
+def _refusal() -> ConnectError:
     return ConnectError("Worker is shutting down")
+
+
+def refuse(turn: Turn, event: RequestReceived) -> None:
+    """A request that comes during the end."""
+    turn.reply(event.request_id, error=_refusal())
 
 
 def on_requested(turn: Turn, event: HaltRequested) -> None:
     """Stop everything at once; whatever the group wants meanwhile no longer matters."""
-    if turn.state.phase in (Phase.HALTING, Phase.HALTED):
-        return
     turn.log("INFO", f"Stopping the connectors and tasks of this worker: {event.reason}")
     state = turn.state
     turn.state = replace(state, standing=Halting(state.member), release=with_items(state.release, frozenset()))
-    work.answer_halting(turn, refusal())
-    zombie_fencing.answer_halting(turn, refusal())
+    work.refuse_waiting(turn, _refusal())
+    zombie_fencing.refuse_waiting(turn, _refusal())
     for item in tuple(turn.state.slots):
         work.stop(turn, item)
-    flush_when_empty(turn)
+    _flush_when_empty(turn)
 
 
-def or_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
-    """A report, in any phase."""
+def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
+    """It may have been the last that was to stop."""
     work.on_report(turn, report)
-    flush_when_empty(turn)
+    _flush_when_empty(turn)
 
 
-def flush_when_empty(turn: Turn) -> None:
+def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
+    """As on_report, of one that does not stop."""
+    work.on_stop_timeout(turn, event)
+    _flush_when_empty(turn)
+
+
+def _flush_when_empty(turn: Turn) -> None:
     """Once the last instance is gone, have the last statuses acknowledged."""
     state = turn.state
-    if state.phase is Phase.HALTING and not state.slots and HaltFlushed() not in state.ops.values():
+    if not state.slots and not state.expects(HaltFlushed()):
         turn.emit(FlushStatuses(turn.op(HaltFlushed())))
 
 
-def on_flushed(turn: Turn) -> None:
+def on_flushed(turn: Turn, _: HaltFlushed, _error: Exception | None) -> None:
     """Everything is stopped and said; leave."""
     turn.enter(Halted())
     turn.emit(LeaveGroup("the worker is shutting down"), effects.Halted())
