@@ -118,7 +118,7 @@ ROOMS = {
         "storage.status",
     ),
     "rest.server": ("rest.errors", "rest.wire", "spark_tasks.config", "spark_tasks.kafka"),
-    "rest.asking": (
+    "rest.herder_client": (
         "rest.errors", "rest.forwarding", "rest.server", "rest.wire", "actors.errors", "actors.messages",
     ),
     "rest.resources": ("rest.", "actors.errors", "actors.messages", "storage.config"),

@@ -14,6 +14,7 @@ from typing import Any, Protocol, assert_never
 
 import pykka
 
+from actors.errors import NotFoundError
 from actors.herder import core
 from actors.herder.effects import (
     AbandonInstance,
@@ -54,9 +55,9 @@ from actors.messages.commands import (
     RequestRejoin,
     WriteConfig,
 )
-from actors.messages.events import ConnectorStateReported, TaskStateReported
+from actors.messages.events import ConnectorStateReported, Remark, TaskStateReported
 from actors.messages.ids import Epoch, RequestId
-from actors.messages.requests import Ask
+from actors.messages.requests import Ask, GetStory
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
@@ -134,13 +135,11 @@ class HerderActor(pykka.ThreadingActor):
         self._turned_at = time.monotonic()
 
     def on_receive(self, message: Any) -> Any:
-        """An Ask, an event's payload, or (for those who look) the question for a connector's story."""
+        """An Ask, an event's payload, or a Remark."""
         self._notice_suspension()
         match message:
-            case Ask(request, reply):
-                request_id = RequestId(next(self._numbers))
-                self._replies[request_id] = reply
-                self._happened(RequestReceived(request_id, request))
+            case Ask():
+                self._asked(message)
             case Delegated(request_id, value, error):
                 self._reply(Reply(request_id, value, error))
             case HerderAlive():
@@ -148,8 +147,8 @@ class HerderActor(pykka.ThreadingActor):
             case ConnectorStateReported() | TaskStateReported() if message.stopped_for_good:
                 self._ports.instances.ended(message.epoch)
                 self._happened(message)
-            case ("story", connector):
-                return self._story.tell(ConnectorName(connector) if connector else None)
+            case Remark():
+                self._story.note(self._ticker.now_ms(), f"Remark#{next(self._numbers)}", message)
             case _:
                 self._happened(message)
         return None
@@ -187,11 +186,12 @@ class HerderActor(pykka.ThreadingActor):
             if not isinstance(error, UnexpectedEventError):
                 self._fail(error)
             return
-        self._story.add(event, effects)
+        chapter = self._story.add(event, effects)
+        because = f" because of {chapter.because}" if chapter.because else ""
         self._ports.publish(self._state)
         for effect in effects:
             if not isinstance(effect, Log):
-                log.debug("%s -> %s", cause, type(effect).__name__)
+                log.debug("%s%s -> %s", cause, because, type(effect).__name__)
             try:
                 self._carry_out(effect, cause)
             except Exception as error:
@@ -261,6 +261,24 @@ class HerderActor(pykka.ThreadingActor):
                 ports.set_logger_level(effect)
             case _:
                 assert_never(effect)
+
+    def _asked(self, ask: Ask) -> None:
+        if isinstance(ask.request, GetStory):
+            self._tell_story(ask.request.connector, ask.reply)
+            return
+        request_id = RequestId(next(self._numbers))
+        self._replies[request_id] = ask.reply
+        self._happened(RequestReceived(request_id, ask.request))
+
+    def _tell_story(self, connector: ConnectorName, reply: Any) -> None:
+        try:
+            story = self._story.of(connector)
+            if not story and not self._state.store.contains(connector):
+                raise NotFoundError(f"Connector {connector} not found")  # noqa: TRY301 - as any answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets it
+            reply.set_exception((type(error), error, None))
+        else:
+            reply.set(story)
 
     def _answer(self, request_id: RequestId, value: Any, error: Exception | None) -> None:
         # Called from any thread: the futures belong to this actor's thread, so it goes through the inbox.

@@ -72,7 +72,7 @@ def process(turn: Turn) -> None:
     for connector in updates:
         remains = turn.state.config.contains(connector)
         what = "updated, restarting" if remains else "removed, stopping"
-        turn.log("INFO", f"{connector}: config {what} the connector")
+        turn.log("INFO", f"{connector}: config {what} the connector", connector)
         work.stop(turn, connector, again=remains)
     for connector in targets:
         _apply_target_state(turn, connector)
@@ -90,7 +90,7 @@ def process(turn: Turn) -> None:
 def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:
     target = turn.state.config.target_state(connector)
     if target is None:
-        turn.log("DEBUG", f"{connector}: target state change of an unknown connector")
+        turn.log("DEBUG", f"{connector}: target state change of an unknown connector", connector)
         return
     # A connector that resumes reports RUNNING, and that has its tasks reconfigured: so a config that came while it
     # was paused takes effect then.

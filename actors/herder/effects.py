@@ -173,10 +173,11 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Say something to the operator; `level` is a name of the logging module."""
+    """Say something to the operator; `level` is a name of the logging module. `about`: None where it concerns all."""
 
     level: str
     message: str
+    about: ItemId | None = None
 
 
 @dataclass(frozen=True, slots=True)

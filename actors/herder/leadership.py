@@ -33,7 +33,7 @@ def _tell_left_out(turn: Turn) -> None:
     membership = turn.state.membership
     for item, why in membership.left_out if membership is not None else ():
         if turn.state.config.contains(connector_of(item)):
-            turn.log("ERROR", f"{shown(item)}: {why}")
+            turn.log("ERROR", f"{shown(item)}: {why}", item)
             turn.status(item, State.FAILED, why)
 
 

@@ -76,18 +76,18 @@ def process(turn: Turn) -> None:
 
 def _restart(turn: Turn, request: RestartRequest) -> None:
     if not turn.state.config.contains(request.connector):
-        turn.log("DEBUG", f"{request.connector}: restart of an unknown connector")
+        turn.log("DEBUG", f"{request.connector}: restart of an unknown connector", request.connector)
         return
     found = plan(request, turn.statuses)
     if found is None:
-        turn.log("DEBUG", f"{request.connector}: restart without any status to plan from")
+        turn.log("DEBUG", f"{request.connector}: restart without any status to plan from", request.connector)
         return
     tasks = turn.state.config.task_count(request.connector)
     for item in found.items():
         stale = isinstance(item, ConnectorTaskId) and item.task >= tasks
         if item in turn.state.allocated() and not stale:
             turn.log("INFO", f"{item}: restarting (includeTasks={request.include_tasks}, "
-                             f"onlyFailed={request.only_failed})")
+                             f"onlyFailed={request.only_failed})", item)
             work.stop(turn, item, again=True, restarting=True)
 
 

@@ -63,9 +63,9 @@ class Turn:
         """Want something done."""
         self.effects.extend(effects)
 
-    def log(self, level: str, message: str) -> None:
+    def log(self, level: str, message: str, about: ItemId | None = None) -> None:
         """Tell the operator."""
-        self.effects.append(Log(level, message))
+        self.effects.append(Log(level, message, about))
 
     def attempt(self, do: Callable[[], None]) -> Exception | None:
         """Do one part of the step. A defect in it leaves nothing behind but a line for the log; it is returned."""

@@ -122,7 +122,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
     slot = turn.state.slots.get(item)
     if slot is None or slot.epoch != report.epoch:
-        turn.log("DEBUG", f"{item}: ignored {report.state.value} of a former instance")
+        turn.log("DEBUG", f"{item}: ignored {report.state.value} of a former instance", item)
         return
     if report.stopped_for_good:
         _gone(turn, item)
@@ -137,7 +137,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
         failed = report.state is State.FAILED
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
-        turn.log("INFO", f"{item}: connector {'started' if first else 'resumed'}")
+        turn.log("INFO", f"{item}: connector {'started' if first else 'resumed'}", item)
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
 
 
@@ -147,7 +147,7 @@ def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
     for item, slot in turn.state.slots.items():
         if slot.epoch == epoch and slot.stopping:
             turn.log("ERROR", f"{item}: graceful stop did not end within {turn.state.settings.graceful_stop_ms} ms "
-                              "(task.shutdown.graceful.timeout.ms); abandoned")
+                              "(task.shutdown.graceful.timeout.ms); abandoned", item)
             turn.emit(AbandonInstance(item, epoch))
             _gone(turn, item)
             return
