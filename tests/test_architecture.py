@@ -96,7 +96,7 @@ ROOMS = {
         "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
     ),
     "actors.peers": (
-        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "storage.config",
+        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "spark_tasks.task", "storage.config",
         "storage.daemon_pool",
     ),
     "actors.stores": (

@@ -160,7 +160,7 @@ class HerderActor(pykka.ThreadingActor):
             self._happened(Suspended(silent_ms))
 
     def on_stop(self) -> None:
-        """Nobody waits for an answer that will not come."""
+        """Fail everything that is still waiting for an answer."""
         self._fail_replies()
 
     def on_failure(self, *_: Any) -> None:

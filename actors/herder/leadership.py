@@ -102,7 +102,7 @@ def on_fenced(turn: Turn) -> None:
 
 
 def ensure_session_key(turn: Turn) -> None:
-    """Leader: publish a session key where there is none, its time is over, or another worker's configuration made it
+    """Leader: publish a session key where none exists, the key has expired, or another worker's configuration made it
     (KIP-507).
     """
     state = turn.state

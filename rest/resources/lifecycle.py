@@ -19,7 +19,7 @@ from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 
 
 def blueprint(front: Front) -> Blueprint:
-    """What connectors and tasks shall do."""
+    """Changes of what connectors and tasks do."""
     routes = Blueprint("lifecycle", __name__, url_prefix="/connectors")
     herder = front.herder
 
