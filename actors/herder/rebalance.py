@@ -82,7 +82,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
                      f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
     leadership.claim_privileges(turn)
-    if new_here:
+    if new_here and not assignment.failed:  # a failed round hands out nothing: others may run what this worker claims
         work.report_stopped(turn)
     if assignment.revoked:
         work.release(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))
