@@ -7,13 +7,14 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 # Where a container image sets it, every process that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-pure lint types histories fuzz transforms-differential chaos bench wheel clean
+.PHONY: help demo test test-pure lint types herder-doc histories fuzz transforms-differential chaos bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
 	@echo "make test       lint, types and all tests (fetches Kafka once)"
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
+	@echo "make herder-doc  the table and the diagram in docs/herder.md anew"
 	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (some ten minutes)"
 	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
 	@echo "make transforms-differential  100,000 random chains of transforms beside Java's (needs javac; some twenty minutes)"
@@ -55,6 +56,9 @@ test-pure: lint
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
+
+herder-doc: $(READY)
+	@$(BIN)/python -m tests.pure.actors.herder.chart
 
 histories: $(READY)
 	@echo "== 10,000 random histories of simulated clusters, 1,000 examples of every property"

@@ -75,7 +75,7 @@ class Ticker:
             try:
                 alarm()
             except Exception:  # noqa: BLE001 - whatever it is, time must go on for all others
-                _LOG.exception("An alarm failed; the others go on")
+                _LOG.exception("An alarm failed; the others are not affected")
 
     def _next(self) -> Alarm | None:
         with self._condition:

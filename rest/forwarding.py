@@ -73,7 +73,7 @@ class RestClient:
     def _connection(self, url: str) -> http.client.HTTPConnection:
         parts = urlsplit(url)
         if not parts.hostname or parts.scheme not in {"http", "https"}:
-            raise ValueError(f"{url!r} is no address of a worker")
+            raise ValueError(f"{url!r} is not the address of a worker")
         if parts.scheme == "https":
             return http.client.HTTPSConnection(
                 parts.hostname, parts.port, timeout=self._timeout_s, context=self._context)
@@ -84,7 +84,7 @@ def _parsed(answer: bytes) -> Any:
     try:
         return json.loads(answer)
     except (ValueError, RecursionError) as error:
-        raise RestError(500, f"IO Error trying to forward REST request: the answer is no JSON: {error}") from None
+        raise RestError(500, f"IO Error trying to forward REST request: the answer is not JSON: {error}") from None
 
 
 def _error_of(status: int, answer: bytes) -> RestError:

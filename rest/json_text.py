@@ -13,7 +13,7 @@ MAX_NUMBER_LENGTH = 1000  # Jackson's limit; Python's own int() refuses more tha
 
 
 class UnusableJsonError(ValueError):
-    """JSON that is right as such, and that nobody here can keep or pass on."""
+    """Valid JSON that cannot be stored or passed on."""
 
 
 class JsonInt(int):

@@ -99,7 +99,7 @@ ROOMS = {
         "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
     ),
     "actors.peers": (
-        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "storage.config",
+        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "spark_tasks.task", "storage.config",
         "storage.daemon_pool",
     ),
     "actors.stores": (
@@ -123,7 +123,7 @@ ROOMS = {
     "rest.server": (
         "rest.errors", "rest.wire", "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.process",
     ),
-    "rest.asking": (
+    "rest.herder_client": (
         "rest.errors", "rest.forwarding", "rest.server", "rest.wire", "actors.errors", "actors.messages",
     ),
     "rest.resources": ("rest.", "actors.errors", "actors.messages", "storage.config"),

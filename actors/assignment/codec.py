@@ -84,7 +84,7 @@ def _string(text: str) -> bytes:
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise CodecError(f"{text!r} has no UTF-8 form") from error
+        raise CodecError(f"{text!r} cannot be encoded as UTF-8") from error
     if len(data) > _STRING_LIMIT:
         raise CodecError(f"{text[:80]!r}… has {len(data)} bytes; at most {_STRING_LIMIT} are possible")
     return struct.pack(">h", len(data)) + data

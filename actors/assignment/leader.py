@@ -27,7 +27,7 @@ class Plan:
 
     `left_out`: what nobody was given, and why. `room`: how many bytes more the group's record may have, of
     `record_bytes`. `ahead`: members that have read more of the config topic than the leader, as they say. `unread`:
-    members whose metadata is none.
+    members whose metadata cannot be read.
     """
 
     state: AssignorState
@@ -110,7 +110,7 @@ def _decode(metadata: Mapping[str, bytes]) -> dict[str, MemberMetadata]:
         try:
             members[id_] = decode_metadata(data)
         except CodecError as error:
-            _log.error("Group member %s gets no work: what it says cannot be read: %s", shown(id_), error)
+            _log.error("Group member %s gets no work: its metadata cannot be read: %s", shown(id_), error)
     return members
 
 

@@ -227,7 +227,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         try:
             self._net.run(last)
         except Errors.KafkaError as error:
-            _log.warning("The group %s was not left in order: %s", self.group_id, error)
+            _log.warning("Could not leave the group %s cleanly: %s", self.group_id, error)
         finally:
             self._client.close()
 

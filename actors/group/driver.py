@@ -114,9 +114,9 @@ class GroupDriver:
             try:
                 await self._step()
             except _AT_ONCE as error:
-                _log.info("Joining the group %s once more: %s", self._settings.group_id, type(error).__name__)
+                _log.info("Joining the group %s again: %s", self._settings.group_id, type(error).__name__)
             except Errors.RetriableError as error:
-                _log.info("Joining the group %s is tried again: %s", self._settings.group_id, error)
+                _log.info("Joining the group %s failed; retrying: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
             except (Errors.KafkaError, CodecError) as error:
                 why = join_refusal(error, self._settings.group_id, self._settings.session_timeout_ms)
@@ -137,10 +137,10 @@ class GroupDriver:
                 await coordinator.found()  # so that the join, which follows soon after the start, is quick
             await coordinator.sleep()
         elif self._patience_s() == 0:
-            await self._give_up(f"the herder was silent for {self._settings.rebalance_timeout_ms} ms")
+            await self._give_up(f"the herder has not responded for {self._settings.rebalance_timeout_ms} ms")
             await coordinator.sleep()
         elif not await coordinator.found():
-            self._lose(f"the coordinator was not to be found for {self._settings.heartbeat_interval_ms} ms")
+            self._lose(f"the coordinator could not be found for {self._settings.heartbeat_interval_ms} ms")
         elif not coordinator.need_rejoin():
             await coordinator.sleep(self._patience_s())
         elif self._owned is None:
@@ -153,7 +153,7 @@ class GroupDriver:
         losses = self._losses
         self._tell(JoinPreparing(eager=self._coordinator.protocol is Protocol.EAGER))
         if not await self._coordinator.answered(question, self._settings.rebalance_timeout_ms):
-            await self._give_up(f"the herder was not ready to join in {self._settings.rebalance_timeout_ms} ms")
+            await self._give_up(f"the herder was not ready to join within {self._settings.rebalance_timeout_ms} ms")
             # Only one question at a time, so that an answer cannot be taken for that to a later question.
             await question
         if losses == self._losses and self._wanted:
@@ -186,7 +186,7 @@ class GroupDriver:
         """The membership that the herder believes in is over; what it was allowed to own is void."""
         self._owned = None
         if self._joined:
-            _log.warning("Membership in the group %s is lost: %s", self._settings.group_id, reason)
+            _log.warning("Lost membership in the group %s: %s", self._settings.group_id, reason)
             self._joined = False
             self._losses += 1
             self._coordinator.request_rejoin()

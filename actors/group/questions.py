@@ -54,7 +54,7 @@ class LeaderNotes:
         """The brokers did not take a round, for no reason that they tell: the next one will be smaller."""
         used = self.record_bytes - plan.room
         self.record_bytes = min(self.record_bytes, used) * 9 // 10
-        _log.error("The brokers did not take a round of the group %s. Should it be too large: %s", self._group_id,
+        _log.error("The brokers rejected a round of the group %s. In case it was too large: %s", self._group_id,
                    no_room(used, self.record_bytes))
 
     def caught_up(self, generation: int) -> None:

@@ -10,10 +10,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import pykka
 
+from actors.errors import NotFoundError
 from actors.herder import core
 from actors.herder.effects import (
     AbandonInstance,
@@ -21,10 +22,12 @@ from actors.herder.effects import (
     CancelTimer,
     ChangeInstance,
     Delegate,
+    DelegatedEffect,
     Effect,
     FenceProducers,
     ForgetTopics,
     Halted,
+    InstanceEffect,
     Log,
     MakeSessionKey,
     Reply,
@@ -38,6 +41,7 @@ from actors.herder.effects import (
 from actors.herder.events import Event, RequestReceived, Suspended, TimerFired
 from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import Story
+from actors.herder.table import UnexpectedEventError
 from actors.messages.commands import (
     AllowJoin,
     ClaimWritePrivileges,
@@ -51,9 +55,9 @@ from actors.messages.commands import (
     RequestRejoin,
     WriteConfig,
 )
-from actors.messages.events import ConnectorStateReported, TaskStateReported
+from actors.messages.events import ConnectorStateReported, Remark, TaskStateReported
 from actors.messages.ids import Epoch, RequestId
-from actors.messages.requests import Ask
+from actors.messages.requests import Ask, GetStory
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
@@ -131,13 +135,11 @@ class HerderActor(pykka.ThreadingActor):
         self._turned_at = time.monotonic()
 
     def on_receive(self, message: Any) -> Any:
-        """An Ask, an event's payload, or (for those who look) the question for a connector's story."""
+        """An Ask, an event's payload, or a Remark."""
         self._notice_suspension()
         match message:
-            case Ask(request, reply):
-                request_id = RequestId(next(self._numbers))
-                self._replies[request_id] = reply
-                self._happened(RequestReceived(request_id, request))
+            case Ask():
+                self._asked(message)
             case Delegated(request_id, value, error):
                 self._reply(Reply(request_id, value, error))
             case HerderAlive():
@@ -145,8 +147,8 @@ class HerderActor(pykka.ThreadingActor):
             case ConnectorStateReported() | TaskStateReported() if message.stopped_for_good:
                 self._ports.instances.ended(message.epoch)
                 self._happened(message)
-            case ("story", connector):
-                return self._story.tell(ConnectorName(connector) if connector else None)
+            case Remark():
+                self._story.note(self._ticker.now_ms(), f"Remark#{next(self._numbers)}", message)
             case _:
                 self._happened(message)
         return None
@@ -158,7 +160,7 @@ class HerderActor(pykka.ThreadingActor):
             self._happened(Suspended(silent_ms))
 
     def on_stop(self) -> None:
-        """Nobody waits for an answer that will not come."""
+        """Fail everything that is still waiting for an answer."""
         self._fail_replies()
 
     def on_failure(self, *_: Any) -> None:
@@ -181,16 +183,17 @@ class HerderActor(pykka.ThreadingActor):
                 log.error("Lately: %s", line)  # noqa: TRY400 - the trace is above
             if isinstance(payload, RequestReceived):
                 self._reply(Reply(payload.request_id, error=error))
-            if not isinstance(error, core.UnexpectedEventError):
+            if not isinstance(error, UnexpectedEventError):
                 self._fail(error)
             return
-        self._story.add(event, effects)
+        chapter = self._story.add(event, effects)
+        because = f" because of {chapter.because}" if chapter.because else ""
         self._ports.publish(self._state)
         for effect in effects:
             if not isinstance(effect, Log):
-                log.debug("%s -> %s", cause, type(effect).__name__)
+                log.debug("%s%s -> %s", cause, because, type(effect).__name__)
             try:
-                self._carry_out(effect)
+                self._carry_out(effect, cause)
             except Exception as error:
                 log.exception("Defect: %s of %s could not be carried out", type(effect).__name__, cause)
                 self._fail(error)
@@ -199,44 +202,51 @@ class HerderActor(pykka.ThreadingActor):
         # The state is sound, but who waits for what should have followed may wait for ever. Stopping is still possible.
         self._ports.failed(f"The herder cannot go on after a defect ({type(error).__name__}: {error})")
 
-    def _carry_out(self, effect: Effect) -> None:
-        ports = self._ports
+    def _carry_out(self, effect: Effect, cause: str) -> None:
         match effect:
             case Reply():
                 self._reply(effect)
             case Log(level, message):
-                log.log(logging.getLevelNamesMapping()[level], "%s", message)
+                log.log(logging.getLevelNamesMapping()[level], "%s [%s]", message, cause)
             case SetTimer(key, at_ms):
                 tell = self.actor_ref.tell
                 self._ticker.set((self.actor_urn, key), at_ms, lambda: tell(TimerFired(key)))
             case CancelTimer(key):
                 self._ticker.cancel((self.actor_urn, key))
-            case StartInstance():
-                ports.instances.start(effect)
-            case StopInstance():
-                ports.instances.stop(effect)
-            case AbandonInstance():
-                ports.instances.abandon(effect)
-            case ChangeInstance():
-                ports.instances.change(effect)
-            case AskTaskConfigs():
-                ports.instances.ask_task_configs(effect)
-            case Delegate(request_id):
-                ports.delegate(effect, lambda value, error: self._answer(request_id, value, error))
             case Halted():
-                ports.halted()
+                self._ports.halted()
+            case StartInstance() | StopInstance() | AbandonInstance() | ChangeInstance() | AskTaskConfigs():
+                self._tell_instances(effect)
+            case WriteConfig() | ReadConfigToEnd() | ClaimWritePrivileges():
+                self._ports.config_store(effect)
+            case JoinGroup() | AllowJoin() | RequestRejoin() | LeaveGroup():
+                self._ports.member(effect)
+            case PutStatus() | FlushStatuses() | ReadStatuses():
+                self._ports.status_store(effect)
             case _:
-                self._forward(effect)
+                self._delegate(effect)
 
-    def _forward(self, effect: Effect) -> None:
+    def _tell_instances(self, effect: InstanceEffect) -> None:
+        instances = self._ports.instances
+        match effect:
+            case StartInstance():
+                instances.start(effect)
+            case StopInstance():
+                instances.stop(effect)
+            case AbandonInstance():
+                instances.abandon(effect)
+            case ChangeInstance():
+                instances.change(effect)
+            case AskTaskConfigs():
+                instances.ask_task_configs(effect)
+            case _:
+                assert_never(effect)
+
+    def _delegate(self, effect: DelegatedEffect) -> None:
         ports = self._ports
         match effect:
-            case WriteConfig() | ReadConfigToEnd() | ClaimWritePrivileges():
-                ports.config_store(effect)
-            case JoinGroup() | AllowJoin() | RequestRejoin() | LeaveGroup():
-                ports.member(effect)
-            case PutStatus() | FlushStatuses() | ReadStatuses():
-                ports.status_store(effect)
+            case Delegate(request_id):
+                ports.delegate(effect, lambda value, error: self._answer(request_id, value, error))
             case Validate():
                 ports.validate(effect)
             case SendTaskConfigs():
@@ -250,7 +260,25 @@ class HerderActor(pykka.ThreadingActor):
             case SetLoggerLevel():
                 ports.set_logger_level(effect)
             case _:
-                raise TypeError(f"no way to carry out {effect!r}")
+                assert_never(effect)
+
+    def _asked(self, ask: Ask) -> None:
+        if isinstance(ask.request, GetStory):
+            self._tell_story(ask.request.connector, ask.reply)
+            return
+        request_id = RequestId(next(self._numbers))
+        self._replies[request_id] = ask.reply
+        self._happened(RequestReceived(request_id, ask.request))
+
+    def _tell_story(self, connector: ConnectorName, reply: Any) -> None:
+        try:
+            story = self._story.of(connector)
+            if not story and not self._state.store.contains(connector):
+                raise NotFoundError(f"Connector {connector} not found")  # noqa: TRY301 - as any answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets it
+            reply.set_exception((type(error), error, None))
+        else:
+            reply.set(story)
 
     def _answer(self, request_id: RequestId, value: Any, error: Exception | None) -> None:
         # Called from any thread: the futures belong to this actor's thread, so it goes through the inbox.

@@ -4,7 +4,9 @@ group is settled, as one batch.
 
 from __future__ import annotations
 
-from actors.herder import leading, rebalance, restarts, task_configs, work
+from dataclasses import replace
+
+from actors.herder import leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel
 from actors.herder.state import connector_of
 from actors.herder.turn import Turn
@@ -24,7 +26,7 @@ from storage.ids import ConnectorName
 
 def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
     """Collect. A new or removed connector and any new set of tasks need a round of the group."""
-    turn.set(store=event.snapshot)
+    turn.state = replace(turn.state, store=event.snapshot)
     for change in event.changes:
         _collect(turn, change)
 
@@ -35,16 +37,16 @@ def _collect(turn: Turn, change: ConfigChange) -> None:
     match change:
         case ConnectorUpdated(connector):
             needs = state.needs_rebalance if state.config.contains(connector) else offset
-            turn.set(connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
+            turn.state = replace(state, connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
         case ConnectorRemoved(connector):
             needs = offset if state.config.contains(connector) else state.needs_rebalance
-            turn.set(connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
+            turn.state = replace(state, connector_updates=state.connector_updates | {connector}, needs_rebalance=needs)
         case TasksUpdated(connector, tasks):
             task_configs.check_later(turn, connector)
             former = frozenset(t for t in tasks if t in state.config.task_configs)
-            turn.set(task_updates=state.task_updates | former, needs_rebalance=offset)
+            turn.state = replace(turn.state, task_updates=state.task_updates | former, needs_rebalance=offset)
         case TargetStateChanged(connector):
-            turn.set(target_changes=state.target_changes | {connector})
+            turn.state = replace(state, target_changes=state.target_changes | {connector})
         case RestartRequested(request):
             restarts.collect(turn, request)
         case LoggerLevelChanged(namespace, level):
@@ -64,17 +66,18 @@ def process(turn: Turn) -> None:
     # Looked at before the snapshot is taken over: a connector that a round is about to bring is not "updated".
     updates = [c for c in sorted(state.connector_updates) if c in state.slots]
     targets, tasks = sorted(state.target_changes), state.task_updates
-    turn.set(config=state.store, connector_updates=frozenset(), target_changes=frozenset(), task_updates=frozenset())
-    leading.empty_stopped(turn)
+    turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset(),
+                         task_updates=frozenset())
+    leadership.empty_stopped(turn)
     for connector in updates:
         remains = turn.state.config.contains(connector)
         what = "updated, restarting" if remains else "removed, stopping"
-        turn.log("INFO", f"{connector}: config {what} the connector")
+        turn.log("INFO", f"{connector}: config {what} the connector", connector)
         work.stop(turn, connector, again=remains)
     for connector in targets:
         _apply_target_state(turn, connector)
     if state.needs_rebalance is not None:
-        turn.set(needs_rebalance=None)
+        turn.state = replace(turn.state, needs_rebalance=None)
         work.release(turn, sorted(t for t in tasks if t in turn.state.slots))
         rebalance.rejoin(turn, "connectors or task configs changed")
     elif tasks:
@@ -87,7 +90,7 @@ def process(turn: Turn) -> None:
 def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:
     target = turn.state.config.target_state(connector)
     if target is None:
-        turn.log("DEBUG", f"{connector}: target state change of an unknown connector")
+        turn.log("DEBUG", f"{connector}: target state change of an unknown connector", connector)
         return
     # A connector that resumes reports RUNNING, and that has its tasks reconfigured: so a config that came while it
     # was paused takes effect then.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from actors.messages.commands import (
@@ -26,7 +27,22 @@ from actors.messages.requests import Request
 from storage.config.state import SessionKey
 from storage.ids import Config, ConnectorName, ItemId, TargetState
 
-TimerKey = tuple[str, str]  # what for, and of whom: ("stop", "17"), ("queue", "")
+
+class Timer(StrEnum):
+    """What the herder wants to be woken for."""
+
+    STOP = "stop"  # an instance has had task.shutdown.graceful.timeout.ms to stop
+    JOIN = "join"  # the wait outside the group is over
+    FAILED_ROUND = "failed round"  # the leader has had time to begin another round
+    REBALANCE = "rebalance"  # the delay after a lost worker is over (KIP-415)
+    CLAIM = "claim"  # try again to claim the right to write the config topic
+    PURGE = "purge"  # clear away statuses once more
+    SESSION_KEY = "session key"  # a session key has expired, or could not be written
+    STATUSES = "statuses"  # try again to read the status topic
+    QUEUE = "queue"  # a request's turn has come
+
+
+TimerKey = tuple[Timer, str]  # what for, and of whom: (Timer.STOP, "17"), (Timer.QUEUE, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +173,11 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Say something to the operator; `level` is a name of the logging module."""
+    """Say something to the operator; `level` is a name of the logging module. `about`: None where it concerns all."""
 
     level: str
     message: str
+    about: ItemId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +185,11 @@ class Halted:
     """Everything is stopped; the worker may end."""
 
 
-Effect = (
-    StartInstance | StopInstance | AbandonInstance | ChangeInstance | AskTaskConfigs | SendTaskConfigs | Validate
-    | FenceProducers | Delegate | Reply | MakeSessionKey | ForgetTopics | SetLoggerLevel | SetTimer | CancelTimer
-    | Log | Halted | WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | ReadStatuses
-    | JoinGroup | AllowJoin | RequestRejoin | LeaveGroup
+InstanceEffect = StartInstance | StopInstance | AbandonInstance | ChangeInstance | AskTaskConfigs
+StoreEffect = WriteConfig | ReadConfigToEnd | ClaimWritePrivileges | PutStatus | FlushStatuses | ReadStatuses
+MemberEffect = JoinGroup | AllowJoin | RequestRejoin | LeaveGroup
+DelegatedEffect = (
+    Delegate | Validate | SendTaskConfigs | FenceProducers | MakeSessionKey | ForgetTopics | SetLoggerLevel
 )
+OwnEffect = Reply | SetTimer | CancelTimer | Log | Halted
+Effect = InstanceEffect | StoreEffect | MemberEffect | DelegatedEffect | OwnEffect

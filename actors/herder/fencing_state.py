@@ -17,11 +17,11 @@ class RecordFencing:
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """A round of zombie fencing under way, for one generation of task configs and one write privilege."""
+    """A round of zombie fencing under way: of one generation of task configs, under one claim to write the topic."""
 
     generation: int
     count: int
-    privilege: int
+    claim: int | None
     waiting: tuple[RequestId, ...]
 
     def joined_by(self, request_id: RequestId) -> Fencing:
@@ -35,7 +35,7 @@ class FencingRead:
 
     request_id: RequestId
     connector: ConnectorName
-    privilege: int
+    claim: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from actors.herder.fencing_state import FencingChecked, FencingRead, FencingRecorded, RestartRead
-from actors.herder.state import AnswerWith, AnswerWithPlan, HerderState, Phase, PublishedTasks, WriteNext
+from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, StoppingItems
+from actors.herder.state import AnswerWith, AnswerWithPlan, HerderState, PublishedTasks, Released, WriteNext
 
 _BUSY = (
     AnswerWith, WriteNext, AnswerWithPlan, PublishedTasks, FencingRead, FencingChecked, FencingRecorded, RestartRead,
@@ -39,14 +40,14 @@ def _work(state: HerderState) -> list[str]:
 
 def _group(state: HerderState) -> list[str]:
     wrong = []
-    if state.phase in (Phase.RESOLVED, Phase.REVOKING, Phase.SYNCING) and state.membership is None:
-        wrong.append(f"{state.phase.value} and no member")
-    if state.phase in (Phase.OUT, Phase.LOADING) and state.membership is not None:
-        wrong.append(f"{state.phase.value} and still a member")
-    if state.join_waiting and state.phase is not Phase.JOINING:
-        wrong.append(f"the member waits for an answer in the phase {state.phase.value}")
-    if state.join_waiting and not state.releasing and not state.flushing:
+    if state.membership is not None and state.is_leader is not state.membership.is_leader:
+        wrong.append("leads, or follows, against what the membership says")
+    if isinstance(state.standing, Joining) and state.standing.gate is Gate.WAITING and state.released:
         wrong.append("the member waits for nothing")
+    if state.release == StoppingItems(frozenset()):
+        wrong.append("the group waits for nothing to stop")
+    if isinstance(state.release, FlushingStatuses) and not isinstance(state.ops.get(state.release.op), Released):
+        wrong.append("the group waits for a flush that is not under way")
     if state.phase is Phase.RESOLVED and state.membership is not None:
         if state.membership.assignment.failed:
             wrong.append("works under a failed assignment")

@@ -10,39 +10,60 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Protocol
-from actors.herder import leading, work
-from actors.herder.state import JoinAgain, Phase, ResolveAssignment
+from actors.herder import leadership, work
+from actors.herder.effects import Timer
+from actors.herder.events import Loaded, TimerFired
+from actors.herder.standing import (
+    Absence,
+    Gate,
+    Joining,
+    Member,
+    NextRound,
+    NothingReleased,
+    Out,
+    Resolved,
+    Revoking,
+    StatusWrites,
+    Syncing,
+    member_of,
+    with_items,
+)
+from actors.herder.state import JoinAgain, Released, ResolveAssignment
 from actors.herder.turn import Turn
 from actors.messages.commands import JoinGroup, LeaveGroup, ReadConfigToEnd, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 from storage.ids import ItemId
 
-DEAF = (Phase.OUT, Phase.HALTING, Phase.HALTED)  # the group was left; what the member says was said before it knew
 FAILED_ROUND_MS = 500
 UNSYNC_RETRIES = 5  # cooperative: so many short waits before the worker gives up what it runs
 
 
+def on_loaded(turn: Turn, event: Loaded) -> None:
+    """The stores have read their topics: join."""
+    turn.state = replace(
+        turn.state, standing=Joining(), store=event.snapshot, config=event.snapshot, connector_updates=frozenset(),
+        target_changes=frozenset(), task_updates=frozenset(), restarts={}, needs_rebalance=None)
+    turn.stage("ensuring membership in the cluster")
+    turn.emit(JoinGroup())
+
+
 def on_join_preparing(turn: Turn, event: JoinPreparing) -> None:
     """The member waits for our word. Eager: first stop everything; cooperative: only what is being released."""
-    if turn.state.phase in DEAF:
-        return
-    turn.set(phase=Phase.JOINING, join_waiting=True, stale_round=False)
+    member = turn.state.member
+    turn.enter(Joining(Absence.OUTSIDE if member is Absence.SUSPENDED else member, Gate.WAITING))
     if event.eager:
-        turn.set(allocation=Allocation())
+        turn.state = replace(turn.state, allocation=Allocation())
         work.release(turn, tuple(turn.state.slots))
     work.allow_join_when_released(turn)
 
 
 def on_joined(turn: Turn, event: Joined) -> None:
     """A round is over. The herder acts as leader at once: requests that came meanwhile need one."""
-    if turn.state.phase in DEAF:
-        return
-    if turn.state.stale_round:
+    if turn.state.member is Absence.SUSPENDED:
         turn.emit(RequestRejoin("this round may be one of before the suspension"))
         return
     membership = event.membership
     assignment = membership.assignment
-    was_leader = turn.state.is_leader
     allocation = assignment.assigned
     if membership.protocol is not Protocol.EAGER:
         allocation = turn.state.allocation.minus(assignment.revoked).plus(assignment.assigned)
@@ -50,18 +71,20 @@ def on_joined(turn: Turn, event: Joined) -> None:
     outdated = membership.protocol is not Protocol.EAGER and turn.state.announced != turn.state.allocation
     new_here = turn.state.membership is None
     if new_here and turn.state.slots:
-        turn.set(speak_again=True)
+        turn.state = replace(turn.state, status_writes=StatusWrites.REPEAT_DUE)
         disown(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))  # others may run that by now
-    turn.set(membership=membership, allocation=allocation, mute=False,
-             rejoin_after_start=bool(assignment.revoked) or outdated)
+    elif turn.state.status_writes is StatusWrites.SUSPENDED:
+        turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
+    next_round = NextRound.OWED if assignment.revoked or outdated else NextRound.UNNEEDED
+    member = member_of(membership, turn.state.claim)
+    turn.state = replace(turn.state, standing=Revoking(member, next_round), allocation=allocation)
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
                      f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
-    leading.on_joined(turn, was_leader=was_leader)
-    if new_here:
-        work.tell_stopped(turn)
+    leadership.claim_privileges(turn)
+    if new_here and not assignment.failed:  # a failed round hands out nothing: others may run what this worker claims
+        work.report_stopped(turn)
     if assignment.revoked:
-        turn.set(phase=Phase.REVOKING)
         work.release(turn, (*assignment.revoked.connectors, *assignment.revoked.tasks))
         if turn.state.releasing:
             return
@@ -72,43 +95,57 @@ def _sizes(allocation: Allocation) -> str:
     return f"{len(allocation.connectors)} connectors and {len(allocation.tasks)} tasks"
 
 
-def on_released(turn: Turn) -> None:
+def on_released(turn: Turn, _: Released, _error: Exception | None) -> None:
     """What was to be released is gone and its statuses are written."""
-    turn.set(flushing=False)
+    turn.state = replace(turn.state, release=with_items(NothingReleased(), turn.state.releasing))
     turn.stage_done()
-    if turn.state.phase is Phase.OUT:
-        _leave(turn)  # only now, as others get at once what stopped here; where that is long done, it means nothing
-    elif not work.allow_join_when_released(turn) and turn.state.phase is Phase.REVOKING:
-        resolve(turn)
+
+
+def leave_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
+    """Leave only now, as others get at once what stopped here; where that is long done, it means nothing."""
+    on_released(turn, then, error)
+    _leave(turn)
+
+
+def allow_join_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
+    """The member may have been waiting for this."""
+    on_released(turn, then, error)
+    work.allow_join_when_released(turn)
+
+
+def resolve_when_released(turn: Turn, then: Released, error: Exception | None) -> None:
+    """What the round took away is gone."""
+    on_released(turn, then, error)
+    resolve(turn)
 
 
 def resolve(turn: Turn) -> None:
     """Follow the assignment at hand: catch up on configs where that is needed, then start the work."""
-    state = turn.state
-    if state.membership is None:
+    state, standing = turn.state, turn.state.standing
+    if not isinstance(standing, Revoking | Syncing):
         return
-    assignment = state.membership.assignment
+    assignment = standing.member.membership.assignment
     if assignment.failed:
         if state.is_leader or state.config.offset < assignment.config_offset:
-            read_to_end(turn, then_rejoin=True)
+            read_to_end(turn, standing, then_rejoin=True)
         else:
-            _await_leader(turn)
+            _await_leader(turn, standing.member)
     elif state.config.offset < assignment.config_offset:
         if state.store.offset >= assignment.config_offset:
-            turn.set(config=state.store)
+            turn.state = replace(turn.state, config=state.store)
             resolve(turn)
         else:
-            read_to_end(turn, then_rejoin=False)
+            read_to_end(turn, standing, then_rejoin=False)
     elif state.config.offset > assignment.config_offset:
         # Work started from newer configs than the others' could run twice; the next round will be in step.
         rejoin(turn, f"config offset {state.config.offset} is past the assignment's {assignment.config_offset}")
     else:
-        _start_work(turn)
+        _start_work(turn, standing)
 
 
-def read_to_end(turn: Turn, *, then_rejoin: bool) -> None:
+def read_to_end(turn: Turn, standing: Revoking | Syncing, *, then_rejoin: bool) -> None:
     """Catch up with the config topic within worker.sync.timeout.ms."""
-    turn.set(phase=Phase.SYNCING)
+    turn.enter(Syncing(standing.member, standing.next_round))
     turn.stage("reading to the end of the config topic")
     op = turn.op(ResolveAssignment(then_rejoin, turn.state.generation))
     turn.emit(ReadConfigToEnd(op, turn.state.settings.sync_timeout_ms))
@@ -116,22 +153,27 @@ def read_to_end(turn: Turn, *, then_rejoin: bool) -> None:
 
 def on_caught_up(turn: Turn, then: ResolveAssignment, error: Exception | None) -> None:
     """The config topic was read, or that took too long."""
-    turn.stage_done()
-    if turn.state.phase is not Phase.SYNCING or then.generation != turn.state.generation:
+    on_overtaken(turn, then, error)
+    standing = turn.state.standing
+    if not isinstance(standing, Syncing) or then.generation != turn.state.generation:
         return
     if error is not None:
         _leave_and_back_off(turn, error)
         return
-    turn.set(config=turn.state.store, backoff_attempts=0)
-    membership = turn.state.membership
+    turn.state = replace(turn.state, config=turn.state.store, backoff_attempts=0)
     if then.then_rejoin and not turn.state.is_leader:
-        _await_leader(turn)
+        _await_leader(turn, standing.member)
     elif then.then_rejoin:
         rejoin(turn, "the round failed because the leader was behind on configs", caught_up=then.generation)
-    elif membership is not None and turn.state.config.offset < membership.assignment.config_offset:
+    elif turn.state.config.offset < standing.member.membership.assignment.config_offset:
         rejoin(turn, "the config topic ends before the assignment's offset")
     else:
         resolve(turn)
+
+
+def on_overtaken(turn: Turn, _: ResolveAssignment | JoinAgain, _error: Exception | None) -> None:
+    """The config topic was read, or not, for something that is over."""
+    turn.stage_done()
 
 
 def _leave_and_back_off(turn: Turn, error: Exception) -> None:
@@ -143,25 +185,25 @@ def _leave_and_back_off(turn: Turn, error: Exception) -> None:
         delay = min(settings.scheduled_delay_max_ms // 10 // UNSYNC_RETRIES, settings.unsync_backoff_ms)
     turn.log("WARNING", f"taking too long to read the log of the config topic ({error}); leaving the group and trying "
                         f"again in {delay} ms")
-    turn.set(phase=Phase.OUT, membership=None)
+    turn.enter(Out())
     if delay + UNSYNC_RETRIES * 2 * retry_ms(turn) >= settings.scheduled_delay_max_ms:
         _give_up(turn)  # the leader would not keep it for so long
     _count_failure(turn)
-    turn.timer(("join", ""), turn.now + delay)
-    if not turn.state.releasing and not turn.state.flushing:
+    turn.timer((Timer.JOIN, ""), turn.now + delay)
+    if turn.state.released:
         _leave(turn)
 
 
 def _count_failure(turn: Turn) -> None:
     """After so many in a row somebody else will get our work."""
-    turn.set(backoff_attempts=turn.state.backoff_attempts + 1)
+    turn.state = replace(turn.state, backoff_attempts=turn.state.backoff_attempts + 1)
     if turn.state.backoff_attempts > UNSYNC_RETRIES:
         disown(turn, tuple(turn.state.slots))
         _give_up(turn)
 
 
 def _give_up(turn: Turn) -> None:
-    turn.set(allocation=Allocation())
+    turn.state = replace(turn.state, allocation=Allocation())
     work.release(turn, tuple(turn.state.slots))
 
 
@@ -174,79 +216,74 @@ def retry_ms(turn: Turn) -> int:
     return max(turn.state.settings.sync_timeout_ms, 1000)
 
 
-def on_backed_off(turn: Turn) -> None:
+def on_backed_off(turn: Turn, _: TimerFired) -> None:
     """The wait outside the group is over: join only when the config topic can be read."""
-    if turn.state.phase is Phase.OUT:
-        turn.stage("reading to the end of the config topic")
-        turn.emit(ReadConfigToEnd(turn.op(JoinAgain()), turn.state.settings.sync_timeout_ms))
+    turn.stage("reading to the end of the config topic")
+    turn.emit(ReadConfigToEnd(turn.op(JoinAgain()), turn.state.settings.sync_timeout_ms))
 
 
-def on_readable_again(turn: Turn, error: Exception | None) -> None:
+def on_readable_again(turn: Turn, _: JoinAgain, error: Exception | None) -> None:
     """The config topic was read outside the group, or not."""
     turn.stage_done()
-    if turn.state.phase is not Phase.OUT:
-        return
     if error is not None:
         _count_failure(turn)
-        turn.timer(("join", ""), turn.now + retry_ms(turn))
+        turn.timer((Timer.JOIN, ""), turn.now + retry_ms(turn))
         return
-    if turn.state.releasing or turn.state.flushing:  # the group is not left yet: what joined now would stay a member
-        turn.timer(("join", ""), turn.now + retry_ms(turn))
+    if not turn.state.released:  # the group is not left yet: what joined now would stay a member
+        turn.timer((Timer.JOIN, ""), turn.now + retry_ms(turn))
         return
-    turn.set(config=turn.state.store, phase=Phase.JOINING)
+    turn.state = replace(turn.state, config=turn.state.store, standing=Joining())
     turn.emit(JoinGroup())
 
 
 def rejoin(turn: Turn, reason: str, *, caught_up: int | None = None) -> None:
     """Want another round; until it is over no work is started and requests wait. `caught_up`: see RequestRejoin."""
-    turn.set(phase=Phase.JOINING)
+    standing = turn.state.standing
+    turn.enter(Joining(standing.member, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
     turn.stage("ensuring membership in the cluster")
     turn.emit(RequestRejoin(reason, caught_up))
 
 
-def _start_work(turn: Turn) -> None:
+def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     state = turn.state
-    if state.membership is None:
-        return
-    turn.set(phase=Phase.RESOLVED)
+    turn.enter(Resolved(standing.member))
     turn.stage_done()
     if state.needs_rebalance is not None and state.needs_rebalance <= state.config.offset and not state.task_updates:
         # This very round was made from configs that hold the change, and nobody ran the tasks it is about before.
-        turn.set(needs_rebalance=None)
+        turn.state = replace(turn.state, needs_rebalance=None)
     if state.is_leader:
-        leading.on_settled(turn)
-    if state.speak_again:
-        turn.set(speak_again=False)
-        work.speak_again(turn)
+        leadership.on_settled(turn)
+    if state.status_writes is StatusWrites.REPEAT_DUE:
+        turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
+        work.repeat_statuses(turn)
     work.start_missing(turn)
-    delay = state.membership.assignment.delay_ms
+    delay = standing.member.membership.assignment.delay_ms
     if delay > 0:
-        turn.timer(("rebalance", ""), turn.now + delay)
-    if state.rejoin_after_start:
-        turn.set(rejoin_after_start=False)
+        turn.timer((Timer.REBALANCE, ""), turn.now + delay)
+    if standing.next_round is NextRound.OWED:
         rejoin(turn, "work was given up; the next round hands it out")
     elif state.is_leader:
-        leading.ensure_session_key(turn)
+        leadership.ensure_session_key(turn)
 
 
-def _await_leader(turn: Turn) -> None:
+def _await_leader(turn: Turn, member: Member) -> None:
     """The leader reads and has everybody join again; asking before would bring the same answer again and again."""
-    turn.set(phase=Phase.JOINING)
+    turn.enter(Joining(member))
     turn.stage("ensuring membership in the cluster")
-    turn.timer(("failed round", ""), turn.now + FAILED_ROUND_MS)
+    turn.timer((Timer.FAILED_ROUND, ""), turn.now + FAILED_ROUND_MS)
 
 
-def on_failed_round(turn: Turn) -> None:
+def on_failed_round(turn: Turn, _: TimerFired) -> None:
     """The leader has not begun another round yet."""
-    state = turn.state
-    if state.phase is Phase.JOINING and state.membership is not None and state.membership.assignment.failed:
+    membership = turn.state.membership
+    if membership is not None and membership.assignment.failed:
         rejoin(turn, "the round failed because the leader was behind on configs")
 
 
-def on_scheduled_rebalance(turn: Turn) -> None:
+def on_scheduled_rebalance(turn: Turn, _: TimerFired) -> None:
     """The delay after a lost worker is over (KIP-415), unless a later round has found nothing that waits."""
     membership = turn.state.membership
-    if turn.state.phase is Phase.RESOLVED and membership is not None and membership.assignment.delay_ms > 0:
+    if membership is not None and membership.assignment.delay_ms > 0:
         rejoin(turn, "scheduled rebalance")
 
 
@@ -256,10 +293,10 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
     The allocation stays: we join with it, and who finds that nobody took it goes on at once. The leader would keep for
     `scheduled.rebalance.max.delay.ms` what nobody claims.
     """
-    if turn.state.phase in DEAF:
-        return
     turn.log("WARNING", f"Lost the group coordinator ({event.reason}); stopping all connectors and tasks")
-    turn.set(phase=Phase.JOINING, membership=None, privileged=False)
+    standing = turn.state.standing
+    absence = Absence.SUSPENDED if standing.member is Absence.SUSPENDED else Absence.OUTSIDE
+    turn.enter(Joining(absence, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
     turn.stage("polling the group coordinator")
     disown(turn, tuple(turn.state.slots))
     work.release(turn, tuple(turn.state.slots))

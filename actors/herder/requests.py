@@ -7,6 +7,7 @@ waits for its write to be read back: so a second POST of the same name finds the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from actors.errors import (
@@ -17,6 +18,7 @@ from actors.errors import (
 )
 from actors.herder import limits, restarts, signing, task_configs, zombie_fencing
 from actors.herder.effects import Delegate, Validate
+from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
 from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, WriteNext
 from actors.herder.turn import Turn
@@ -58,6 +60,18 @@ from storage.ids import Config, ConnectorName, TargetState
 LEADER_ONLY = "Only the leader can set connector configs."
 
 
+def on_request(turn: Turn, event: RequestReceived) -> None:
+    """Somebody asks; a defect in what that leads to is the asker's error."""
+    defect = turn.attempt(lambda: on_received(turn, event.request_id, event.request))
+    if defect is not None:
+        turn.reply(event.request_id, error=defect)
+
+
+def on_queue_due(turn: Turn, _: TimerFired) -> None:
+    """The first request that was not due may be due now."""
+    turn.set_queue_timer()
+
+
 def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
     """Put a request into its turn; what needs no turn is begun at once."""
     match request:
@@ -68,7 +82,7 @@ def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
                 return
             # Plugin code may take long or hang: it runs beside the queue, not in it.
             queued = Queued(turn.now, turn.next_number(), request_id, request)
-            turn.set(validating={**turn.state.validating, request_id: queued})
+            turn.state = replace(turn.state, validating={**turn.state.validating, request_id: queued})
             turn.emit(Validate(request_id, config))
         case VerifyTaskStart():
             zombie_fencing.verify(turn, request_id, request)
@@ -78,14 +92,16 @@ def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
             turn.enqueue(request_id, request)
 
 
-def on_validated(turn: Turn, request_id: RequestId, error: Exception | None) -> None:
+def on_validated(turn: Turn, event: Validated) -> None:
     """A PutConnector may take its turn, or is refused."""
+    request_id = event.request_id
     queued = turn.state.validating.get(request_id)
     if queued is None:
         return
-    turn.set(validating={k: v for k, v in turn.state.validating.items() if k != request_id})
-    if error is not None:
-        turn.reply(request_id, error=error)
+    validating = {k: v for k, v in turn.state.validating.items() if k != request_id}
+    turn.state = replace(turn.state, validating=validating)
+    if event.error is not None:
+        turn.reply(request_id, error=event.error)
     else:
         turn.enqueue(request_id, queued.request)
 
@@ -105,7 +121,7 @@ def run(turn: Turn, queued: Queued) -> None:
 
 def _begin_write(turn: Turn, write: ConfigWrite, then: AnswerWith | WriteNext | AnswerWithPlan, stage: str) -> None:
     op = turn.op(then)
-    turn.set(busy=op)
+    turn.state = replace(turn.state, busy=op)
     turn.stage(stage)
     turn.emit(WriteConfig(op, write))
 

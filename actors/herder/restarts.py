@@ -63,31 +63,31 @@ def collect(turn: Turn, request: RestartRequest) -> None:
     """Keep the request of the greater impact until it can be acted on."""
     waiting = turn.state.restarts.get(request.connector)
     if waiting is None or impact(request) > impact(waiting):
-        turn.set(restarts={**turn.state.restarts, request.connector: request})
+        turn.state = replace(turn.state, restarts={**turn.state.restarts, request.connector: request})
 
 
 def process(turn: Turn) -> None:
     """Restart this worker's part of every plan that waits."""
     waiting = turn.state.restarts
-    turn.set(restarts={})
+    turn.state = replace(turn.state, restarts={})
     for name in sorted(waiting):
         _restart(turn, waiting[name])
 
 
 def _restart(turn: Turn, request: RestartRequest) -> None:
     if not turn.state.config.contains(request.connector):
-        turn.log("DEBUG", f"{request.connector}: restart of an unknown connector")
+        turn.log("DEBUG", f"{request.connector}: restart of an unknown connector", request.connector)
         return
     found = plan(request, turn.statuses)
     if found is None:
-        turn.log("DEBUG", f"{request.connector}: restart without any status to plan from")
+        turn.log("DEBUG", f"{request.connector}: restart without any status to plan from", request.connector)
         return
     tasks = turn.state.config.task_count(request.connector)
     for item in found.items():
         stale = isinstance(item, ConnectorTaskId) and item.task >= tasks
         if item in turn.state.allocated() and not stale:
             turn.log("INFO", f"{item}: restarting (includeTasks={request.include_tasks}, "
-                             f"onlyFailed={request.only_failed})")
+                             f"onlyFailed={request.only_failed})", item)
             work.stop(turn, item, again=True, restarting=True)
 
 

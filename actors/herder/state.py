@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from actors.assignment.protocol import Allocation, Membership
@@ -20,6 +19,19 @@ from actors.herder.fencing_state import (
     RecordFencing,
     RestartRead,
     StartVerified,
+)
+from actors.herder.standing import (
+    NO_GENERATION,
+    Absence,
+    FlushingStatuses,
+    Leader,
+    Loading,
+    Member,
+    NothingReleased,
+    Phase,
+    Release,
+    Standing,
+    StatusWrites,
 )
 from actors.messages.commands import ConfigWrite
 from actors.messages.ids import Epoch, OpId, RequestId
@@ -36,19 +48,6 @@ def is_task(item: ItemId) -> bool:
 def connector_of(item: ItemId) -> ConnectorName:
     """The connector that the item is or belongs to."""
     return item.connector if isinstance(item, ConnectorTaskId) else item
-
-
-class Phase(Enum):
-    """Where the worker stands in its group."""
-
-    LOADING = "loading"  # the config topic has not been read yet
-    OUT = "out"  # not a member: waits before it reads the config topic again and joins
-    JOINING = "joining"  # a round is wanted or going on
-    REVOKING = "revoking"  # a round is over; what it took away is being stopped
-    SYNCING = "syncing"  # reading the config topic up to the assignment's offset
-    RESOLVED = "resolved"  # the assigned work is started; requests are served
-    HALTING = "halting"  # shutting down: everything is being stopped
-    HALTED = "halted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,6 @@ class HerderSettings:
     transactional_leader: bool = False  # exactly.once.source.support is preparing or enabled
     sessioned: bool = True  # requests between workers are signed where the group's protocol says so
     connector_type: Callable[[Config], str] = field(default=lambda _: "unknown", compare=False)
-
-
-NO_GENERATION = -1  # of who is not in the group
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,23 +213,20 @@ class HerderState:
 
     `store` is the newest snapshot of the config topic; `config` the one that decisions are made on, taken over at
     defined moments only. `needs_rebalance` is the config offset that the next round has to cover. `allocation` is
-    what this worker shall run, `slots` what it does run; `releasing` are the slots whose end the group waits for.
-    `announced` is what the leader was told of it. `busy` is the op that the request queue waits for. `privilege`
-    numbers the times that the right to write the config topic was claimed.
+    what this worker shall run, `slots` what it does run; `release` is what the group waits for. `announced` is what the
+    leader was told of it. `busy` is the op that the request queue waits for. `claims` counts how often a claim to
+    write the config topic was answered.
     """
 
     settings: HerderSettings
-    phase: Phase = Phase.LOADING
+    standing: Standing = field(default_factory=Loading)
     store: ClusterConfigState = field(default_factory=ClusterConfigState)
     config: ClusterConfigState = field(default_factory=ClusterConfigState)
-    membership: Membership | None = None
     allocation: Allocation = field(default_factory=Allocation)
     slots: Mapping[ItemId, Slot] = field(default_factory=dict)
-    releasing: frozenset[ItemId] = frozenset()
-    flushing: bool = False
-    join_waiting: bool = False
+    release: Release = field(default_factory=NothingReleased)
+    status_writes: StatusWrites = StatusWrites.CURRENT
     announced: Allocation = field(default_factory=Allocation)
-    rejoin_after_start: bool = False
     backoff_attempts: int = 0
     needs_rebalance: int | None = None
     connector_updates: frozenset[ConnectorName] = frozenset()
@@ -244,20 +237,35 @@ class HerderState:
     validating: Mapping[RequestId, Queued] = field(default_factory=dict)
     ops: Mapping[OpId, Continuation] = field(default_factory=dict)
     busy: OpId | None = None
-    privileged: bool = False
-    speak_again: bool = False  # others may have spoken of what this worker ran on with while it was out of the group
-    stale_round: bool = False  # suspended since the last JoinPreparing: a round that ends now is one of long ago
-    mute: bool = False  # suspended: what it knows of statuses is old, so it writes none until they are read
-    privilege: int = 0
+    claims: int = 0
     fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)
-    key_writing: bool = False
     counter: int = 0
     stage: Stage | None = None
 
     @property
+    def phase(self) -> Phase:
+        """Where the worker stands in its group."""
+        return self.standing.phase
+
+    @property
+    def member(self) -> Member | Absence:
+        """What the worker is in its group."""
+        return self.standing.member
+
+    @property
+    def membership(self) -> Membership | None:
+        """Of the last round; None where the worker is not in the group."""
+        return None if isinstance(self.member, Absence) else self.member.membership
+
+    @property
     def is_leader(self) -> bool:
         """Whether this worker leads the group, as far as it knows."""
-        return self.membership is not None and self.membership.is_leader
+        return isinstance(self.member, Leader)
+
+    @property
+    def claim(self) -> int | None:
+        """The claim under which this worker writes the config topic; None where it leads not or holds none."""
+        return self.member.claim if isinstance(self.member, Leader) else None
 
     @property
     def leader_url(self) -> str | None:
@@ -268,6 +276,25 @@ class HerderState:
     def generation(self) -> int:
         """The group generation that statuses are written under."""
         return self.membership.generation if self.membership else NO_GENERATION
+
+    @property
+    def releasing(self) -> frozenset[ItemId]:
+        """What is being stopped and the group waits for."""
+        return self.release.items
+
+    @property
+    def released(self) -> bool:
+        """Whether the group waits for nothing of ours."""
+        return isinstance(self.release, NothingReleased)
+
+    @property
+    def flushing(self) -> bool:
+        """Whether statuses are being written that the group waits for."""
+        return isinstance(self.release, FlushingStatuses)
+
+    def expects(self, then: Continuation) -> bool:
+        """Whether an op is under way whose end leads to this."""
+        return then in self.ops.values()
 
     def own_requests(self) -> list[Request | OwnRequest]:
         """What the herder wants of itself."""

@@ -1,50 +1,235 @@
-"""What happened to a herder lately: for its log, for error messages and for `story(connector)`."""
+"""What happened to a herder lately, and why: for its log, and for `GET /connectors/{name}/story`."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from itertools import islice
 
-from actors.herder.effects import Effect
-from actors.herder.events import Event
-from storage.ids import ConnectorName
+from actors.herder.effects import CancelTimer, Effect, Reply, SetTimer
+from actors.herder.events import Event, RequestReceived, TimerFired
+from actors.messages.commands import AllowJoin, JoinGroup, RequestRejoin
+from actors.messages.events import Joined, JoinPreparing, Remark
+from actors.messages.requests import StoryEntry
+from storage.config.state import ClusterConfigState
+from storage.ids import ConnectorName, ConnectorTaskId
 
-LENGTH = 2000
-WIDTH = 300
+LENGTH = 2000  # steps
+WIDTH = 300  # characters of an event or an effect
+REMARK_WIDTH = 10_000
+SHOWN = 5  # elements of a collection
+_PENDING = 10_000  # outcomes that are waited for
+Mask = Callable[[str], str]
 
 
+# ---------------------------------------------------------------- texts
+def describe(value: object) -> str:
+    """As repr, without what fills pages or is nobody's business: configurations, snapshots, keys."""
+    text = f"<{type(value).__name__}>"
+    match value:
+        case ClusterConfigState():
+            text = f"<configs at offset {value.offset}>"
+        case Mapping():
+            text = f"{{{len(value)} keys}}"
+        case bytes():
+            text = f"<{len(value)} bytes>"
+        case Enum():
+            text = str(value.value)
+        case ConnectorTaskId() | str():
+            text = repr(str(value))
+        case int() | float() | None:
+            text = repr(value)
+        case Exception():
+            text = f"{type(value).__name__}({str(value)!r})"
+        case tuple() | list() | frozenset() | set():
+            some = [describe(each) for each in islice(value, SHOWN)]
+            text = f"[{', '.join(some)}{f', … {len(value)} in all' if len(value) > SHOWN else ''}]"
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            inner = ", ".join(f"{field.name}={describe(getattr(value, field.name))}" for field in fields(value))
+            text = f"{type(value).__name__}({inner})"
+    return text
+
+
+def _cut(text: str, width: int = WIDTH) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+# ---------------------------------------------------------------- whom something is about
+_NAMES = ("connector", "item", "id", "about")  # fields that hold a connector's name or a task
+_PARTS = (*_NAMES, "task", "request", "command", "write", "status", "reconfigure", "changes")
+
+
+def subjects(value: object) -> frozenset[ConnectorName]:
+    """The connectors that an event or an effect names: by its fields, whatever their names look like."""
+    if isinstance(value, ConnectorTaskId):
+        return frozenset((value.connector,))
+    if isinstance(value, tuple):
+        return frozenset().union(*map(subjects, value))
+    found: set[ConnectorName] = set()
+    if is_dataclass(value):
+        for part in _PARTS:
+            inner = getattr(value, part, None)
+            if isinstance(inner, str):
+                found |= {ConnectorName(inner)} if part in _NAMES else set()
+            elif inner is not None:
+                found |= subjects(inner)
+    return frozenset(found)
+
+
+# ---------------------------------------------------------------- what led to what
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The step that wanted something, and whom that is about."""
+
+    cause: str
+    about: frozenset[ConnectorName] = frozenset()
+
+
+class Origins:
+    """Finds the step that an event is the outcome of."""
+
+    def __init__(self) -> None:
+        self._pending: dict[object, Origin] = {}
+
+    def of(self, payload: object) -> Origin | None:
+        """The step that wanted what this is the outcome of; None where nothing of this herder led to it."""
+        match payload:
+            case TimerFired(key):
+                return self._pending.pop(("timer", key), None)
+            case JoinPreparing():
+                return self._pending.pop("join", None)
+            case Joined():
+                return self._pending.pop("allowed join", None)
+        for name in ("op", "epoch", "request_id"):
+            number = getattr(payload, name, None)
+            if number is not None and (name, number) in self._pending:
+                ended = name == "op" or getattr(payload, "stopped_for_good", False)
+                return self._pending.pop((name, number)) if ended else self._pending[name, number]
+        return None
+
+    def remember(self, cause: str, event: object, about: frozenset[ConnectorName], effects: Iterable[Effect]) -> None:
+        """What a step waits for from now on."""
+        if isinstance(event, RequestReceived):
+            self._pending["request_id", event.request_id] = Origin(cause, about)
+        for effect in effects:
+            match effect:
+                case Reply(request_id):
+                    self._pending.pop(("request_id", request_id), None)
+                case CancelTimer(key):
+                    self._pending.pop(("timer", key), None)
+                case SetTimer(key):
+                    self._pending["timer", key] = Origin(cause, about)
+                case JoinGroup() | RequestRejoin():
+                    self._pending["join"] = Origin(cause)
+                case AllowJoin():
+                    self._pending["allowed join"] = Origin(cause)
+                case _:
+                    for name in ("op", "epoch"):
+                        if (number := getattr(effect, name, None)) is not None:
+                            self._pending[name, number] = Origin(cause, subjects(effect) or about)
+        while len(self._pending) > _PENDING:
+            del self._pending[next(iter(self._pending))]
+
+    def about(self, effect: Effect) -> frozenset[ConnectorName]:
+        """Whom an effect is about; empty where it is about nobody, or about all."""
+        if isinstance(effect, Reply):
+            origin = self._pending.get(("request_id", effect.request_id))
+            return origin.about if origin is not None else frozenset()
+        return subjects(effect)
+
+
+# ---------------------------------------------------------------- the story
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One step: the event and the effects that it had."""
+    """One step: the event, whom it is about, what had led to it, and its effects with whom they are about."""
 
     event: Event
     effects: tuple[Effect, ...]
+    because: str | None = None
+    about: frozenset[ConnectorName] = frozenset()
+    abouts: tuple[frozenset[ConnectorName], ...] = ()
 
-    def lines(self, connector: ConnectorName | None = None, mask: Callable[[str], str] = str) -> list[str]:
-        """As text, where it concerns the connector (all of it for None); what is long is cut once it is masked."""
-        texts = [f"{self.event.now_ms} {self.event.cause} {_short(self.event.payload, mask)}",
-                 *(f"    -> {_short(e, mask)}" for e in self.effects)]
-        return texts if connector is None or any(f"'{connector}'" in t for t in texts) else []
+    def shown(self, connector: ConnectorName | None) -> tuple[Effect, ...] | None:
+        """The effects that concern a connector (all for None); None where nothing in the step does."""
+        if connector is None:
+            return self.effects
+        if connector not in self.about and not any(connector in about for about in self.abouts):
+            return None
+        return tuple(effect for effect, about in zip(self.effects, self.abouts, strict=True)
+                     if connector in about or not about)
+
+    def entry(self, connector: ConnectorName | None = None, mask: Mask = str) -> StoryEntry | None:
+        """The step as it is told; what is long is cut once it is masked."""
+        effects = self.shown(connector)
+        if effects is None:
+            return None
+        event = self.event
+        what = _cut(mask(describe(event.payload)))
+        return StoryEntry(event.now_ms, event.cause, self.because, what,
+                          tuple(_cut(mask(describe(effect))) for effect in effects))
+
+    def lines(self, connector: ConnectorName | None = None, mask: Mask = str) -> list[str]:
+        """As text; see entry."""
+        return _lines(self.entry(connector, mask))
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What another part of the worker has told."""
+
+    at_ms: int
+    cause: str
+    remark: Remark
+
+    def entry(self, connector: ConnectorName | None = None, mask: Mask = str) -> StoryEntry | None:
+        """As Chapter.entry."""
+        if connector is not None and connector not in subjects(self.remark):
+            return None
+        text = f"{self.remark.source}, {self.remark.item}: {self.remark.what}"
+        return StoryEntry(self.at_ms, self.cause, None, _cut(mask(text), REMARK_WIDTH), ())
+
+
+def _lines(entry: StoryEntry | None) -> list[str]:
+    if entry is None:
+        return []
+    because = f" (because of {entry.because})" if entry.because else ""
+    texts = [f"{entry.at_ms} {entry.cause}{because} {entry.what}", *(f"    -> {effect}" for effect in entry.effects)]
+    return [text.replace("\n", "\\n").replace("\r", "\\r") for text in texts]
 
 
 class Story:
-    """A bounded history of steps. `mask` takes out of a text what must not be told."""
+    """A bounded history. `mask` takes out of a text what must not be told."""
 
-    def __init__(self, length: int = LENGTH, mask: Callable[[str], str] = str) -> None:
-        self._chapters: deque[Chapter] = deque(maxlen=length)
+    def __init__(self, length: int = LENGTH, mask: Mask = str) -> None:
+        self._chapters: deque[Chapter | Note] = deque(maxlen=length)
+        self._origins = Origins()
         self._mask = mask
 
-    def add(self, event: Event, effects: tuple[Effect, ...]) -> None:
+    def add(self, event: Event, effects: tuple[Effect, ...]) -> Chapter:
         """Remember a step."""
-        self._chapters.append(Chapter(event, effects))
+        origin = self._origins.of(event.payload)
+        about = subjects(event.payload) | (origin.about if origin is not None else frozenset())
+        abouts = tuple(map(self._origins.about, effects))
+        if isinstance(event.payload, RequestReceived):  # answered at once, or later
+            abouts = tuple(about if isinstance(effect, Reply) and effect.request_id == event.payload.request_id else own
+                           for effect, own in zip(effects, abouts, strict=True))
+        self._origins.remember(event.cause, event.payload, about, effects)
+        chapter = Chapter(event, effects, origin.cause if origin is not None else None, about, abouts)
+        self._chapters.append(chapter)
+        return chapter
+
+    def note(self, at_ms: int, cause: str, remark: Remark) -> None:
+        """Remember what another part of the worker has told."""
+        self._chapters.append(Note(at_ms, cause, remark))
+
+    def of(self, connector: ConnectorName) -> tuple[StoryEntry, ...]:
+        """What concerns a connector and its tasks, oldest first."""
+        entries = (chapter.entry(connector, self._mask) for chapter in list(self._chapters))
+        return tuple(entry for entry in entries if entry is not None)
 
     def tell(self, connector: ConnectorName | None = None, last: int = LENGTH) -> str:
-        """The last steps that concern a connector, oldest first."""
-        lines = [line for chapter in list(self._chapters)[-last:] for line in chapter.lines(connector, self._mask)]
-        return "\n".join(lines)
-
-
-def _short(value: object, mask: Callable[[str], str]) -> str:
-    text = mask(repr(value))
-    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+        """The last steps, of all or of those that concern a connector, oldest first."""
+        chapters = list(self._chapters)[-last:]
+        return "\n".join(line for chapter in chapters for line in _lines(chapter.entry(connector, self._mask)))

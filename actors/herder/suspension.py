@@ -2,45 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.herder import rebalance, work
-from actors.herder.events import Suspended
-from actors.herder.state import Phase, StatusesCaughtUp
+from actors.herder.effects import Timer
+from actors.herder.events import Suspended, TimerFired
+from actors.herder.standing import Absence, Gate, Joining, StatusWrites
+from actors.herder.state import StatusesCaughtUp
 from actors.herder.turn import Turn
 from actors.messages.commands import ReadStatuses, RequestRejoin
 from actors.messages.events import CoordinatorLost
 
 
-def on_suspended(turn: Turn, event: Suspended) -> None:
-    """The process was stopped past its session: whatever it still believes, others may run its work by now.
-
-    This is heard before anything that came meanwhile, so that nothing is written as if the worker were a member.
-    """
-    if turn.state.phase in (Phase.LOADING, Phase.HALTED):
-        return
-    turn.set(mute=True, ops={op: then for op, then in turn.state.ops.items() if then != StatusesCaughtUp()})
+# The process was stopped past its session: whatever it still believes, others may run its work by now. This is heard
+# before anything that came meanwhile, so that nothing is written as if the worker were a member.
+def while_halting(turn: Turn, _: Suspended) -> None:
+    """Write no statuses until those of others are read."""
+    ops = {op: then for op, then in turn.state.ops.items() if then != StatusesCaughtUp()}
+    turn.state = replace(turn.state, status_writes=StatusWrites.SUSPENDED, ops=ops)
     catch_up_with_statuses(turn)
-    if turn.state.phase is Phase.OUT:  # the leader may have given our work to others meanwhile
-        rebalance.disown(turn, tuple(turn.state.slots))
-        work.release(turn, tuple(turn.state.slots))
-    if turn.state.phase not in rebalance.DEAF:
-        rebalance.on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
-        turn.set(stale_round=True)
-        turn.emit(RequestRejoin("this process was suspended"))
+
+
+def while_out(turn: Turn, event: Suspended) -> None:
+    """The leader may have given to others what it kept for this worker: all stops."""
+    while_halting(turn, event)
+    rebalance.disown(turn, tuple(turn.state.slots))
+    work.release(turn, tuple(turn.state.slots))
+
+
+def while_member(turn: Turn, event: Suspended) -> None:
+    """The membership is lost, and the member does not know that yet."""
+    while_halting(turn, event)
+    rebalance.on_coordinator_lost(turn, CoordinatorLost(f"this process did nothing for {event.for_ms} ms"))
+    standing = turn.state.standing
+    turn.enter(Joining(Absence.SUSPENDED, standing.gate if isinstance(standing, Joining) else Gate.OPEN))
+    turn.emit(RequestRejoin("this process was suspended"))
 
 
 def catch_up_with_statuses(turn: Turn) -> None:
     """Read what others have said while this process was suspended, so that what it says then hides nothing."""
-    if turn.state.mute and turn.state.phase is not Phase.HALTED and StatusesCaughtUp() not in turn.state.ops.values():
+    state = turn.state
+    if state.status_writes is StatusWrites.SUSPENDED and not state.expects(StatusesCaughtUp()):
         turn.emit(ReadStatuses(turn.op(StatusesCaughtUp()), turn.state.settings.sync_timeout_ms))
 
 
-def on_statuses_read(turn: Turn, error: Exception | None) -> None:
+def on_read_due(turn: Turn, _: TimerFired) -> None:
+    """The status topic could not be read; try again."""
+    catch_up_with_statuses(turn)
+
+
+def on_statuses_read(turn: Turn, _: StatusesCaughtUp, error: Exception | None) -> None:
     """The statuses are up to date; those that this worker can no longer stand for go."""
-    if not turn.state.mute:
+    if turn.state.status_writes is not StatusWrites.SUSPENDED:
         return
     if error is not None:
-        turn.timer(("statuses", ""), turn.now + rebalance.retry_ms(turn))
+        turn.timer((Timer.STATUSES, ""), turn.now + rebalance.retry_ms(turn))
         return
-    turn.set(mute=False)
+    turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
     if turn.state.membership is None:
-        work.tell_gone(turn)
+        work.report_gone(turn)

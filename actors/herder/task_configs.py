@@ -31,7 +31,8 @@ def reconfigure(turn: Turn, request: Reconfigure) -> None:
     slot = turn.state.slots.get(request.connector)
     target = turn.state.config.target_state(request.connector)
     if slot is None or slot.stopping or slot.state is not State.RUNNING or target is not TargetState.STARTED:
-        turn.log("DEBUG", f"{request.connector}: no reconfiguration, the connector does not run here")
+        text = f"{request.connector}: no reconfiguration, the connector does not run here"
+        turn.log("DEBUG", text, request.connector)
         return
     op = turn.op(GeneratedTasks(request))
     turn.emit(AskTaskConfigs(request.connector, slot.epoch, op))
@@ -46,9 +47,9 @@ def on_generated(turn: Turn, event: TaskConfigsGenerated) -> None:
     if event.error is not None:
         retry(turn, then.reconfigure, event.error)
         return
-    turn.slot(event.connector, made=event.configs)
+    turn.set_slot(event.connector, replace(slot, made=event.configs))
     if not changed(turn, event.connector, event.configs):
-        turn.log("DEBUG", f"{event.connector}: task configs are unchanged")
+        turn.log("DEBUG", f"{event.connector}: task configs are unchanged", event.connector)
         return
     if turn.state.is_leader:
         # In its turn like everybody's: between the two writes of a stop it would bring the tasks back.
@@ -82,7 +83,7 @@ def publish(turn: Turn, request: Publish) -> None:
             retry(turn, request.reconfigure, refusal)
             return
         op = turn.op(PublishedTasks(request.reconfigure))
-        turn.set(busy=op)
+        turn.state = replace(turn.state, busy=op)
         turn.stage(f"writing task configs for connector {connector} to the config topic")
         turn.emit(WriteConfig(op, PutTaskConfigSet(connector, request.configs)))
 
@@ -113,6 +114,6 @@ def retry(turn: Turn, request: Reconfigure, error: Exception) -> None:
     """Ask the connector again after a while that doubles with each failure."""
     delay = min(BACKOFF_FIRST_MS * 2**min(request.attempt, 10), BACKOFF_LAST_MS)
     rotating = getattr(error, "status", None) == 403 and turn.now - request.first_ms < KEY_ROTATION_MS
-    turn.log("DEBUG" if rotating else "ERROR",
-             f"{request.connector}: failed to reconfigure the tasks, trying again in {delay} ms: {error}")
+    text = f"{request.connector}: failed to reconfigure the tasks, trying again in {delay} ms: {error}"
+    turn.log("DEBUG" if rotating else "ERROR", text, request.connector)
     turn.enqueue(None, replace(request, attempt=request.attempt + 1), delay)

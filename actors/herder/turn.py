@@ -8,9 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from actors.herder.effects import Effect, Log, Reply, SetTimer, TimerKey
-from actors.herder.state import (
+from actors.herder.effects import Effect, Log, Reply, SetTimer, Timer, TimerKey
+from actors.herder.standing import (
     NO_GENERATION,
+    Halting,
+    Joining,
+    Leader,
+    Resolved,
+    Revoking,
+    Standing,
+    StatusWrites,
+    Syncing,
+)
+from actors.herder.state import (
     Continuation,
     HerderState,
     OwnRequest,
@@ -37,17 +47,25 @@ class Turn:
         self.statuses = statuses
         self.effects: list[Effect] = []
 
-    def set(self, **changes: Any) -> None:
-        """Replace fields of the state."""
-        self.state = replace(self.state, **changes)
+    def enter(self, standing: Standing) -> None:
+        """Stand elsewhere in the group."""
+        self.state = replace(self.state, standing=standing)
+
+    def claim(self, claim: int | None) -> None:
+        """Hold this claim to write the config topic, where this worker leads."""
+        standing = self.state.standing
+        if isinstance(standing, Joining | Revoking | Syncing | Resolved | Halting) and isinstance(
+            standing.member, Leader
+        ):
+            self.enter(replace(standing, member=replace(standing.member, claim=claim)))
 
     def emit(self, *effects: Effect) -> None:
         """Want something done."""
         self.effects.extend(effects)
 
-    def log(self, level: str, message: str) -> None:
+    def log(self, level: str, message: str, about: ItemId | None = None) -> None:
         """Tell the operator."""
-        self.effects.append(Log(level, message))
+        self.effects.append(Log(level, message, about))
 
     def attempt(self, do: Callable[[], None]) -> Exception | None:
         """Do one part of the step. A defect in it leaves nothing behind but a line for the log; it is returned."""
@@ -63,22 +81,22 @@ class Turn:
 
     def next_number(self) -> int:
         """A number never used before by this herder: op, epoch and queue sequence."""
-        self.set(counter=self.state.counter + 1)
+        self.state = replace(self.state, counter=self.state.counter + 1)
         return self.state.counter
 
     def op(self, then: Continuation) -> OpId:
         """Register what happens when an op ends."""
         op = OpId(self.next_number())
-        self.set(ops={**self.state.ops, op: then})
+        self.state = replace(self.state, ops={**self.state.ops, op: then})
         return op
 
     def take_op(self, op: OpId) -> Continuation | None:
         """The continuation of an op that ended, once; None for an op given up meanwhile."""
         then = self.state.ops.get(op)
         if then is not None:
-            self.set(ops={k: v for k, v in self.state.ops.items() if k != op})
+            self.state = replace(self.state, ops={k: v for k, v in self.state.ops.items() if k != op})
         if self.state.busy == op:
-            self.set(busy=None)
+            self.state = replace(self.state, busy=None)
         return then
 
     def reply(self, request_id: RequestId | None, value: Any = None, error: Exception | None = None) -> None:
@@ -90,7 +108,7 @@ class Turn:
         """Put a request into its place in the queue."""
         queue = list(self.state.queue)
         insort(queue, Queued(self.now + delay_ms, self.next_number(), request_id, request))
-        self.set(queue=tuple(queue))
+        self.state = replace(self.state, queue=tuple(queue))
         if delay_ms > 0:
             self.set_queue_timer()
 
@@ -98,7 +116,7 @@ class Turn:
         """Be woken when the first request that is not due yet becomes due."""
         later = [q.at_ms for q in self.state.queue if q.at_ms > self.now]
         if later:
-            self.timer(("queue", ""), min(later))
+            self.timer((Timer.QUEUE, ""), min(later))
 
     def timer(self, key: TimerKey, at_ms: int) -> None:
         """Be woken at a time."""
@@ -106,21 +124,21 @@ class Turn:
 
     def stage(self, description: str) -> None:
         """What requests that time out are told."""
-        self.set(stage=Stage(description, self.now))
+        self.state = replace(self.state, stage=Stage(description, self.now))
 
     def stage_done(self) -> None:
         """The stage is completed."""
         stage = self.state.stage
         if stage is not None and stage.completed_ms is None:
-            self.set(stage=replace(stage, completed_ms=self.now))
+            self.state = replace(self.state, stage=replace(stage, completed_ms=self.now))
 
-    def slot(self, item: ItemId, **changes: Any) -> None:
-        """Change fields of a slot."""
-        self.set_slots({**self.state.slots, item: replace(self.state.slots[item], **changes)})
+    def set_slot(self, item: ItemId, slot: Slot) -> None:
+        """What is known of an item's instance from now on."""
+        self.set_slots({**self.state.slots, item: slot})
 
     def set_slots(self, slots: Mapping[ItemId, Slot]) -> None:
         """Replace all slots."""
-        self.set(slots=slots)
+        self.state = replace(self.state, slots=slots)
 
     def drop_slot(self, item: ItemId) -> Slot:
         """Forget an instance."""
@@ -133,7 +151,7 @@ class Turn:
         """Publish a status as the reference does: UNASSIGNED and FAILED only where that is safe. `disowned`: as one
         who is not in the group.
         """
-        if self.state.mute:
+        if self.state.status_writes is StatusWrites.SUSPENDED:
             return
         safe = state in (State.UNASSIGNED, State.FAILED)
         generation = NO_GENERATION if disowned else self.state.generation

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance
+from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
+from actors.herder.events import TimerFired
+from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_items
 from actors.herder.state import (
     AnswerWith,
     AnswerWithPlan,
     GeneratedTasks,
-    Phase,
     Reconfigure,
     Released,
     Slot,
@@ -63,17 +64,17 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again
         if again:
             start(turn, item, waiting, restarting=restarting)
         return
-    turn.slot(item, stopping=True, start_again=again, restarting=restarting and again,
-              waiting=slot.waiting + waiting)
+    turn.set_slot(item, replace(slot, stopping=True, start_again=again, restarting=restarting and again,
+                                waiting=slot.waiting + waiting))
     if not slot.stopping:
         turn.emit(StopInstance(item, slot.epoch))
-        turn.timer(("stop", str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
+        turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
 
 def release(turn: Turn, items: Iterable[ItemId]) -> None:
     """Stop instances that the group waits for: the next join, or the end of the round, comes after they are gone."""
     held = [item for item in items if item in turn.state.slots]
-    turn.set(releasing=turn.state.releasing | frozenset(held))
+    turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing | frozenset(held)))
     for item in held:
         stop(turn, item)
 
@@ -85,21 +86,21 @@ def start_missing(turn: Turn) -> None:
             start(turn, item)
 
 
-def speak_again(turn: Turn) -> None:
+def repeat_statuses(turn: Turn) -> None:
     """Write the statuses of all that runs here once more."""
     for item, slot in turn.state.slots.items():
         if slot.state is not None and not slot.stopping:
             turn.status(item, slot.state, slot.trace, slot.version)
 
 
-def tell_stopped(turn: Turn) -> None:
+def report_stopped(turn: Turn) -> None:
     """Say UNASSIGNED of what is allocated and does not run: it stopped while this worker was no member."""
     for item in turn.state.allocated():
         if item not in turn.state.slots and _exists(turn, item):
             turn.status(item, State.UNASSIGNED)
 
 
-def tell_gone(turn: Turn) -> None:
+def report_gone(turn: Turn) -> None:
     """Say UNASSIGNED, as one who is not in the group, of all that is said to run here and does not."""
     statuses, me = turn.statuses, turn.state.settings.worker_id
     said = [*statuses.connectors.values(), *(s for some in statuses.tasks.values() for s in some.values())]
@@ -121,7 +122,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     item: ItemId = report.task if isinstance(report, TaskStateReported) else report.connector
     slot = turn.state.slots.get(item)
     if slot is None or slot.epoch != report.epoch:
-        turn.log("DEBUG", f"{item}: ignored {report.state.value} of a former instance")
+        turn.log("DEBUG", f"{item}: ignored {report.state.value} of a former instance", item)
         return
     if report.stopped_for_good:
         _gone(turn, item)
@@ -129,23 +130,24 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if slot.stopping and report.state is not State.FAILED:
         return
     first = slot.state is None
-    turn.slot(item, state=report.state, trace=report.trace, version=report.version, waiting=())
+    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=()))
     turn.status(item, report.state, report.trace, report.version)
     for request_id in slot.waiting:
         kind = "task" if is_task(item) else "connector"
         failed = report.state is State.FAILED
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
-        turn.log("INFO", f"{item}: connector {'started' if first else 'resumed'}")
+        turn.log("INFO", f"{item}: connector {'started' if first else 'resumed'}", item)
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
 
 
-def on_stop_timeout(turn: Turn, epoch: Epoch) -> None:
+def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
     """The graceful stop took too long: go on without the instance."""
+    epoch = Epoch(int(event.key[1]))
     for item, slot in turn.state.slots.items():
         if slot.epoch == epoch and slot.stopping:
             turn.log("ERROR", f"{item}: graceful stop did not end within {turn.state.settings.graceful_stop_ms} ms "
-                              "(task.shutdown.graceful.timeout.ms); abandoned")
+                              "(task.shutdown.graceful.timeout.ms); abandoned", item)
             turn.emit(AbandonInstance(item, epoch))
             _gone(turn, item)
             return
@@ -153,10 +155,11 @@ def on_stop_timeout(turn: Turn, epoch: Epoch) -> None:
 
 def _gone(turn: Turn, item: ItemId) -> None:
     slot = turn.drop_slot(item)
-    turn.emit(CancelTimer(("stop", str(slot.epoch))))
+    turn.emit(CancelTimer((Timer.STOP, str(slot.epoch))))
     if not is_task(item):  # what it was asked will not be answered
-        turn.set(ops={op: then for op, then in turn.state.ops.items()
-                      if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)})
+        ops = {op: then for op, then in turn.state.ops.items()
+               if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)}
+        turn.state = replace(turn.state, ops=ops)
     if _exists(turn, item):
         turn.status(item, State.UNASSIGNED, disowned=slot.disowned)
     allocated = item in turn.state.allocated()
@@ -166,7 +169,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
         for request_id in slot.waiting:
             turn.reply(request_id, error=ConnectError(f"{item} was stopped before it could be restarted"))
     if item in turn.state.releasing:
-        turn.set(releasing=turn.state.releasing - {item})
+        turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing - {item}))
         if not turn.state.releasing:
             flush(turn)
 
@@ -184,22 +187,24 @@ def flush(turn: Turn) -> None:
     Otherwise a late UNASSIGNED could overwrite the new owner's RUNNING.
     """
     if not turn.state.flushing:
-        turn.set(flushing=True)
+        op = turn.op(Released())
+        turn.state = replace(turn.state, release=FlushingStatuses(op))
         turn.stage("flushing updates to the status topic")
-        turn.emit(FlushStatuses(turn.op(Released())))
+        turn.emit(FlushStatuses(op))
 
 
 def allow_join_when_released(turn: Turn) -> bool:
     """Answer a waiting JoinPreparing if nothing is being released any more."""
-    if turn.state.join_waiting and not turn.state.releasing and not turn.state.flushing:
-        turn.set(join_waiting=False, announced=turn.state.allocation)
+    state, standing = turn.state, turn.state.standing
+    if isinstance(standing, Joining) and standing.gate is Gate.WAITING and state.released:
+        turn.state = replace(state, standing=Joining(standing.member), announced=state.allocation)
         turn.emit(AllowJoin(turn.state.allocation))
         turn.stage("ensuring membership in the cluster")
         return True
     return False
 
 
-def answer_halting(turn: Turn, error: Exception) -> None:
+def refuse_waiting(turn: Turn, error: Exception) -> None:
     """Everybody who still waits is told why there is no answer."""
     for queued in (*turn.state.queue, *turn.state.validating.values()):
         turn.reply(queued.request_id, error=error)
@@ -212,7 +217,7 @@ def answer_halting(turn: Turn, error: Exception) -> None:
             turn.reply(request_id, error=error)
     ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, asked)}
     slots = {item: _without_waiting(slot) for item, slot in turn.state.slots.items()}
-    turn.set(queue=(), validating={}, ops=ops, busy=None, slots=slots)
+    turn.state = replace(turn.state, queue=(), validating={}, ops=ops, busy=None, slots=slots)
 
 
 def _without_waiting(slot: Slot) -> Slot:

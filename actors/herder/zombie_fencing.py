@@ -2,11 +2,13 @@
 and a task count record says so; after the task has its own producer, it is made sure that nothing newer exists.
 
 A task count record must never follow task configs that it is not about. So it is written only by a leader that has
-read the config topic to its end, with nothing else of its own under way (`busy`), under the same write privilege as
-before that reading: whoever was leader in between has fenced this privilege.
+read the config topic to its end, with nothing else of its own under way (`busy`), under the same claim to write it as
+before that reading: whoever was leader in between has fenced this claim.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from actors.errors import BadRequestError, ConflictError, NotFoundError, NotLeaderError, RebalanceNeededError
 from actors.herder import signing, work
@@ -21,7 +23,8 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
-from actors.herder.state import HerderState, Phase
+from actors.herder.standing import Phase
+from actors.herder.state import HerderState
 from actors.herder.turn import Turn
 from actors.messages.commands import PutTaskCountRecord, ReadConfigToEnd, WriteConfig
 from actors.messages.ids import RequestId
@@ -47,10 +50,10 @@ def run(turn: Turn, request_id: RequestId, request: FenceZombies) -> None:
         turn.reply(request_id, error=refusal)
     elif name in state.fencings:
         fencing = state.fencings[name]
-        turn.set(fencings={**state.fencings, name: fencing.joined_by(request_id)})
+        turn.state = replace(turn.state, fencings={**state.fencings, name: fencing.joined_by(request_id)})
     else:
-        op = turn.op(FencingRead(request_id, name, state.privilege))
-        turn.set(busy=op)
+        op = turn.op(FencingRead(request_id, name, state.claim))
+        turn.state = replace(turn.state, busy=op)
         turn.stage("reading to the end of the config topic")
         turn.emit(ReadConfigToEnd(op, state.settings.sync_timeout_ms))
 
@@ -63,7 +66,7 @@ def _refusal(state: HerderState, name: ConnectorName) -> Exception | None:
         return NotFoundError(f"Connector {name} not found")
     if state.settings.connector_type(config) != "source":
         return BadRequestError(f"Connector {name} is not a source connector")
-    if not state.privileged:
+    if state.claim is None:
         return ConflictError("The leader does not hold the right to write the config topic yet")
     return None
 
@@ -76,17 +79,17 @@ def on_read(turn: Turn, then: FencingRead, error: Exception | None) -> None:
         why = "Failed to read to end of config topic before performing zombie fencing"
         turn.reply(then.request_id, error=_repeatable(error, why))
         return
-    refusal = _lost(turn.state, then.privilege) or _refusal(turn.state, name)
+    refusal = _lost(turn.state, then.claim) or _refusal(turn.state, name)
     if refusal is not None or name not in store.pending_fencing:
         turn.reply(then.request_id, error=refusal)
         return
     count, former = store.task_count(name), store.task_count_records.get(name)
-    fencing = Fencing(store.task_config_generations.get(name, -1), count, then.privilege, (then.request_id,))
+    fencing = Fencing(store.task_config_generations.get(name, -1), count, then.claim, (then.request_id,))
     if former is None or (former == 1 and count == 1):
         _record(turn, name, fencing)  # no producer to fence, or only the one that the starting task fences itself
         return
-    turn.log("INFO", f"{name}: fencing the producers of {former} former tasks")
-    turn.set(fencings={**turn.state.fencings, name: fencing})
+    turn.log("INFO", f"{name}: fencing the producers of {former} former tasks", name)
+    turn.state = replace(turn.state, fencings={**turn.state.fencings, name: fencing})
     ids = tuple(transactional_id(turn.state.settings.group_id, name, n) for n in range(former))
     turn.emit(FenceProducers(turn.op(Fenced(name)), name, turn.state.config.connector_configs[name], ids))
 
@@ -106,13 +109,13 @@ def check(turn: Turn, request: RecordFencing) -> None:
     fencing = turn.state.fencings.get(request.connector)
     if fencing is None:
         return
-    refusal = _lost(turn.state, fencing.privilege) or _refusal(turn.state, request.connector)
+    refusal = _lost(turn.state, fencing.claim) or _refusal(turn.state, request.connector)
     if refusal is not None:
         _take(turn, request.connector)
         _reply(turn, fencing, refusal)
         return
     op = turn.op(FencingChecked(request.connector))
-    turn.set(busy=op)
+    turn.state = replace(turn.state, busy=op)
     turn.stage("reading to the end of the config topic")
     turn.emit(ReadConfigToEnd(op, CHECK_TIMEOUT_MS))
 
@@ -125,7 +128,7 @@ def on_checked(turn: Turn, then: FencingChecked, error: Exception | None) -> Non
     if fencing is None:
         return
     same = fencing.generation == store.task_config_generations.get(name, -1) and fencing.count == store.task_count(name)
-    refusal = _lost(turn.state, fencing.privilege)
+    refusal = _lost(turn.state, fencing.claim)
     if error is not None:
         refusal = _repeatable(error, "Failed to read to end of config topic after performing zombie fencing")
     if refusal is None and not (store.contains(name) and same):
@@ -136,8 +139,8 @@ def on_checked(turn: Turn, then: FencingChecked, error: Exception | None) -> Non
         _record(turn, name, fencing)
 
 
-def _lost(state: HerderState, privilege: int) -> Exception | None:
-    if state.is_leader and state.privileged and state.privilege == privilege:
+def _lost(state: HerderState, claim: int | None) -> Exception | None:
+    if state.claim is not None and state.claim == claim:
         return None
     if not state.is_leader:
         return NotLeaderError(NOT_LEADER, state.leader_url)
@@ -146,7 +149,7 @@ def _lost(state: HerderState, privilege: int) -> Exception | None:
 
 def _record(turn: Turn, name: ConnectorName, fencing: Fencing) -> None:
     op = turn.op(FencingRecorded(fencing.waiting))
-    turn.set(busy=op)
+    turn.state = replace(turn.state, busy=op)
     turn.stage(f"writing a task count record for connector {name} to the config topic")
     turn.emit(WriteConfig(op, PutTaskCountRecord(name, fencing.count)))
 
@@ -170,7 +173,7 @@ def _repeatable(error: Exception, what: str) -> Exception:
 
 def _take(turn: Turn, name: ConnectorName) -> Fencing | None:
     fencing = turn.state.fencings.get(name)
-    turn.set(fencings={k: v for k, v in turn.state.fencings.items() if k != name})
+    turn.state = replace(turn.state, fencings={k: v for k, v in turn.state.fencings.items() if k != name})
     return fencing
 
 
@@ -211,7 +214,7 @@ def reads_first(state: HerderState, task: ConnectorTaskId) -> bool:
 def restart(turn: Turn, request_id: RequestId, request: RestartTask) -> None:
     """The restart of a source task begins with reading the config topic to its end."""
     op = turn.op(RestartRead(request_id, request.task))
-    turn.set(busy=op)
+    turn.state = replace(turn.state, busy=op)
     turn.stage("reading to the end of the config topic")
     turn.emit(ReadConfigToEnd(op, turn.state.settings.sync_timeout_ms))
 
@@ -234,7 +237,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
         work.stop(turn, task, (then.request_id,), again=True)
 
 
-def answer_halting(turn: Turn, error: Exception) -> None:
+def refuse_waiting(turn: Turn, error: Exception) -> None:
     """The worker ends: nobody waits for an answer that will not come."""
     for fencing in turn.state.fencings.values():
         _reply(turn, fencing, error)
@@ -249,4 +252,4 @@ def answer_halting(turn: Turn, error: Exception) -> None:
             case _:
                 continue
         del ops[op]
-    turn.set(fencings={}, ops=ops)
+    turn.state = replace(turn.state, fencings={}, ops=ops)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pykka
+from typing_extensions import override
 
 from actors.instances.connector_state import Action, Event, Phase, advance, reported, towards
 from actors.instances.task import trace_of
@@ -22,6 +23,7 @@ from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugin, Plugins
+from spark_tasks.plugins.api import ConnectorContext
 from spark_tasks.task import SourceOffset, SourcePartition
 from spark_tasks.tasks.configs import TooManyTasksError, make_task_configs
 from spark_tasks.validation.classes import version_error
@@ -47,7 +49,7 @@ class _Failed:
     error: Exception
 
 
-class _Context:
+class _Context(ConnectorContext):
     """The plugin's ConnectorContext. Its methods are called from any thread, and only tell."""
 
     def __init__(self, actor: pykka.ActorRef[Any], tell: Tell, name: ConnectorName, epoch: Epoch,
@@ -58,19 +60,19 @@ class _Context:
         self._epoch = epoch
         self._read_offsets = read_offsets
 
+    @override
     def request_task_reconfiguration(self) -> None:
-        """See ConnectorContext."""
         self._tell(TaskReconfigurationRequested(self._name, self._epoch))
 
+    @override
     def raise_error(self, error: Exception) -> None:
-        """See ConnectorContext."""
         try:
             self._actor.tell(_Failed(error))
         except pykka.ActorDeadError:
             _logger.info("%s: an instance that has ended says %s", self._name, error)
 
+    @override
     def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """See ConnectorContext."""
         return self._read_offsets()
 
 
@@ -139,7 +141,7 @@ class ConnectorActor(pykka.ThreadingActor):
                 try:
                     self._halt()
                 except Exception:  # plugin code; a connector that shall stop is stopped whatever it says
-                    _logger.exception("the connector could not be stopped in order")
+                    _logger.exception("the connector could not be stopped cleanly")
             case Action.REPORT:
                 self._report(reported(self._phase))
             case Action.END:
@@ -167,7 +169,7 @@ class ConnectorActor(pykka.ThreadingActor):
             self._connector.stop()
 
     def _fail(self, error: Exception) -> None:
-        _logger.error("the connector failed and stays so until it is restarted", exc_info=error)
+        _logger.error("the connector has failed and stays FAILED until it is restarted", exc_info=error)
         if self._phase is Phase.ENDED:
             self._report(State.FAILED, error)
             self.stop()

@@ -189,13 +189,13 @@ class TaskActor(pykka.ThreadingActor):
         try:
             runner.close()
         except Exception:  # plugin code; what it could not save is read or written again by the next instance
-            _logger.exception("the task could not be closed in order")
+            _logger.exception("the task could not be closed cleanly")
 
     def _fail(self, error: Exception) -> None:
         if self._abandonment.given_up or isinstance(error, StartCancelledError):
             _logger.info("the abandoned task ended with %s", error)
         else:
-            _logger.error("the task failed and stays so until it is restarted", exc_info=error)
+            _logger.error("the task has failed and stays FAILED until it is restarted", exc_info=error)
         self._error = error
         self._happen(Event.FAILURE)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from actors.assignment.protocol import Membership
 from actors.messages.ids import Epoch, OpId
 from storage.config.state import ClusterConfigState, ConfigChange
-from storage.ids import Config, ConnectorName, ConnectorTaskId, State
+from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State
 
 
 # ---------------------------------------------------------------- events: stores, member, plugins -> herder
@@ -104,3 +104,16 @@ class TaskReconfigurationRequested:
 
     connector: ConnectorName
     epoch: Epoch
+
+
+# ---------------------------------------------------------------- anybody -> herder
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something happened to a connector or task that the herder has no part in: one more entry of its story, nothing
+    else. `what`: plain words, perhaps with a stack; secrets are masked when it is told. `source`: who says so, such as
+    "executors".
+    """
+
+    item: ItemId
+    what: str
+    source: str

@@ -170,7 +170,7 @@ Request = (
 )
 
 
-# ---------------------------------------------------------------- requests: REST -> stores, past the herder
+# ---------------------------------------------------------------- requests: REST -> stores, and the herder's story
 @dataclass(frozen=True, slots=True)
 class ResetTopics:
     """Forget the topics that a connector has used (KIP-558); any worker may. Answer: None."""
@@ -186,18 +186,38 @@ class SetClusterLoggerLevel:
     level: str
 
 
-StoreRequest = ResetTopics | SetClusterLoggerLevel
+@dataclass(frozen=True, slots=True)
+class GetStory:
+    """What happened to a connector and its tasks on this worker, and why. Answer: tuple of StoryEntry, oldest first."""
+
+    connector: ConnectorName
+
+
+StoreRequest = ResetTopics | SetClusterLoggerLevel | GetStory  # what needs no turn in the herder's queue
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request on its way to the herder. `reply` is a pykka.Future that the herder sets exactly once."""
 
-    request: Request
+    request: Request | GetStory
     reply: Any
 
 
 # ---------------------------------------------------------------- answers
+@dataclass(frozen=True, slots=True)
+class StoryEntry:
+    """One step of the herder, or a Remark. `cause` is its own id, `because` that of the step that led to it, if one
+    did. `at_ms`: ms since 1970.
+    """
+
+    at_ms: int
+    cause: str
+    because: str | None
+    what: str
+    effects: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectorInfo:
     """`type` is "source", "sink" or "unknown"."""

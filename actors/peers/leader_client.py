@@ -114,14 +114,14 @@ class LeaderClient:
         try:
             host, port = url.hostname or "", url.port
         except ValueError as error:
-            raise ConnectError(f"The leader's REST address {leader_url} is none: {error}") from error
+            raise ConnectError(f"The leader's REST address {leader_url} is invalid: {error}") from error
         if url.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=self.tls())
         return http.client.HTTPConnection(host, port, timeout=CONNECT_S)
 
     def _check(self, leader_url: str) -> None:
         if self._leader_url not in (None, leader_url):
-            raise ConnectionError(f"{leader_url} leads the group no more")
+            raise ConnectionError(f"{leader_url} no longer leads the group")
 
     def _wait(self, sock: socket.socket, leader_url: str) -> None:
         with self._lock:

@@ -16,10 +16,13 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from actors.errors import ConflictError, NotFoundError, NotLeaderError, RequestRefusedError
 from actors.messages.requests import Ask, FenceZombies, Request, VerifyTaskStart
 from actors.peers.leader_client import LeaderClient
 from spark_tasks.errors import ConnectError, StartCancelledError
+from spark_tasks.task import StartGuard
 from storage.config.view import ConfigView
 from storage.ids import ConnectorTaskId
 
@@ -65,7 +68,7 @@ class Herding:
     configs: ConfigView
 
 
-class HerderGuard:
+class HerderGuard(StartGuard):
     """See the module. `generation`: of the task configs that the task was started with."""
 
     def __init__(self, herding: Herding, task: ConnectorTaskId, generation: int) -> None:
@@ -74,16 +77,17 @@ class HerderGuard:
         self._generation = generation
         self._cancelled = threading.Event()
 
+    @override
     def fence(self) -> None:
-        """See StartGuard. What may pass is tried again for a minute."""
+        """What may pass is tried again for a minute."""
         self._retrying(f"Failed to perform a round of zombie fencing for task {self._task}", self._fence)
 
+    @override
     def verify(self) -> None:
-        """See StartGuard."""
         self._retrying(f"Failed to perform the preflight check of task {self._task}", self._verify)
 
+    @override
     def cancel(self) -> None:
-        """See StartGuard."""
         self._cancelled.set()
 
     def _retrying(self, failure: str, attempt: Callable[[], None]) -> None:

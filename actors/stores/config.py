@@ -111,7 +111,7 @@ class ConfigStoreActor(pykka.ThreadingActor):
         started.add_done_callback(lambda future: self._tell_self(_CaughtUp(error_of(future))))
 
     def on_stop(self) -> None:
-        """Nobody waits for an answer that will not come."""
+        """Fail everything that is still waiting for an answer."""
         self._log.stop()
         if self._writer is not None:
             self._writer.close()

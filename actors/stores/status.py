@@ -91,7 +91,7 @@ class StatusStoreActor(pykka.ThreadingActor):
         started.add_done_callback(lambda future: self._tell_self(_CaughtUp(error_of(future))))
 
     def on_stop(self) -> None:
-        """Nobody waits for an answer that will not come."""
+        """Fail everything that is still waiting for an answer."""
         self._log.stop()
         for _, answer in self._flushes:
             answer()
@@ -188,7 +188,7 @@ class StatusStoreActor(pykka.ThreadingActor):
             self._topics_sent.discard(write.record[0])
             return
         if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
-            log.info("Writing status %r is tried again: %r", write.record[0], error)
+            log.info("Failed to write status %r; retrying: %r", write.record[0], error)
             at_ms = self._ticker.now_ms() + REPEAT_MS
             self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Again(write)))
 

@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 Answer = Callable[[ConfigInfos | None, Exception | None], None]
-"""Called exactly once, from a thread that must not be kept: with the outcome, or with why there is none."""
+"""Called exactly once, from a thread that must not be kept: with the outcome, or the reason why there is none."""
 
 DEADLINE_MS = 88_000  # a little before REST gives up (90 s), so that the answer can say what hangs
 
@@ -100,7 +100,7 @@ class _Run:
         """The deadline has passed."""
         stage = self._stage
         begun = datetime.fromtimestamp(stage.started_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        _logger.warning("A connector's validation takes too long while %s", stage.description)
+        _logger.warning("Validation of a connector is taking too long while %s", stage.description)
         self.finish(None, TimedOutError(
             f"Request timed out. The worker is currently {stage.description}, which began at "
             f"{begun.replace('+00:00', 'Z')}.", stage,

@@ -67,7 +67,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
 
     The CSV and Parquet files and the worker's log stay in `folder` (heeler-demo) for a look; broker and worker go, and
     after a failure or Ctrl-C the folder too. With `keep` everything runs on until Ctrl-C, which is no failure then.
-    Raises SetupError for what a user can mend.
+    Raises SetupError for what a user can fix.
     """
     console = Console()
     folder = (folder or Path("heeler-demo")).resolve()
@@ -104,8 +104,8 @@ def _clear(folder: Path) -> None:
     """Take away what an earlier demo has left there, and nothing else."""
     others = sorted({file.name for file in folder.iterdir()} - _LEFT) if folder.is_dir() else []
     if others:
-        raise SetupError(f"The demo's folder {folder} holds {others[0]}, which is no demo's. Move it away, or run the "
-                         "demo elsewhere.")
+        raise SetupError(f"The demo's folder {folder} holds {others[0]}, which does not belong to the demo. "
+                         "Move it away, or run the demo elsewhere.")
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -246,8 +246,8 @@ def _keep(console: Console, scene: Scene, worker: WorkerProcess) -> None:
     """Until Ctrl-C. The URLs are quoted since a shell may take a question mark for a pattern."""
     rest, csv = worker.rest.url, shlex.quote(str(scene.csv))
     more = shlex.quote(str(scene.csv.with_name("more.csv")))
-    console.print("\nIt all runs on until Ctrl-C, which removes it. Try (the last one adds a file to be read):",
-                  highlight=False)
+    console.print("\nEverything keeps running until Ctrl-C, which removes it. "
+                  "Try (the last command adds a file to be read):", highlight=False)
     for line in (
         f"curl '{rest}/connectors?expand=status'",
         f"curl '{rest}/connectors/{scene.sink}/offsets'",
@@ -260,4 +260,4 @@ def _keep(console: Console, scene: Scene, worker: WorkerProcess) -> None:
         while worker.exit_code() is None:
             time.sleep(0.2)
         raise SetupError(f"The worker ended. Its log ends with:\n{worker.tail()}")
-    console.print("Stopping, and removing what is there.")
+    console.print("Stopping, and removing everything.")

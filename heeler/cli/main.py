@@ -25,7 +25,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a setting of FILE.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides a setting of FILE.")
 def worker(file: Path, overrides: tuple[str, ...]) -> None:
     """Run one distributed worker from a Kafka Connect worker properties FILE.
 
@@ -53,7 +53,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True,
               help="Port to listen on; 0 takes a free one.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder that keeps the data; without it they are gone at the end.")
+              help="Folder to keep the data in; without it the data are removed when the broker stops.")
 def broker(port: int, data_dir: Path | None) -> None:
     """Run a real single-node Kafka broker until Ctrl-C."""
     from rich.console import Console
@@ -73,7 +73,7 @@ def broker(port: int, data_dir: Path | None) -> None:
                        "Ctrl-C stops it.")
             while embedded.running:
                 stopped.wait(0.2)
-            raise SetupError(f"Kafka ended by itself. {embedded.last_words}")
+            raise SetupError(f"Kafka stopped unexpectedly. {embedded.last_words}")
         except KeyboardInterrupt:
             click.echo("Stopping Kafka.")
         finally:
@@ -81,8 +81,8 @@ def broker(port: int, data_dir: Path | None) -> None:
 
 
 @main.command()
-@click.option("--bootstrap-servers", metavar="HOST:PORT", help="Use this Kafka instead of starting one.")
-@click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C, with curl lines to try.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT", help="Use this Kafka cluster instead of starting a broker.")
+@click.option("--keep", is_flag=True, help="Keep everything running until Ctrl-C, and print curl commands to try.")
 def demo(bootstrap_servers: str | None, keep: bool) -> None:
     """Move 336,776 flights from a CSV file through Kafka into Parquet, and check every count.
 
@@ -97,7 +97,7 @@ def demo(bootstrap_servers: str | None, keep: bool) -> None:
 
 @main.command()
 def warm() -> None:
-    """Compile and record what makes later starts fast. Once after an installation, and when an image is built."""
+    """Compile and record what makes later starts fast. Run it after an installation, and when building an image."""
     from spark_tasks.spark.warm import prepare
 
     prepare()

@@ -103,6 +103,6 @@ class RestClient:
             response = connection.getresponse()
             return response.status, response.read().decode(errors="replace")
         except http.client.HTTPException as error:
-            raise OSError(f"{self.url} gave no proper answer: {error!r}") from error
+            raise OSError(f"{self.url} gave an invalid HTTP response: {error!r}") from error
         finally:
             connection.close()

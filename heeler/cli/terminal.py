@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def told_without_trace() -> Iterator[None]:
-    """What the user can mend (SetupError, ConfigError), or what a worker or Kafka refused, is one message and exit
+    """What the user can fix (SetupError, ConfigError), or what a worker or Kafka refused, is one message and exit
     code 2.
     """
     try:

@@ -34,9 +34,9 @@ def topics() -> None:
 @click.option("--bootstrap-servers", metavar="HOST:PORT,…", help=f"Kafka's brokers.  [default: {DEFAULT_SERVERS}]")
 @click.option("--worker-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Take brokers and security settings from a worker's properties file, as its sinks do.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
-@click.option("--from-beginning/--from-end", default=True, show_default=True, help="Where to begin in each partition.")
-@click.option("--follow", is_flag=True, help="Go on with records as they are written, until Ctrl-C.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
+@click.option("--from-beginning/--from-end", default=True, show_default=True, help="Where to start in each partition.")
+@click.option("--follow", is_flag=True, help="Keep reading records as they are written, until Ctrl-C.")
 def read(
     topic: str, bootstrap_servers: str | None, worker_config: Path | None, limit: int | None, from_beginning: bool,
     follow: bool,
@@ -49,7 +49,7 @@ def read(
         from heeler.cli.records_text import record_line
 
         if bootstrap_servers is not None and worker_config is not None:
-            raise click.UsageError("--bootstrap-servers and --worker-config exclude one another")
+            raise click.UsageError("--bootstrap-servers and --worker-config cannot be used together")
         reader = _Reader(topic, _properties(bootstrap_servers, worker_config))
         try:
             for count, (partition, record) in enumerate(reader.records(from_beginning, follow), 1):

@@ -80,7 +80,7 @@ class WorkerProcess:
         return self._process.wait(seconds) if self._process else None
 
     def kill(self) -> None:
-        """As kill -9, and wait for the end."""
+        """Kill the process (kill -9), and wait until it has ended."""
         if self._process is not None:
             self._process.close()
             self._process = None

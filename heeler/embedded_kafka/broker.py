@@ -36,7 +36,7 @@ class EmbeddedBroker:
     `port` 0 takes a free one. Without `data_dir` the data live in a temporary folder that is removed at the end, also
     when this process is killed. `settings` are more broker properties; listeners among them come after the broker's
     own, which is PLAINTEXT. `quick` trades peak speed for a faster start
-    (for tests). All that a user can mend is a SetupError.
+    (for tests). What a user can fix is a SetupError.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ _INSTALL = (
 def find_java() -> str:
     """The path of a Java program of version 17 or newer: JAVA_HOME's, else the PATH's.
 
-    Raises SetupError where there is none, or one that is too old.
+    Raises SetupError if no Java is found, or one that is too old.
     """
     return _checked(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""))
 
@@ -48,6 +48,6 @@ def java_version(program: str) -> int:
         raise SetupError(f"{program} does not run: {error}. {_INSTALL}") from error
     match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     if match is None:
-        raise SetupError(f"{program} does not tell its version (it said {said.strip()[:200]!r}). {_INSTALL}")
+        raise SetupError(f"{program} did not report its version (it printed {said.strip()[:200]!r}). {_INSTALL}")
     major = int(match[1])
     return int(match[2] or 0) if major == 1 else major  # "1.8.0_392" is Java 8

@@ -41,12 +41,12 @@ class WorkerConfig:
         originals = ConfigTransformer(providers, on_values=_hide).transform(props)
         process_secrets().learn("", passwords(originals, [k for k in originals if _is_secret(k)]))
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
-            log.warning("plugin.path cannot have placeholders (KIP-421); %s is taken as it is", props["plugin.path"])
+            log.warning("plugin.path takes no placeholders (KIP-421); %s is used literally", props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
         config = cls(_parse(originals, originals.given), originals, providers)
         for key in config.unknown_keys():
             near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
-            log.warning("%s is not a key of a worker%s", key, f"; did you mean {near[0]}?" if near else "")
+            log.warning("%s is not a known worker setting%s", key, f"; did you mean {near[0]}?" if near else "")
         ignored = warning(originals)
         if ignored:
             log.warning(ignored)
@@ -121,7 +121,7 @@ def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mappi
     try:
         return WorkerConfig.of(props)
     except ConfigError as error:
-        raise ConfigError(f"The settings of the worker file {file} are not right:\n{error}") from error
+        raise ConfigError(f"The worker file {file} has invalid settings:\n{error}") from error
 
 
 def _decoded(data: bytes) -> str:
@@ -169,7 +169,7 @@ def _parse(originals: Mapping[str, str], given: Collection[str]) -> dict[str, An
             hidden = text and (_is_secret(name) or name in given)
             errors.append(str(error).replace(text or "", MASK) if hidden else str(error))
             near = difflib.get_close_matches(name, _unknown(originals), 1, 0.85) if text is None else ()
-            errors[-1] += "".join(f" Is {key} meant to be it?" for key in near)
+            errors[-1] += "".join(f" Did you mean {key}?" for key in near)
     for check in (policy_of, authentication):
         try:
             check(originals)

@@ -117,4 +117,4 @@ def _patience_ms(properties: Mapping[str, str]) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"Invalid value {text} for configuration default.api.timeout.ms: it is no number") from None
+        raise ConfigError(f"Invalid value {text} for configuration default.api.timeout.ms: not a number") from None

@@ -56,8 +56,8 @@ class WorkerLoggers:
                     changed.append(name)
         return changed
 
-    def heed(self, namespace: str, level: str) -> None:
-        """Set what the config topic says; a level that there is not is no reason to end the worker."""
+    def follow_cluster(self, namespace: str, level: str) -> None:
+        """Set what the config topic says; an unknown level is logged and otherwise ignored."""
         try:
             self.set_level(namespace, level)
         except ConfigError as error:

@@ -24,7 +24,7 @@ LEVELS = {
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO says nothing about connectors: WARN unless the configuration says another level."""
 SILENT = ("kafka.cluster",)
-"""Libraries' loggers whose ERROR is none: a topic that is a moment old, which is asked for again."""
+"""Loggers whose errors are harmless: they report a topic that has just been created, and ask for it again."""
 _NAMES = {number: name for name, number in LEVELS.items()}
 _context: ContextVar[str] = ContextVar("connector_context", default="")
 

@@ -77,7 +77,7 @@ def run_worker(config: WorkerConfig) -> int:
         worker.turns.wait_for_stop(worker.halting)
         worker.wait_halted()
     except StoppedError:
-        log.debug("Stopped before it had started")  # by a signal, or because a part has died
+        log.debug("The worker was stopped before it had finished starting")  # by a signal, or because a part has died
     except ConnectError as error:
         if isinstance(error, ConfigError):
             raise
@@ -146,7 +146,7 @@ class Worker:
         """Until connectors and tasks are stopped and their statuses written, or that takes too long."""
         grace = self.config["task.shutdown.graceful.timeout.ms"] / 1000 + HALT_GRACE_S
         if not self._halted.wait(grace):
-            log.error("The worker did not stop in order within %.0f s", grace)
+            log.error("The worker did not stop cleanly within %.0f s", grace)
             self.failed = True
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class Worker:
         log.info("heeler worker stopped")
 
     def fail(self, reason: str) -> None:
-        """Something without which the worker is none has died."""
+        """A part that the worker cannot run without has died."""
         log.error("%s; the worker stops", reason)
         self.failed = True
         self.halt(reason)
@@ -223,7 +223,7 @@ class Worker:
             fence_producers=fencing.start,
             make_session_key=self._make_session_key,
             forget_topics=lambda effect: self._stores["status"].tell(DeleteTopicStatuses(effect.connector)),
-            set_logger_level=lambda effect: self.view.loggers.heed(effect.namespace, effect.level),
+            set_logger_level=lambda effect: self.view.loggers.follow_cluster(effect.namespace, effect.level),
             statuses=lambda: self._statuses.statuses,
             publish=lambda state: self._publish(state, leader),
             halted=self._halted.set,
@@ -271,7 +271,7 @@ class Worker:
             try:
                 herder.tell(message)
             except pykka.ActorDeadError:
-                log.debug("The herder is gone: nobody hears %s", type(message).__name__)
+                log.debug("The herder has ended; %s is dropped", type(message).__name__)
 
     def _publish(self, state: HerderState, leader: LeaderClient) -> None:
         self.view.follow(state)

@@ -50,10 +50,10 @@ def allow_many_files() -> None:
 
 def stop_on_signals(stop: Callable[[str], None]) -> None:
     """Have SIGTERM, Ctrl-C and SIGHUP (unless nohup has it ignored) call `stop` with a reason."""
-    heeded = [signal.SIGTERM, signal.SIGINT]
+    handled = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        heeded.append(signal.SIGHUP)
-    for name in heeded:
+        handled.append(signal.SIGHUP)
+    for name in handled:
         signal.signal(name, lambda number, _frame: stop(f"received {signal.Signals(number).name}"))
 
 
@@ -67,7 +67,7 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
             if future.done():
                 raise  # the function's own
             if stop.is_set():
-                raise StoppedError("The worker is stopped before it has started") from None
+                raise StoppedError("The worker was stopped before it had finished starting") from None
             left -= _LOOK_S
             if left <= 0:
                 raise
@@ -100,7 +100,7 @@ class Turns:
             silent = silent + _LOOK_S if self._count == before else 0.0
             before = self._count
             if silent > self._patience_s:
-                self._tell(f"The herder was silent for {self._patience_s:.0f} s")
+                self._tell(f"The herder has not responded for {self._patience_s:.0f} s")
                 silent = 0.0
 
 

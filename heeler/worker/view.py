@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from actors.herder.state import HerderState, Phase
+from actors.herder.standing import Phase
+from actors.herder.state import HerderState
 from actors.messages.requests import Stage
 from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers

@@ -28,7 +28,7 @@ STATE_NAMES = {TargetState.STARTED: "RUNNING", TargetState.PAUSED: "PAUSED", Tar
 def blueprint(front: Front) -> Blueprint:
     """Connectors and their configs, statuses and tasks."""
     routes = Blueprint("connectors", __name__, url_prefix="/connectors")
-    asking, view = front.asking, front.view
+    herder, view = front.herder, front.view
 
     @routes.get("")
     def list_connectors() -> Response:
@@ -39,30 +39,30 @@ def blueprint(front: Front) -> Blueprint:
     @routes.post("")
     def create() -> Response:
         asked, forwarded = _creation()
-        return created_response(asking.answer_or_forward(asked, forwarded))
+        return created_response(herder.answer_or_forward(asked, forwarded))
 
     @routes.get("/<name:connector>")
     def describe(connector: ConnectorName) -> Response:
-        return json_response(answers.connector_info(asking.answer(GetConnector(connector))))
+        return json_response(answers.connector_info(herder.answer(GetConnector(connector))))
 
     @routes.delete("/<name:connector>")
     def delete(connector: ConnectorName) -> Response:
-        asking.answer_or_forward(DeleteConnector(connector))
+        herder.answer_or_forward(DeleteConnector(connector))
         return no_body(204)
 
     @routes.get("/<name:connector>/config")
     def get_config(connector: ConnectorName) -> Response:
-        return json_response(asking.answer(GetConnector(connector)).config)
+        return json_response(herder.answer(GetConnector(connector)).config)
 
     @routes.put("/<name:connector>/config")
     def put_config(connector: ConnectorName) -> Response:
         config = _named(connector, _config())
-        return created_response(asking.answer_or_forward(PutConnector(connector, config, replace=True), config))
+        return created_response(herder.answer_or_forward(PutConnector(connector, config, replace=True), config))
 
     @routes.patch("/<name:connector>/config")
     def patch_config(connector: ConnectorName) -> Response:
         patch = _config()
-        outcome = asking.answer_or_forward(PatchConnector(connector, patch), patch)
+        outcome = herder.answer_or_forward(PatchConnector(connector, patch), patch)
         return json_response(outcome.body if isinstance(outcome, Remote) else answers.connector_info(outcome.info))
 
     @routes.get("/<name:connector>/status")
@@ -71,7 +71,7 @@ def blueprint(front: Front) -> Blueprint:
 
     @routes.get("/<name:connector>/tasks")
     def tasks(connector: ConnectorName) -> Response:
-        return json_response([answers.task_info(task) for task in asking.answer(GetTaskConfigs(connector))])
+        return json_response([answers.task_info(task) for task in herder.answer(GetTaskConfigs(connector))])
 
     @routes.get("/<name:connector>/tasks/<task:task>/status")
     def task_status(connector: ConnectorName, task: int) -> Response:

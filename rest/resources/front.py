@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rest.asking import Asking
+from rest.herder_client import HerderClient
 from rest.server.settings import RestSettings
 from rest.wire.view import WorkerView
 
@@ -13,6 +13,6 @@ from rest.wire.view import WorkerView
 class Front:
     """Handed to each blueprint."""
 
-    asking: Asking
+    herder: HerderClient
     view: WorkerView
     settings: RestSettings

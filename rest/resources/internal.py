@@ -24,13 +24,13 @@ def blueprint(front: Front) -> Blueprint:
             raise RestError(500, "No content to map due to end-of-input")
         configs = parse(body, TASK_CONFIGS) or ()
         signature = signature_of(request.headers, body)
-        front.asking.answer_or_forward(PutTaskConfigs(connector, tuple(configs), signature), configs)
+        front.herder.answer_or_forward(PutTaskConfigs(connector, tuple(configs), signature), configs)
         return no_body(204)
 
     @routes.put("/<name:connector>/fence")
     def fence(connector: ConnectorName) -> Response:
         signature = signature_of(request.headers, request.get_data(cache=False))
-        front.asking.answer_or_forward(FenceZombies(connector, signature))
+        front.herder.answer_or_forward(FenceZombies(connector, signature))
         return no_body(204)
 
     return routes

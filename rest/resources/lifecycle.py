@@ -19,39 +19,39 @@ from storage.ids import ConnectorName, ConnectorTaskId, TargetState
 
 
 def blueprint(front: Front) -> Blueprint:
-    """What connectors and tasks shall do."""
+    """Changes of what connectors and tasks do."""
     routes = Blueprint("lifecycle", __name__, url_prefix="/connectors")
-    asking = front.asking
+    herder = front.herder
 
     @routes.put("/<name:connector>/pause")
     def pause(connector: ConnectorName) -> Response:
-        asking.answer(SetTargetState(connector, TargetState.PAUSED))
+        herder.answer(SetTargetState(connector, TargetState.PAUSED))
         return no_body(202)
 
     @routes.put("/<name:connector>/resume")
     def resume(connector: ConnectorName) -> Response:
-        asking.answer(SetTargetState(connector, TargetState.STARTED))
+        herder.answer(SetTargetState(connector, TargetState.STARTED))
         return no_body(202)
 
     @routes.put("/<name:connector>/stop")
     def stop(connector: ConnectorName) -> Response:
-        asking.answer_or_forward(StopConnectorRequest(connector))
+        herder.answer_or_forward(StopConnectorRequest(connector))
         return no_body(204)
 
     @routes.post("/<name:connector>/restart")
     def restart(connector: ConnectorName) -> Response:
         include_tasks, only_failed = _flag("includeTasks"), _flag("onlyFailed")
         if not include_tasks and not only_failed:  # as before KIP-745
-            asking.answer_or_forward(RestartConnectorOnly(connector))
+            herder.answer_or_forward(RestartConnectorOnly(connector))
             return no_body(204)
         asked = RestartConnectorAndTasks(RestartRequest(connector, only_failed, include_tasks))
         flags = {"includeTasks": str(include_tasks).lower(), "onlyFailed": str(only_failed).lower()}
-        outcome = asking.answer_or_forward(asked, query=flags)
+        outcome = herder.answer_or_forward(asked, query=flags)
         return json_response(outcome.body if isinstance(outcome, Remote) else state_info(outcome), 202)
 
     @routes.post("/<name:connector>/tasks/<task:task>/restart")
     def restart_task(connector: ConnectorName, task: int) -> Response:
-        asking.answer_or_forward(RestartTask(ConnectorTaskId(connector, task)))
+        herder.answer_or_forward(RestartTask(ConnectorTaskId(connector, task)))
         return no_body(204)
 
     return routes

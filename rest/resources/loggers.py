@@ -41,7 +41,7 @@ def blueprint(front: Front) -> Blueprint:
         level = _level(parse(json_body(), CONFIG))
         scope = request.args.get("scope", "worker").lower()
         if scope == "cluster":
-            front.asking.answer(SetClusterLoggerLevel(logger, level))
+            front.herder.answer(SetClusterLoggerLevel(logger, level))
             return no_body(204)
         if scope != "worker":
             log.warning("Unknown scope %r in a request to set a logger's level: taken as worker", scope)

@@ -22,21 +22,21 @@ from storage.ids import ConnectorName
 def blueprint(front: Front) -> Blueprint:
     """Offsets of connectors."""
     routes = Blueprint("offsets", __name__, url_prefix="/connectors/<name:connector>/offsets")
-    asking = front.asking
+    herder = front.herder
 
     @routes.get("")
     def get_offsets(connector: ConnectorName) -> Response:
-        return json_response(answers.offsets(asking.answer(GetOffsets(connector))))
+        return json_response(answers.offsets(herder.answer(GetOffsets(connector))))
 
     @routes.patch("")
     def alter(connector: ConnectorName) -> Response:
         offsets = _offsets()
-        outcome = asking.answer_or_forward(AlterOffsets(connector, pairs(offsets)), {"offsets": offsets})
+        outcome = herder.answer_or_forward(AlterOffsets(connector, pairs(offsets)), {"offsets": offsets})
         return _message(outcome)
 
     @routes.delete("")
     def reset(connector: ConnectorName) -> Response:
-        return _message(asking.answer_or_forward(AlterOffsets(connector, None)))
+        return _message(herder.answer_or_forward(AlterOffsets(connector, None)))
 
     return routes
 

@@ -35,7 +35,7 @@ def blueprint(front: Front) -> Blueprint:
         included = config.get("connector.class")
         if included is not None and not _short(included).endswith(_short(plugin)):
             raise BadRequestError(f"Included connector type {included} does not match request type {plugin}")
-        return json_response(front.asking.validation(config))
+        return json_response(front.herder.validation(config))
 
     return routes
 

@@ -20,7 +20,7 @@ def blueprint(front: Front) -> Blueprint:
 
     @routes.get("/health")
     def health() -> Response:
-        code, status, message = front.asking.health()
+        code, status, message = front.herder.health()
         degraded = list(view.degraded())  # heeler's own: the worker is well, some of its tasks are not
         more = {"degraded": degraded} if degraded else {}
         return json_response({"status": status, "message": message, **more}, code)

@@ -26,7 +26,7 @@ def blueprint(front: Front) -> Blueprint:
         _check_tracking(front.settings)
         if not front.settings.topic_tracking_reset:
             raise RestError(403, "Topic tracking reset is disabled.")
-        front.asking.answer(ResetTopics(connector))
+        front.herder.answer(ResetTopics(connector))
         return no_body(202)
 
     return routes

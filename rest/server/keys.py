@@ -78,7 +78,7 @@ def origins(text: str) -> tuple[re.Pattern[str], ...] | None:
     try:
         return None if "*" in items else tuple(re.compile(item) for item in items)
     except re.error as error:
-        raise ConfigError(f"{text!r} is no list of patterns: {error}") from None
+        raise ConfigError(f"{text!r} is not a valid list of patterns: {error}") from None
 
 
 def _read_by(read: Callable[[str], object]) -> Callable[[str], bool]:
@@ -116,7 +116,7 @@ REST_KEYS = ConfigDef(
          _HOST),
     _key("rest.advertised.port", Type.INT, None, "The port under which other workers reach this one.", _PORT),
     _key("rest.advertised.listener", Type.STRING, None, "Which listener other workers use.", _PROTOCOL),
-    _key("rest.extension.classes", Type.LIST, [], "REST extensions (KIP-285): refused, there are none.", ValidList()),
+    _key("rest.extension.classes", Type.LIST, [], "REST extensions (KIP-285): not supported.", ValidList()),
     _key("access.control.allow.origin", Type.STRING, "", "Access-Control-Allow-Origin of answers.", _ORIGINS),
     _key("access.control.allow.methods", Type.STRING, "", "Access-Control-Allow-Methods of answers."),
     _key("response.http.headers.config", Type.STRING, "", "Headers that every answer gets.",

@@ -46,7 +46,7 @@ class RestServer:
         except OSError as error:
             self.stop()
             raise ConfigError(f"REST cannot listen on {_shown(server.bind_addr)}: {error}. Name another address in "
-                              "listeners (or admin.listeners), or stop the program that has this one") from error
+                              "listeners (or admin.listeners), or stop the program that uses this one") from error
         for server in self._servers:
             name = f"rest-{server.bind_addr[1]}"
             thread = threading.Thread(target=server.serve, name=name, daemon=True)

@@ -50,7 +50,7 @@ class TaskConverter(BaseConverter):
 
 
 class RawPaths:
-    """WSGI middleware that puts the raw path in the place of the decoded one and refuses what is no path."""
+    """WSGI middleware that puts the raw path in the place of the decoded one and refuses what is not a valid path."""
 
     def __init__(self, app: WsgiApp) -> None:
         self._app = app

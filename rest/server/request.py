@@ -68,7 +68,7 @@ class StrictRequest(HTTPRequest):
         return read
 
     def header_reader(self, rfile: Any, headers: dict[bytes, bytes]) -> None:
-        """Read them. Raises ValueError for what is no header, and for headers that leave open where the body ends."""
+        """Read them. Raises ValueError for malformed headers, and for headers that do not say where the body ends."""
         while (line := rfile.readline()) != b"\r\n":
             field = _FIELD.fullmatch(line)
             if field is None:

@@ -91,6 +91,6 @@ def _cors(origin: str, methods: str) -> Cors | None:
 
 
 def _tls(props: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """All keys with the prefix, or where there is none the plain ones: never a mixture."""
+    """All keys with the prefix, or, if no such keys are set, the plain ones: never a mixture."""
     prefixed = {key.removeprefix(prefix): value for key, value in props.items() if key.startswith(prefix + "ssl.")}
     return prefixed or {key: value for key, value in props.items() if key.startswith("ssl.")}

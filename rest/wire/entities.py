@@ -215,7 +215,7 @@ TASK_CONFIGS = ListOf(StringMap(), "java.util.Map<java.lang.String,java.lang.Str
 def parse(body: bytes, shape: fields.Field[Any]) -> Any:
     """A body as its shape wants it; None for an empty body and for `null`.
 
-    Raises RestError with the first thing that is wrong: 500 as Kafka Connect, 400 for JSON that is right and of no use.
+    Raises RestError with the first thing that is wrong: 500 as in Kafka Connect, 400 for valid JSON that is of no use.
     """
     try:
         value = loads(body)

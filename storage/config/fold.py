@@ -96,7 +96,7 @@ def fold(
 ) -> tuple[ClusterConfigState, Deferred, tuple[ConfigChange, ...]]:
     """Add records to the state.
 
-    There are no changes, and restarts and logger levels go unheeded, until the worker has `started`, that is: has
+    There are no changes, and restarts and logger levels are ignored, until the worker has `started`, that is: has
     read the topic to its end once.
     """
     draft = _Draft(state, dict(deferred), started)
@@ -117,12 +117,12 @@ def _apply(draft: _Draft, record: LogRecord) -> None:
     else:
         draft.changed["offset"] = record.offset + 1
         try:
-            _heed(draft, record, value)
+            _fold_value(draft, record, value)
         except Exception as error:  # noqa: BLE001
             log.warning("Skipping a config %s: %s: %s", record, type(error).__name__, shown(error))
 
 
-def _heed(draft: _Draft, record: LogRecord, value: Any) -> None:
+def _fold_value(draft: _Draft, record: LogRecord, value: Any) -> None:
     key = "" if record.key is None else record.key.decode(errors="replace")
     for prefix, apply in _PREFIXES:
         if key.startswith(prefix):
@@ -133,7 +133,7 @@ def _heed(draft: _Draft, record: LogRecord, value: Any) -> None:
     elif key.startswith(LOGGER):
         _logger_level(draft, key[len(LOGGER) :], value)
     else:
-        log.warning("Skipping a config %s: there are no such keys", record)
+        log.warning("Skipping a config %s: no such kind of key is known", record)
 
 
 def _target_state(draft: _Draft, rest: str, value: Any) -> None:

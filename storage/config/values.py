@@ -79,7 +79,7 @@ def session_key(value: Any) -> SessionKey | None:
     algorithm = None if key is None else field("session key", value, "algorithm", str)
     created = None if algorithm is None else field("session key", value, "creation-timestamp", int)
     if created is not None and not 0 <= created < 2**53:
-        log.error("Ignoring session key because its 'creation-timestamp' field is no time")
+        log.error("Ignoring session key because its 'creation-timestamp' field is not a timestamp")
         return None
     if key is None or algorithm is None or created is None:
         return None

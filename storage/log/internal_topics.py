@@ -110,7 +110,7 @@ def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: flo
             if left <= 0 or not isinstance(error.__cause__, (InvalidReplicationFactorError, *_SLOW)):
                 raise
             if not told:
-                log.warning("%s. Trying again for %.0f s: brokers may still be on their way", error, left)
+                log.warning("%s. Trying again for %.0f s: the brokers may still be starting", error, left)
                 told = True
         time.sleep(_BACKOFF_S)
 
@@ -134,7 +134,7 @@ def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:
     if error_type is TopicAlreadyExistsError:
         return False
     if issubclass(error_type, _UNAUTHORISED):
-        log.debug("Not authorized to create topic %s; it is taken to exist", topic.name)
+        log.debug("Not authorized to create topic %s; assuming that it exists", topic.name)
         return False
     cause = error_type(created.get("error_message"))
     raise _creation_failed(topic, cause) from cause

@@ -61,7 +61,7 @@ def dumps(value: Any) -> bytes:
 def loads(data: bytes) -> Any:
     """The first JSON value in `data`; like Jackson, whatever follows it is not looked at.
 
-    Raises ValueError where there is none, or none that Jackson takes, and TooDeepError.
+    Raises ValueError where the text holds no JSON, or none that Jackson accepts, and TooDeepError.
     """
     # Nearly all values begin with {" and are UTF-8; the general rule costs as much as the parsing.
     text = data.decode("utf-8" if data[:2] == b'{"' else json.detect_encoding(data))

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 
 from kafka.partitioner.default import murmur2
+from typing_extensions import override
 
 from storage.errors import PrivilegedWriteError
-from storage.log.protocol import OnError, OnRecords
+from storage.log.protocol import OnError, OnRecords, PrivilegedWriter, TopicLog
 from storage.log.read_progress import ReadProgress, ends_of
 from storage.log.record import KeyValue, LogRecord, Position
 
@@ -92,7 +93,7 @@ class MemoryTopic:
             return self._epochs.get(transactional_id, -1)
 
 
-class MemoryTopicLog:
+class MemoryTopicLog(TopicLog):
     """One worker's log over a MemoryTopic. With `held`, records arrive only when `deliver` is called."""
 
     def __init__(self, topic: MemoryTopic, *, held: bool = False) -> None:
@@ -109,16 +110,16 @@ class MemoryTopicLog:
         """The topic's name."""
         return self._source.name
 
-    def start(self, on_records: OnRecords, on_error: OnError) -> Future[None]:  # noqa: ARG002  (nothing goes wrong)
-        """See TopicLog."""
+    @override
+    def start(self, on_records: OnRecords, on_error: OnError) -> Future[None]:
         self._on_records = on_records
         started = self._progress.wait(self._source.ends(), Future())
         self._source.listen(self._pump)
         self._pump()
         return started
 
-    def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:  # noqa: ARG002
-        """See TopicLog."""
+    @override
+    def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
         sent: Future[Position] = Future()
         error = self._source.refuse(key)
         if error is not None:
@@ -127,20 +128,20 @@ class MemoryTopicLog:
             sent.set_result(self._source.append([(key, value)])[0])
         return sent
 
+    @override
     def read_past(self, positions: Iterable[Position]) -> Future[None]:
-        """See TopicLog."""
         return self._progress.wait(ends_of(positions), Future())
 
-    def read_to_end(self, timeout: float = 30.0) -> Future[None]:  # noqa: ARG002  (ends are known at once)
-        """See TopicLog."""
+    @override
+    def read_to_end(self, timeout: float = 30.0) -> Future[None]:
         if self._read_error is not None:
             failed: Future[None] = Future()
             failed.set_exception(self._read_error)
             return failed
         return self._progress.wait(self._source.ends(), Future())
 
+    @override
     def stop(self) -> None:
-        """See TopicLog."""
         with self._lock:
             if self._on_records is None:
                 return
@@ -196,7 +197,7 @@ class MemoryTopicLog:
                     self._delivering = False
 
 
-class MemoryPrivilegedWriter:
+class MemoryPrivilegedWriter(PrivilegedWriter):
     """The twin of KafkaPrivilegedWriter."""
 
     def __init__(self, topic: MemoryTopic, transactional_id: str) -> None:
@@ -204,16 +205,16 @@ class MemoryPrivilegedWriter:
         self._id = transactional_id
         self._epoch: int | None = None
 
+    @override
     def claim(self) -> Future[None]:
-        """See PrivilegedWriter."""
         if self._epoch is None:
             self._epoch = self._topic.claim(self._id)
         done: Future[None] = Future()
         done.set_result(None)
         return done
 
+    @override
     def write(self, records: Sequence[KeyValue]) -> Future[list[Position]]:
-        """See PrivilegedWriter."""
         done: Future[list[Position]] = Future()
         if self._epoch is None:
             message = f"Cannot produce to topic {self._topic.name} without claiming write privileges first"
@@ -226,10 +227,10 @@ class MemoryPrivilegedWriter:
             done.set_result(self._topic.append(records))
         return done
 
+    @override
     def release(self) -> None:
-        """See PrivilegedWriter."""
         self._epoch = None
 
+    @override
     def close(self) -> None:
-        """See PrivilegedWriter."""
         self._epoch = None

@@ -9,16 +9,18 @@ from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
+from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
 from storage.errors import PrivilegedWriteError
+from storage.log.protocol import PrivilegedWriter
 from storage.log.record import KeyValue, Position
 from storage.log.topic_client import client_for
 
 log = logging.getLogger(__name__)
 
 
-class KafkaPrivilegedWriter:
+class KafkaPrivilegedWriter(PrivilegedWriter):
     """Writes each call's records in one transaction; for a connector's offsets as well as for the config topic.
 
     kafka-python's transactional calls block, so they run on a thread of this writer's own.
@@ -42,20 +44,21 @@ class KafkaPrivilegedWriter:
         self._producer: KafkaProducer | None = None
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"writer-{topic}")
 
+    @override
     def claim(self) -> Future[None]:
-        """See PrivilegedWriter. Fails with ConnectError."""
+        """Fails with ConnectError."""
         return self._pool.submit(self._claim)
 
+    @override
     def write(self, records: Sequence[KeyValue]) -> Future[list[Position]]:
-        """See PrivilegedWriter."""
         return self._pool.submit(self._write, records)
 
+    @override
     def release(self) -> None:
-        """See PrivilegedWriter."""
         self._pool.submit(self._give_up)
 
+    @override
     def close(self) -> None:
-        """See PrivilegedWriter."""
         self._pool.submit(self._give_up)
         self._pool.shutdown(wait=False)
 

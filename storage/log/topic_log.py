@@ -20,11 +20,12 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError, RetriableError
+from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
 from storage.daemon_pool import DaemonPool
 from storage.futures import complete, error_of, fail
-from storage.log.protocol import OnError, OnRecords
+from storage.log.protocol import OnError, OnRecords, TopicLog
 from storage.log.read_progress import Ends, ReadProgress, ends_of
 from storage.log.record import LogRecord, Position
 from storage.log.record_reader import install, is_mark
@@ -39,7 +40,7 @@ _FOREVER_MS = 2**31 - 1
 _KNOWN = (KafkaError, ConnectError, RuntimeError)  # RuntimeError: a network loop has ended; others are defects
 
 
-class KafkaTopicLog:
+class KafkaTopicLog(TopicLog):
     """One topic of one worker: a TopicLog.
 
     `clients`: kafka-python settings that consumer and producer share (servers, security); `admin`: entered in the
@@ -94,8 +95,8 @@ class KafkaTopicLog:
         """The topic's name."""
         return self._topic
 
+    @override
     def start(self, on_records: OnRecords, on_error: OnError) -> Future[None]:
-        """See TopicLog."""
         started: Future[None] = Future()
         self._thread = threading.Thread(
             target=self._run, args=(started, on_records, on_error), name=f"log-{self._topic}", daemon=True
@@ -105,8 +106,9 @@ class KafkaTopicLog:
             self._pool.submit(self._prepare_to_send)
         return started
 
+    @override
     def send(self, key: bytes, value: bytes | None, since: float | None = None) -> Future[Position]:
-        """See TopicLog. Blocks where it is called so soon after `start` that the producer is not connected yet."""
+        """Blocks where it is called so soon after `start` that the producer is not connected yet."""
         sent: Future[Position] = Future()
         number = self._freshness.hold(time.monotonic() if since is None else since)
         try:
@@ -120,12 +122,12 @@ class KafkaTopicLog:
         acknowledged.add_errback(lambda error: fail(sent, error))
         return sent
 
+    @override
     def read_past(self, positions: Iterable[Position]) -> Future[None]:
-        """See TopicLog."""
         return self._progress.wait(ends_of(positions), Future())
 
+    @override
     def read_to_end(self, timeout: float = 30.0) -> Future[None]:
-        """See TopicLog."""
         done: Future[None] = Future()
         deadline = time.monotonic() + timeout
         asked = self._pool.submit(self._find_end, done, deadline)
@@ -133,8 +135,8 @@ class KafkaTopicLog:
         asked.add_done_callback(lambda _: fail(done, error) if (error := error_of(asked)) is not None else None)
         return done
 
+    @override
     def stop(self) -> None:
-        """See TopicLog."""
         self._stopping.set()
         self._pool.close()
         if self._consumer is not None:
@@ -147,7 +149,7 @@ class KafkaTopicLog:
             try:
                 producer.close(timeout=2)
             except KafkaError as error:
-                log.warning("Not everything could be written to topic %s before the end: %s", self._topic, error)
+                log.warning("Not everything could be written to topic %s before the stop: %s", self._topic, error)
         self._progress.close()
 
     # ------------------------------------------------------------ the reader's thread
@@ -167,7 +169,7 @@ class KafkaTopicLog:
                 fetched = self._poll()
             except Exception as error:  # whatever it is: a worker that reads no more would not notice it
                 if not self._stopping.is_set():
-                    log.warning("Reading topic %s failed and is tried again: %s", self._topic, error,
+                    log.warning("Reading topic %s failed; retrying: %s", self._topic, error,
                                 exc_info=None if isinstance(error, _KNOWN) else error)
                     on_error(error)
                     self._recover(error)
@@ -257,7 +259,7 @@ class KafkaTopicLog:
                 if time.monotonic() > deadline:
                     fail(done, error)
                     return
-                log.warning("Looking up the end of topic %s failed and is tried again: %s", self._topic, error)
+                log.warning("Looking up the end of topic %s failed; retrying: %s", self._topic, error)
                 self._stopping.wait(0.1)
             except (KafkaError, RuntimeError) as error:  # RuntimeError: the admin client is closed
                 fail(done, error)

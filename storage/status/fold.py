@@ -60,9 +60,9 @@ def fold(state: StatusState, records: Iterable[LogRecord]) -> tuple[StatusState,
     for record in records:
         try:
             if not _apply(draft, "" if record.key is None else record.key.decode(errors="replace"), record.value):
-                log.warning("Skipping a status %s: there are no such keys", record)
+                log.warning("Skipping a status %s: no such kind of key is known", record)
         except Exception as error:  # noqa: BLE001 - whatever a record does wrong, it stops nobody
-            log.warning("Skipping a status %s: its value is of no use: %s", record, shown(error))
+            log.warning("Skipping a status %s: its value is invalid: %s", record, shown(error))
     return StatusState(draft.connectors, draft.tasks, draft.topics), tuple(draft.removed)
 
 

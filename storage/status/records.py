@@ -115,5 +115,5 @@ def _text(value: dict[str, Any], name: str) -> str | None:
 def _integer(value: dict[str, Any], name: str, bits: int = 32) -> int:
     found = value.get(name)
     if not isinstance(found, int) or isinstance(found, bool) or not -(1 << bits - 1) <= found < 1 << bits - 1:
-        raise ValueError(f"{name} is no integer of {bits} bits")
+        raise ValueError(f"{name} is not a {bits}-bit integer")
     return found

@@ -28,6 +28,7 @@ from actors.messages.requests import (
     FenceZombies,
     GetConnector,
     GetOffsets,
+    GetStory,
     GetTaskConfigs,
     HealthCheck,
     PatchConnector,
@@ -44,6 +45,7 @@ from actors.messages.requests import (
     Stage,
     StopConnectorRequest,
     StoreRequest,
+    StoryEntry,
     TaskInfo,
     ValidateConfig,
 )
@@ -189,6 +191,8 @@ class FakeWorker:
         match request:
             case GetConnector():
                 return self._info(name)
+            case GetStory():
+                return (StoryEntry(1_800_000_000_123, "Validated#2", "RequestReceived#1", "two\nlines", ("Log",)),)
             case GetTaskConfigs():
                 return [TaskInfo(task, self.config.task_configs[task]) for task in self.config.tasks(name)]
             case DeleteConnector():

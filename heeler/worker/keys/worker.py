@@ -72,8 +72,8 @@ GROUP_KEYS = ConfigDef(
          "preparing on all workers first.", OneOfIgnoringCase("disabled", "preparing", "enabled")),
     _key("inter.worker.key.ttl.ms", Type.INT, 3_600_000, _LOW, "The life of the key that signs requests between "
          "workers; 0 for ever.", between(0, _INT_MAX)),
-    _key("inter.worker.key.generation.algorithm", Type.STRING, "HmacSHA256", _LOW, "What that key is made for.",
-         OneOf(*MACS)),
+    _key("inter.worker.key.generation.algorithm", Type.STRING, "HmacSHA256", _LOW,
+         "The algorithm that the key is generated for.", OneOf(*MACS)),
     _key("inter.worker.key.size", Type.INT, None, _LOW, "Its size in bits; unset for the algorithm's own.",
          Rule("unset or at least 40", lambda v: v is None or v >= 40)),
     _key("inter.worker.signature.algorithm", Type.STRING, "HmacSHA256", _LOW, "How requests are signed.",
@@ -94,16 +94,17 @@ STORAGE_KEYS = ConfigDef(
 )
 
 RUNTIME_KEYS = ConfigDef(
-    _required("key.converter", Type.CLASS, "How record keys become bytes and back, unless a connector says another."),
-    _required("value.converter", Type.CLASS, "As key.converter, for values."),
+    _required("key.converter", Type.CLASS, "Converts record keys to bytes and back, unless a connector names "
+              "another converter."),
+    _required("value.converter", Type.CLASS, "Like key.converter, for values."),
     _key("header.converter", Type.CLASS, "org.apache.kafka.connect.storage.SimpleHeaderConverter", _LOW,
-         "As key.converter, for headers."),
+         "Like key.converter, for headers."),
     *(_key(f"{kind}.converter.plugin.version", Type.STRING, None, _LOW,
            f"Version or range of versions of {kind}.converter (KIP-891).") for kind in ("key", "value", "header")),
     _key("task.shutdown.graceful.timeout.ms", Type.LONG, 5_000, _LOW,
          "How long all tasks together may take to stop."),
     _key("offset.flush.interval.ms", Type.LONG, 60_000, _LOW, "Time between two commits of a task's offsets."),
-    _key("offset.flush.timeout.ms", Type.LONG, 5_000, _LOW, "How long such a commit may take before it is given up."),
+    _key("offset.flush.timeout.ms", Type.LONG, 5_000, _LOW, "How long such a commit may take before it is cancelled."),
     _key("plugin.path", Type.LIST, None, _LOW, "Folders with more plugins.",
          Rule("unset or folders separated by commas", lambda v: v is None or all(v))),
     _key("plugin.discovery", Type.STRING, "hybrid_warn", _LOW,
@@ -130,7 +131,7 @@ _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://[^,/]+:\d+(,[^
 
 HEELER_KEYS = ConfigDef(
     _key("heeler.log.level", Type.STRING, "INFO", _MEDIUM,
-         "What is logged; heeler.log.level.LOGGER sets it for one logger and those below it.",
+         "The log level; heeler.log.level.LOGGER sets it for one logger and those below it.",
          OneOfIgnoringCase(*LEVELS)),
     _key(MAX_RECORD_KEY, Type.INT, DEFAULT_MAX_RECORD_BYTES, _MEDIUM,
          "The largest record that a sink task reads, in bytes uncompressed. Its Python worker may need several times "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -245,6 +246,23 @@ def test_admin_has_its_own_application_where_it_has_its_own_listeners() -> None:
     assert admin.get("/admin/loggers").json == {}
     assert admin.get("/").status_code == 404
     assert admin.get("/connectors").status_code == 404
+
+
+def test_the_story_of_a_connector_is_told_on_admin_listeners() -> None:
+    worker = FakeWorker()
+    apart = settings(listeners="http://:8083", admin_listeners="http://:8084")
+    app = create_admin_app(worker.ask, worker, apart)
+    assert app is not None
+    name = quote('a/b"', safe="")
+    for client in (client_of(worker), Client(app)):
+        assert client.get(f"/connectors/{name}/story").status_code == 404
+    client_of(worker).post("/connectors", json={"name": 'a/b"', "config": SOURCE})
+    assert client_of(worker, apart).get(f"/connectors/{name}/story").status_code == 404
+    for client in (client_of(worker), Client(app)):
+        answer = client.get(f"/connectors/{name}/story")
+        assert answer.json == {"connector": 'a/b"', "story": [
+            {"at": "2027-01-15T08:00:00.123Z", "cause": "Validated#2", "because": "RequestReceived#1",
+             "what": "two\nlines", "effects": ["Log"]}]}
 
 
 @pytest.mark.parametrize(("props", "status"), [({}, 200), ({"admin_listeners": ""}, 404),

@@ -6,9 +6,8 @@ import pytest
 
 from actors.assignment.protocol import Protocol
 from actors.errors import AlreadyExistsError, NotAssignedError, NotFoundError, NotLeaderError
-from actors.herder.core import HANDLERS
-from actors.herder.events import HaltRequested, Payload
-from actors.herder.state import Phase
+from actors.herder.events import HaltRequested
+from actors.herder.standing import Phase
 from actors.messages.events import TaskReconfigurationRequested
 from actors.messages.requests import (
     DeleteConnector,
@@ -236,7 +235,3 @@ def test_a_reconfiguration_request_of_a_former_instance_is_ignored() -> None:
     world.nodes["w0"].tell("test", TaskReconfigurationRequested(C, 999))  # type: ignore[arg-type]
     world.settle()
     assert world.steps == before + 1
-
-
-def test_every_event_has_a_handler() -> None:
-    assert set(HANDLERS) == set(Payload.__args__)

@@ -19,7 +19,8 @@ from actors.errors import AlreadyExistsError, NotFoundError
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import MakeSessionKey, Validate
 from actors.herder.events import HaltRequested, Loaded, ProducersFenced, TaskConfigsPublished, Validated
-from actors.herder.state import HerderSettings, HerderState, Phase
+from actors.herder.standing import Phase, StatusWrites
+from actors.herder.state import HerderSettings, HerderState
 from actors.instances.connector import ConnectorActor
 from actors.instances.registry import ActorInstances
 from actors.instances.task import TaskActors
@@ -32,8 +33,8 @@ from actors.messages.commands import (
     RequestRejoin,
     WriteConfig,
 )
-from actors.messages.events import Joined, JoinPreparing
-from actors.messages.requests import Ask, FenceZombies, GetConnector, HealthCheck, PutConnector, Request
+from actors.messages.events import Joined, JoinPreparing, Remark
+from actors.messages.requests import Ask, FenceZombies, GetConnector, GetStory, HealthCheck, PutConnector, Request
 from actors.stores.config import ConfigStoreActor
 from actors.stores.status import StatusStoreActor
 from actors.ticker import Ticker
@@ -42,7 +43,7 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.task import Progress
 from storage.config.state import SessionKey
 from storage.config.view import ConfigView
-from storage.ids import Config, ConnectorName, State, WorkerId
+from storage.ids import Config, ConnectorName, ConnectorTaskId, State, WorkerId
 from storage.log.memory_log import MemoryTopic, MemoryTopicLog
 from storage.status.state import StatusState
 from storage.status.view import StatusView
@@ -162,7 +163,7 @@ class Rig:
         with contextlib.suppress(AttributeError, pykka.ActorDeadError):  # before its start, or after its end
             self.ref.tell(message)
 
-    def ask(self, request: Request) -> pykka.Future[Any]:
+    def ask(self, request: Request | GetStory) -> pykka.Future[Any]:
         reply: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
         self.ref.tell(Ask(request, reply))
         return reply
@@ -299,7 +300,8 @@ def test_a_herder_that_was_silent_past_the_session_stops_its_work_and_takes_it_u
 
     rig.kind = asleep
     rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
-    wait_until(lambda: any(state.mute for state in list(rig.states)), WITHIN_S, "the herder to notice")
+    wait_until(lambda: any(state.status_writes is StatusWrites.SUSPENDED for state in list(rig.states)), WITHIN_S,
+               "the herder to notice")
     wait_until(lambda: rig.generation(c) > before and rig.said(c) == [State.RUNNING] * 2, WITHIN_S, "it to run again")
     assert rig.failures == []
 
@@ -351,5 +353,17 @@ def test_a_message_that_nobody_knows_changes_nothing(rig: Rig, c: ConnectorName)
 
 
 def test_the_story_of_a_connector(rig: Rig, c: ConnectorName) -> None:
-    told = rig.ref.ask(("story", c), timeout=WITHIN_S)
-    assert "StartInstance(item='c'" in told
+    """From what somebody asked for to what came of it, each step with the one that led to it."""
+    d = rig.create("d")
+    rig.tell(Remark(ConnectorTaskId(d, 0), "a split hangs\nin f", "executors"))
+    told = rig.ask(GetStory(d)).get(timeout=WITHIN_S)
+    causes = {entry.cause: entry for entry in told}
+    started = next(e for e in told if any(x.startswith("StartInstance(item='d'") for x in e.effects))
+    put = next(e for e in told if "PutConnector(connector='d', config={2 keys}" in e.what)
+    reported = next(e for e in told if e.what.startswith("ConnectorStateReported(connector='d'"))
+    assert reported.because == started.cause
+    written = next(e for e in told if any("PutConnectorConfig(connector='d'" in x for x in e.effects))
+    assert causes[written.because or ""] is put
+    assert told[-1].what == "executors, d-0: a split hangs\nin f"
+    with pytest.raises(NotFoundError, match="Connector x not found"):
+        rig.ask(GetStory(ConnectorName("x"))).get(timeout=WITHIN_S)

@@ -8,7 +8,7 @@ import pytest
 
 from actors.assignment.codec import encode_metadata
 from actors.assignment.protocol import Allocation, MemberMetadata, Protocol
-from actors.herder.state import Phase
+from actors.herder.standing import Phase
 from actors.messages.events import ConnectorStateReported
 from actors.messages.requests import DeleteConnector, PutConnector, RestartConnectorOnly
 from spark_tasks.errors import ConnectError

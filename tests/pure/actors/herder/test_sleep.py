@@ -12,7 +12,7 @@ import pytest
 
 from actors.assignment.protocol import Protocol
 from actors.herder.events import Suspended
-from actors.herder.state import Phase
+from actors.herder.standing import Phase
 from actors.messages.commands import PutTargetState
 from actors.messages.events import CoordinatorLost
 from actors.messages.requests import DeleteConnector, PutConnector

@@ -9,7 +9,8 @@ import pytest
 from actors.assignment.protocol import Assignment, AssignmentError, Membership, Protocol
 from actors.herder import core, events
 from actors.herder.effects import AskTaskConfigs, Reply
-from actors.herder.state import HerderState, Phase, Reconfigure
+from actors.herder.standing import Joining, Phase
+from actors.herder.state import HerderState, Reconfigure
 from actors.messages.commands import (
     ClaimWritePrivileges,
     JoinGroup,
@@ -192,9 +193,20 @@ def test_a_follower_of_a_failed_round_waits_for_the_leader() -> None:
     assert [type(e) for e in effects] == [RequestRejoin]
 
 
+def test_a_worker_that_is_back_in_a_failed_round_does_not_speak_of_what_it_claims() -> None:
+    """Such a round hands out nothing: others may run that by now."""
+    state = running().nodes["w0"].state
+    back = replace(state, standing=Joining(), slots={})
+    _, effects = step(back, Joined(membership(9, leader=False, failed=True)))
+    assert not [e for e in effects if isinstance(e, PutStatus)]
+    _, effects = step(back, Joined(membership(9, leader=False, offset=back.config.offset)))
+    said = [(e.status.id, e.status.state) for e in effects if isinstance(e, PutStatus)]
+    assert said == [(C, State.UNASSIGNED), (T, State.UNASSIGNED)]
+
+
 def test_a_worker_that_ran_on_outside_the_group_says_again_what_it_runs() -> None:
     state = running().nodes["w0"].state
-    out = replace(state, phase=Phase.JOINING, membership=None)
+    out = replace(state, standing=Joining())
     _, effects = step(out, Joined(membership(9, leader=False, offset=out.config.offset)))
     said = {(e.status.id, e.status.state) for e in effects if isinstance(e, PutStatus)}
     assert said == {(C, State.RUNNING), (T, State.RUNNING)}

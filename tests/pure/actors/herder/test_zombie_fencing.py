@@ -15,6 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from actors.errors import BadRequestError, ConflictError, NotFoundError, RebalanceNeededError
 from actors.herder.events import ProducersFenced
 from actors.herder.fencing_state import FencingChecked
+from actors.herder.standing import Leader, Resolved
+from actors.herder.state import HerderState
 from actors.messages.commands import PutTaskConfigSet
 from actors.messages.requests import FenceZombies, PutConnector, RestartTask, StopConnectorRequest, VerifyTaskStart
 from actors.stores.config_writes import plan
@@ -210,10 +212,18 @@ def up_to_the_check() -> tuple[OnceWorld, Node]:
     return world, node
 
 
+def with_another_claim(state: HerderState) -> HerderState:
+    standing = state.standing
+    assert isinstance(standing, Resolved)
+    assert isinstance(standing.member, Leader)
+    assert standing.member.claim is not None
+    return replace(state, standing=Resolved(replace(standing.member, claim=standing.member.claim + 1)))
+
+
 def test_the_right_to_write_was_lost_and_claimed_again_during_a_check() -> None:
     """Somebody else may have written task configs between the two: what was read before does not count."""
     world, node = up_to_the_check()
-    node.state = replace(node.state, privilege=node.state.privilege + 1)
+    node.state = with_another_claim(node.state)
     before = world.config.task_count_records
     while node.state.fencings:
         assert world.step() or world.tick()

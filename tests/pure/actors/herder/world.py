@@ -14,7 +14,7 @@ from typing import Any
 from actors.assignment.protocol import Protocol
 from actors.errors import ConflictError, RequestTargetError
 from actors.herder import effects, events
-from actors.herder.state import Phase
+from actors.herder.standing import Phase
 from actors.herder.story import Chapter
 from actors.messages.commands import StartTask
 from actors.messages.ids import RequestId

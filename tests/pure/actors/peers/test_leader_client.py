@@ -50,7 +50,7 @@ def test_task_configs_for_a_leader_that_hangs(client: LeaderClient, said: list[A
     assert said == []
     client.follow(NEW)
     wait_until(lambda: len(said) == 2, 5, "both to be answered")
-    assert [(done.op, str(done.error)) for done in said] == [(n, f"{url} leads the group no more") for n in (1, 2)]
+    assert [(done.op, str(done.error)) for done in said] == [(n, f"{url} no longer leads the group") for n in (1, 2)]
     connection.close()
 
 
@@ -59,7 +59,7 @@ def test_a_round_of_fencing_at_a_leader_that_hangs(client: LeaderClient, hung: A
     asked = client.fence(url, ConnectorName("c"), None)  # before it is known who leads
     connection, _ = server.accept()
     client.follow(NEW)
-    with pytest.raises(ConnectionError, match="leads the group no more"):
+    with pytest.raises(ConnectionError, match="no longer leads the group"):
         asked.result(5)
     connection.close()
 

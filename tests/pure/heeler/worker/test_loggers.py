@@ -41,8 +41,8 @@ def test_the_same_level_again_leaves_the_time_as_it_is(loggers: WorkerLoggers) -
 def test_a_level_of_the_config_topic_that_is_none_is_ignored(
     loggers: WorkerLoggers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loggers.heed(NAME, "WARN")
-    loggers.heed(NAME, "LOUD")
+    loggers.follow_cluster(NAME, "WARN")
+    loggers.follow_cluster(NAME, "LOUD")
     assert "The level of logger heeler.test.loggers in the config topic is ignored: Invalid value LOUD" in caplog.text
     shown = loggers.level(NAME)
     assert shown is not None

@@ -84,7 +84,7 @@ def test_a_trace_for_a_status() -> None:
 
 def test_a_herder_s_story_is_masked_before_it_is_cut() -> None:
     story, bare, task = Story(mask=process_secrets().mask), Story(), ConnectorTaskId(ConnectorName("c"), 0)
-    for length in range(100, 230):
+    for length in range(100, 260):
         report = TaskStateReported(task, Epoch(1), State.FAILED, "x" * length + SECRET)
         for each in (story, bare):
             each.add(Event(report, 5, {}, "cause"), ())

@@ -118,7 +118,7 @@ def test_a_herder_that_is_silent_is_noticed_by_the_main_thread():
     stop, told = threading.Event(), []
     turns = Turns(lambda reason: (told.append(reason), stop.set()), 0.2)
     turns.wait_for_stop(stop)
-    assert told == ["The herder was silent for 0 s"]
+    assert told == ["The herder has not responded for 0 s"]
 
 
 def test_only_pulses_count_and_all_messages_go_through():

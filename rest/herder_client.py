@@ -36,7 +36,7 @@ class ConfigInfos(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class HerderClient:
     """Asks on behalf of the current Flask request."""
 
     ask: Ask
@@ -109,16 +109,16 @@ class Asking:
 def summary(stage: Stage) -> str:
     """What the herder is doing, in the words that operators search for."""
     if stage.completed_ms is None:
-        return f"The worker is currently {stage.description}, which began at {_instant(stage.started_ms)}."
+        return f"The worker is currently {stage.description}, which began at {instant(stage.started_ms)}."
     return (f"The last operation the worker completed was {stage.description}, which began at "
-            f"{_instant(stage.started_ms)} and completed at {_instant(stage.completed_ms)}.")
+            f"{instant(stage.started_ms)} and completed at {instant(stage.completed_ms)}.")
 
 
 def _timed_out(stage: Stage | None) -> str:
     return "Request timed out" if stage is None else f"Request timed out. {summary(stage)}"
 
 
-def _instant(ms: int) -> str:
-    """ISO 8601 in UTC, milliseconds only where there are any."""
+def instant(ms: int) -> str:
+    """A time (ms since 1970) in ISO 8601 and UTC, milliseconds only where there are any."""
     moment = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{moment}.{ms % 1000:03d}Z" if ms % 1000 else f"{moment}Z"

@@ -4,9 +4,12 @@ key in it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.assignment.protocol import Protocol
-from actors.herder.effects import ForgetTopics, MakeSessionKey
-from actors.herder.state import KeyWritten, Phase, PrivilegesClaimed, Publish, Reconfigure, connector_of
+from actors.herder.effects import ForgetTopics, MakeSessionKey, Timer
+from actors.herder.events import TimerFired
+from actors.herder.state import KeyWritten, PrivilegesClaimed, Publish, Reconfigure, connector_of
 from actors.herder.turn import Turn
 from actors.messages.commands import ClaimWritePrivileges, PutStatus
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
@@ -17,22 +20,12 @@ CLAIM_RETRY_MS = 250
 PURGE_AGAIN_MS = 2000
 
 
-def on_joined(turn: Turn, *, was_leader: bool) -> None:
-    """A round is over: take up the duties, or lay them down."""
-    if not turn.state.is_leader:
-        turn.set(privileged=False)
-        return
-    if not was_leader:
-        turn.set(privileged=False)
-    claim_privileges(turn)
-
-
 def on_settled(turn: Turn) -> None:
     """The leader has read the configs that the round was made from: only now does it know what is no more."""
     empty_stopped(turn)
     purge_statuses(turn)
     _tell_left_out(turn)
-    turn.timer(("purge", ""), turn.now + PURGE_AGAIN_MS)
+    turn.timer((Timer.PURGE, ""), turn.now + PURGE_AGAIN_MS)
 
 
 def _tell_left_out(turn: Turn) -> None:
@@ -40,13 +33,13 @@ def _tell_left_out(turn: Turn) -> None:
     membership = turn.state.membership
     for item, why in membership.left_out if membership is not None else ():
         if turn.state.config.contains(connector_of(item)):
-            turn.log("ERROR", f"{shown(item)}: {why}")
+            turn.log("ERROR", f"{shown(item)}: {why}", item)
             turn.status(item, State.FAILED, why)
 
 
-def on_purge_due(turn: Turn) -> None:
+def on_purge_due(turn: Turn, _: TimerFired) -> None:
     """Once more, for statuses that others had not written, or we had not read, at the time of the round."""
-    if turn.state.is_leader and turn.state.phase is Phase.RESOLVED:
+    if turn.state.is_leader:
         purge_statuses(turn)
 
 
@@ -84,47 +77,59 @@ def empty_stopped(turn: Turn) -> None:
 def claim_privileges(turn: Turn) -> None:
     """Leader: take the right to write the config topic (fences a former leader where writes are transactional)."""
     state = turn.state
-    if state.is_leader and not state.privileged and PrivilegesClaimed() not in state.ops.values():
+    if state.is_leader and state.claim is None and not state.expects(PrivilegesClaimed()):
         turn.emit(ClaimWritePrivileges(turn.op(PrivilegesClaimed())))
 
 
-def on_claimed(turn: Turn, error: Exception | None) -> None:
+def on_claim_due(turn: Turn, _: TimerFired) -> None:
+    """The last claim failed; try again."""
+    claim_privileges(turn)
+
+
+def on_claimed(turn: Turn, _: PrivilegesClaimed, error: Exception | None) -> None:
     """The right is ours, or that is tried again soon."""
-    turn.set(privileged=error is None and turn.state.is_leader, privilege=turn.state.privilege + 1)
+    turn.state = replace(turn.state, claims=turn.state.claims + 1)
+    turn.claim(turn.state.claims if error is None else None)
     if error is not None and turn.state.is_leader:
         turn.log("WARNING", f"Unable to claim write privileges for the config topic, trying again: {error}")
-        turn.timer(("claim", ""), turn.now + CLAIM_RETRY_MS)
+        turn.timer((Timer.CLAIM, ""), turn.now + CLAIM_RETRY_MS)
 
 
 def on_fenced(turn: Turn) -> None:
     """A write was refused. Perhaps a former leader fenced us by accident: whoever leads claims the right again."""
-    turn.set(privileged=False)
+    turn.claim(None)
     claim_privileges(turn)
 
 
 def ensure_session_key(turn: Turn) -> None:
-    """Leader: publish a session key where there is none, its time is over, or another worker's configuration made it
+    """Leader: publish a session key where none exists, the key has expired, or another worker's configuration made it
     (KIP-507).
     """
     state = turn.state
     settings = state.settings
-    if state.membership is None or state.membership.protocol is not Protocol.SESSIONED or state.key_writing:
+    if state.membership is None or state.membership.protocol is not Protocol.SESSIONED or state.expects(
+        KeyWritten()
+    ):
         return
     key = state.store.session_key  # as others sign: `config` moves on only with what it says of connectors
     expires = None if key is None or settings.key_ttl_ms <= 0 else key.created_ms + settings.key_ttl_ms
     wanted = settings.key_algorithm, settings.key_bytes
     if key is None or (key.algorithm, len(key.key)) != wanted or (expires is not None and expires <= turn.now):
-        turn.set(key_writing=True)
         turn.emit(MakeSessionKey(turn.op(KeyWritten())))
     elif expires is not None:
-        turn.timer(("session key", ""), expires)
+        turn.timer((Timer.SESSION_KEY, ""), expires)
 
 
-def on_key_written(turn: Turn, error: Exception | None) -> None:
+def on_key_due(turn: Turn, _: TimerFired) -> None:
+    """The key has expired, or could not be written."""
+    if turn.state.is_leader:
+        ensure_session_key(turn)
+
+
+def on_key_written(turn: Turn, _: KeyWritten, error: Exception | None) -> None:
     """The session key is in the config topic, or writing it failed and is tried again soon."""
-    turn.set(key_writing=False)
     if error is not None:
         turn.log("ERROR", f"Failed to write a session key: {error}")
-        turn.timer(("session key", ""), turn.now + 1000)
+        turn.timer((Timer.SESSION_KEY, ""), turn.now + 1000)
     elif turn.state.settings.key_ttl_ms > 0:
-        turn.timer(("session key", ""), turn.now + turn.state.settings.key_ttl_ms)
+        turn.timer((Timer.SESSION_KEY, ""), turn.now + turn.state.settings.key_ttl_ms)

@@ -1,0 +1,60 @@
+"""The end of a worker: requests are refused, work is stopped, statuses are written, the group is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from actors.herder import effects, work, zombie_fencing
+from actors.herder.events import HaltRequested, RequestReceived, TimerFired
+from actors.herder.standing import Halted, Halting, with_items
+from actors.herder.state import HaltFlushed
+from actors.herder.turn import Turn
+from actors.messages.commands import FlushStatuses, LeaveGroup
+from actors.messages.events import ConnectorStateReported, TaskStateReported
+from spark_tasks.errors import ConnectError
+
+
+def _refusal() -> ConnectError:
+    return ConnectError("Worker is shutting down")
+
+
+def refuse(turn: Turn, event: RequestReceived) -> None:
+    """A request that comes during the end."""
+    turn.reply(event.request_id, error=_refusal())
+
+
+def on_requested(turn: Turn, event: HaltRequested) -> None:
+    """Stop everything at once; whatever the group wants meanwhile no longer matters."""
+    turn.log("INFO", f"Stopping the connectors and tasks of this worker: {event.reason}")
+    state = turn.state
+    turn.state = replace(state, standing=Halting(state.member), release=with_items(state.release, frozenset()))
+    work.refuse_waiting(turn, _refusal())
+    zombie_fencing.refuse_waiting(turn, _refusal())
+    for item in tuple(turn.state.slots):
+        work.stop(turn, item)
+    _flush_when_empty(turn)
+
+
+def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) -> None:
+    """It may have been the last that was to stop."""
+    work.on_report(turn, report)
+    _flush_when_empty(turn)
+
+
+def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
+    """As on_report, of one that does not stop."""
+    work.on_stop_timeout(turn, event)
+    _flush_when_empty(turn)
+
+
+def _flush_when_empty(turn: Turn) -> None:
+    """Once the last instance is gone, have the last statuses acknowledged."""
+    state = turn.state
+    if not state.slots and not state.expects(HaltFlushed()):
+        turn.emit(FlushStatuses(turn.op(HaltFlushed())))
+
+
+def on_flushed(turn: Turn, _: HaltFlushed, _error: Exception | None) -> None:
+    """Everything is stopped and said; leave."""
+    turn.enter(Halted())
+    turn.emit(LeaveGroup("the worker is shutting down"), effects.Halted())

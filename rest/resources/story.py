@@ -1,0 +1,25 @@
+"""GET /connectors/{name}/story: what happened to a connector on this worker, and why. On the admin listeners only."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from actors.messages.requests import GetStory, StoryEntry
+from rest.herder_client import instant
+from rest.resources.front import Front
+from rest.wire.answers import json_response
+from storage.ids import ConnectorName
+
+
+def blueprint(front: Front) -> Blueprint:
+    """The story that this worker can tell; others tell theirs."""
+    routes = Blueprint("story", __name__, url_prefix="/connectors")
+
+    @routes.get("/<name:connector>/story")
+    def story(connector: ConnectorName) -> Response:
+        told: tuple[StoryEntry, ...] = front.herder.answer(GetStory(connector))
+        return json_response({"connector": connector, "story": [
+            {"at": instant(entry.at_ms), "cause": entry.cause, "because": entry.because, "what": entry.what,
+             "effects": list(entry.effects)} for entry in told]})
+
+    return routes

@@ -1,0 +1,210 @@
+"""The herder's table: every pair of a phase and a kind of event, what histories do, and the document."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import pytest
+
+from actors.assignment.protocol import Assignment, Membership, Protocol
+from actors.herder import core, events
+from actors.herder.effects import Effect, Timer
+from actors.herder.events import (
+    Event,
+    HaltRequested,
+    Loaded,
+    Payload,
+    RequestReceived,
+    Suspended,
+    TimerFired,
+    Validated,
+)
+from actors.herder.fencing_state import (
+    Fenced,
+    FencingChecked,
+    FencingRead,
+    FencingRecorded,
+    RestartRead,
+    StartVerified,
+)
+from actors.herder.invariants import violations
+from actors.herder.standing import (
+    FlushingStatuses,
+    Follower,
+    Halted,
+    Halting,
+    Joining,
+    Leader,
+    Loading,
+    Out,
+    Phase,
+    Resolved,
+    Revoking,
+    Standing,
+    Syncing,
+)
+from actors.herder.state import (
+    AnswerWith,
+    AnswerWithPlan,
+    Continuation,
+    GeneratedTasks,
+    HaltFlushed,
+    HerderSettings,
+    HerderState,
+    JoinAgain,
+    KeyWritten,
+    PrivilegesClaimed,
+    PublishedTasks,
+    Reconfigure,
+    Released,
+    ResolveAssignment,
+    StatusesCaughtUp,
+    WriteNext,
+)
+from actors.herder.table import EVENTS, OPS, Kind, UnexpectedEventError, ignored, impossible
+from actors.messages.commands import PutTargetState
+from actors.messages.events import (
+    ConfigChanged,
+    ConfigOpDone,
+    ConnectorStateReported,
+    CoordinatorLost,
+    Joined,
+    JoinPreparing,
+    StatusesFlushed,
+    TaskConfigsGenerated,
+    TaskReconfigurationRequested,
+    TaskStateReported,
+)
+from actors.messages.ids import Epoch, OpId, RequestId
+from actors.messages.requests import HealthCheck
+from storage.config.state import ClusterConfigState, RestartRequest
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
+from storage.status.state import StatusState
+from tests.pure.actors.herder import chart, histories
+
+C = ConnectorName("c")
+T = ConnectorTaskId(C, 0)
+OP = OpId(1000)
+MEMBERSHIP = Membership(3, "me", Protocol.SESSIONED, Assignment("me", "http://me/", -1))
+LED = Membership(3, "me", Protocol.SESSIONED, Assignment("other", "http://other/", -1))
+ENDERS = ("ConfigOpDone", "StatusesFlushed", "StatusesRead", "ProducersFenced", "TaskConfigsPublished")
+STANDINGS: Mapping[Phase, tuple[Standing, ...]] = {
+    Phase.LOADING: (Loading(),),
+    Phase.OUT: (Out(),),
+    Phase.JOINING: (Joining(), Joining(Leader(MEMBERSHIP, 1)), Joining(Follower(LED))),
+    Phase.REVOKING: (Revoking(Leader(MEMBERSHIP)),),
+    Phase.SYNCING: (Syncing(Leader(MEMBERSHIP, 1)), Syncing(Follower(LED))),
+    Phase.RESOLVED: (Resolved(Leader(MEMBERSHIP)), Resolved(Follower(LED))),
+    Phase.HALTING: (Halting(), Halting(Leader(MEMBERSHIP))),
+    Phase.HALTED: (Halted(),),
+}
+MESSAGES: Mapping[type, Payload] = {type(message): message for message in (
+    Loaded(ClusterConfigState()), RequestReceived(RequestId(7), HealthCheck()), Validated(RequestId(8)),
+    ConfigChanged(ClusterConfigState(), ()), TaskConfigsGenerated(C, Epoch(9), OP),
+    TaskReconfigurationRequested(C, Epoch(9)), JoinPreparing(eager=False), Joined(MEMBERSHIP), CoordinatorLost("test"),
+    Suspended(60_000), ConnectorStateReported(C, Epoch(9), State.RUNNING),
+    TaskStateReported(T, Epoch(9), State.RUNNING), HaltRequested("test"),
+)}
+ENDS: Mapping[type, Continuation] = {type(then): then for then in (
+    AnswerWith(RequestId(7)), WriteNext(RequestId(7), PutTargetState(C, TargetState.PAUSED)),
+    AnswerWithPlan(RequestId(7), RestartRequest(C, False, False)), ResolveAssignment(False, 3), JoinAgain(), Released(),
+    PublishedTasks(Reconfigure(C)), GeneratedTasks(Reconfigure(C)), PrivilegesClaimed(), KeyWritten(),
+    FencingRead(RequestId(7), C, 1), Fenced(C), FencingChecked(C), FencingRecorded((RequestId(7),)),
+    StartVerified(RequestId(7), T, 0), RestartRead(RequestId(7), T), StatusesCaughtUp(), HaltFlushed(),
+)}
+
+
+def prepared(standing: Standing, kind: Kind) -> tuple[HerderState, Payload]:
+    """A worker without connectors in a phase, and an event of a kind that it can get."""
+    settings = HerderSettings(WorkerId("me"), "g")
+    if kind in ENDS:
+        release = {"release": FlushingStatuses(OP)} if kind is Released else {}
+        payload: Any = StatusesFlushed(OP) if kind in (Released, HaltFlushed) else ConfigOpDone(OP)
+        return HerderState(settings, standing, ops={OP: ENDS[kind]}, counter=OP, **release), payload
+    if isinstance(kind, Timer):
+        return HerderState(settings, standing), TimerFired((kind, "1"))
+    return HerderState(settings, standing), MESSAGES[kind]
+
+
+def test_the_table_is_total() -> None:
+    messages = {message for message in get_args(Payload) if message.__name__ not in ENDERS} - {TimerFired}
+    assert set(EVENTS) == messages | set(Timer)
+    assert set(OPS) == set(get_args(Continuation))
+    assert all(set(row) == set(Phase) for row in (*EVENTS.values(), *OPS.values()))
+
+
+@pytest.mark.parametrize(("phase", "kind"), list(itertools.product(Phase, [*EVENTS, *OPS])),
+                         ids=lambda v: v.value if isinstance(v, Phase) else chart.label(v))
+def test_every_pair(phase: Phase, kind: Kind) -> None:
+    """What is impossible is named, what is ignored changes nothing, and what is handled leaves a sound state."""
+    handler = chart.TABLE[kind][phase]
+    for standing in STANDINGS[phase]:
+        state, payload = prepared(standing, kind)
+        event = Event(payload, 1, StatusState(), "test")
+        if handler is impossible:
+            with pytest.raises(UnexpectedEventError, match=phase.value):
+                core.step(state, event)
+            continue
+        after, effects = core.step(state, event)
+        if handler is ignored:
+            assert (after, effects) == (state, ())
+        assert violations(after) == []
+
+
+def test_an_event_that_nobody_knows() -> None:
+    state = HerderState(HerderSettings(WorkerId("me"), "g"))
+    with pytest.raises(UnexpectedEventError, match="str in phase loading"):
+        core.step(state, Event("what is this?", 1, StatusState(), "test"))  # type: ignore[arg-type]
+
+
+def test_a_worker_that_ends_while_it_loads_does_not_join() -> None:
+    """Both may be told at the same moment, by two threads."""
+    state = HerderState(HerderSettings(WorkerId("me"), "g"))
+    state, _ = core.step(state, Event(HaltRequested("SIGTERM"), 1, StatusState(), "test"))
+    state, effects = core.step(state, Event(Loaded(ClusterConfigState()), 1, StatusState(), "test"))
+    assert (state.phase, effects) == (Phase.HALTING, ())
+
+
+def test_histories_do_nothing_that_the_document_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The impossible does not happen either: it would raise."""
+    seen: dict[tuple[Phase, Kind], set[tuple[Phase, frozenset[str]]]] = defaultdict(set)
+    step = core.step
+
+    def observed(state: HerderState, event: Event) -> tuple[HerderState, tuple[Effect, ...]]:
+        after, effects = step(state, event)
+        kind = kind_of(state, event.payload)
+        if kind is not None:
+            seen[state.phase, kind].add((after.phase, frozenset(type(e).__name__ for e in effects)))
+        return after, effects
+
+    monkeypatch.setattr("tests.pure.actors.herder.node.core.step", observed)
+    for seed in range(6):
+        histories.run(seed)
+    assert len(seen) > 60
+    # Beside what the event leads to: the next request or config, a refused write, a defect.
+    always = {*chart.effects_of("core.advance"), *chart.effects_of("leadership.on_fenced")}
+    for (phase, kind), outcomes in seen.items():
+        name = chart.name_of(chart.TABLE[kind][phase])
+        phases = {phase, *chart.phases_of(name)}
+        phases |= chart.phases_of("core.advance") if Phase.RESOLVED in phases else set()
+        for after, effects in outcomes:
+            assert after in phases, f"{chart.label(kind)} leads from {phase.value} to {after.value}"
+            unknown = effects - chart.effects_of(name) - always
+            assert not unknown, f"{chart.label(kind)} in {phase.value} wants {unknown}"
+
+
+def kind_of(state: HerderState, payload: Payload) -> Kind | None:
+    if isinstance(payload, events.TimerFired):
+        return payload.key[0]
+    if type(payload).__name__ not in ENDERS:
+        return type(payload)
+    then = state.ops.get(payload.op)  # type: ignore[union-attr]
+    return None if then is None else type(then)
+
+
+def test_the_document_is_fresh() -> None:
+    text = chart.DOCUMENT.read_text()
+    assert chart.document(text) == text, "make herder-doc writes it anew"
