@@ -10,6 +10,11 @@ from pathlib import Path
 
 import click
 
+from heeler.cli.cluster.connectors import connectors
+from heeler.cli.cluster.offsets import offsets
+from heeler.cli.cluster.plugins import loggers, plugins
+from heeler.cli.cluster.validation import validate
+from heeler.cli.completion import completion
 from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
 from heeler.cli.topics import topics
 from heeler.errors import SetupError
@@ -103,4 +108,5 @@ def warm() -> None:
     prepare()
 
 
-main.add_command(topics)
+for command in (completion, connectors, loggers, offsets, plugins, topics, validate):
+    main.add_command(command)
