@@ -129,7 +129,13 @@ ROOMS = {
     "heeler.errors": (),
     "heeler.embedded_kafka": ("heeler.errors", "spark_tasks.process", "spark_tasks.spark"),
     "heeler.worker": ("actors.", "rest.", "storage.", "spark_tasks."),  # the composition root
-    "heeler.cli": ("heeler.", "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.process", "spark_tasks.spark"),
+    "heeler.doctor": (
+        "heeler.embedded_kafka", "heeler.errors", "heeler.worker", "rest.server", "spark_tasks.kafka",
+        "spark_tasks.plugins", "spark_tasks.spark", "storage.log",
+    ),
+    "heeler.cli": (
+        "heeler.", "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.process", "spark_tasks.spark",
+    ),
     "heeler.__main__": ("heeler.cli",),
 }
 

@@ -15,6 +15,7 @@ from heeler.cli.cluster.offsets import offsets
 from heeler.cli.cluster.plugins import loggers, plugins
 from heeler.cli.cluster.validation import validate
 from heeler.cli.completion import completion
+from heeler.cli.doctor import doctor
 from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
 from heeler.cli.topics import topics
 from heeler.errors import SetupError
@@ -108,5 +109,5 @@ def warm() -> None:
     prepare()
 
 
-for command in (completion, connectors, loggers, offsets, plugins, topics, validate):
+for command in (completion, connectors, doctor, loggers, offsets, plugins, topics, validate):
     main.add_command(command)
