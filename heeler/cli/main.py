@@ -18,6 +18,7 @@ from heeler.cli.completion import completion
 from heeler.cli.doctor import doctor
 from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
 from heeler.cli.topics import topics
+from heeler.cli.trial import try_
 from heeler.errors import SetupError
 
 _DEFAULT_PORT = 9092
@@ -109,5 +110,5 @@ def warm() -> None:
     prepare()
 
 
-for command in (completion, connectors, doctor, loggers, offsets, plugins, topics, validate):
+for command in (completion, connectors, doctor, loggers, offsets, plugins, topics, try_, validate):
     main.add_command(command)
