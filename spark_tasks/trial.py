@@ -113,14 +113,14 @@ def _source(
     pipeline = SourcePipeline(worker, config, rows=connector.yields == "rows")
     stages = pipeline.stages
     batches = _cut(_read(connector, config, limit), limit)
-    yield Seen("read", name, _shown(batches))
+    yield Seen("read", name, shown(batches))
     prepared = [pipeline.prepared(batch) for batch in batches if len(batch)]
     batches = yield from _transformed(stages.chain, prepared)
     last = SourcePipeline(worker, _without_transforms(config))
     plugin = f"key: {type(stages.key).__name__}, value: {type(stages.value).__name__}"
     yield from _staged("converter", plugin, (
         {"topic": topic, **record} for batch in batches for topic, _, raw in last.to_raw(batch)
-        for record in _shown([raw.drop_columns(["offset"])])))
+        for record in shown([raw.drop_columns(["offset"])])))
 
 
 def _sink(
@@ -129,7 +129,7 @@ def _sink(
 ) -> Iterator[Seen | Exception]:
     given = list(itertools.islice(raws, limit))
     yield Seen("read", "", [{"topic": topic, "partition": partition, **record}
-                            for topic, partition, raw in given for record in _shown([raw])])
+                            for topic, partition, raw in given for record in shown([raw])])
     first = SinkPipeline(worker, _without_transforms(config))
     stages = SinkPipeline(worker, config).stages
     converted: list[pa.RecordBatch] = []
@@ -138,12 +138,12 @@ def _sink(
         for topic, partition, raw in given:
             converted += first.to_connect_batches(topic, partition, raw)
     except DataError as error:
-        yield Seen("converter", plugin, _shown(converted), error=str(error))
+        yield Seen("converter", plugin, shown(converted), error=str(error))
         return
-    yield Seen("converter", plugin, _shown(converted))
+    yield Seen("converter", plugin, shown(converted))
     batches = yield from _transformed(stages.chain, joined(converted))
     written = map(as_rows, batches) if connector.accepts == "rows" else iter(batches)
-    yield from _staged("write", name, (record for batch in written for record in _shown([batch])))
+    yield from _staged("write", name, (record for batch in written for record in shown([batch])))
 
 
 def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
@@ -159,10 +159,10 @@ def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
             for one in batches:
                 out += stage.apply(one)
         except DataError as error:
-            yield Seen(name, stage.class_name, _shown(out), accepted, str(error))
+            yield Seen(name, stage.class_name, shown(out), accepted, str(error))
             return []
         batches = joined(out)
-        yield Seen(name, stage.class_name, _shown(batches), accepted)
+        yield Seen(name, stage.class_name, shown(batches), accepted)
     return batches
 
 
@@ -187,13 +187,7 @@ def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Itera
 
 def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: int) -> Iterator[pa.RecordBatch]:
     """From the beginning of each task, until there is something or patience ends."""
-    instance = connector(config, _Context())
-    instance.start()
-    try:
-        tasks = list(instance.task_configs(max(1, int(config.get("tasks.max", "1")))))
-    finally:
-        instance.stop()
-    streams = [StreamReader(data_source_of(connector, options)) for options in tasks]
+    streams = streams_of(connector, config)
     try:
         positions = [from_connect(stream.reader, task, ()) for task, stream in enumerate(streams)]
         deadline = time.monotonic() + PATIENCE_S
@@ -212,6 +206,17 @@ def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: in
     finally:
         for stream in streams:
             stream.stop()
+
+
+def streams_of(connector: type[SourceConnector], config: Mapping[str, str]) -> list[StreamReader]:
+    """A reader for each of the tasks that the connector wants."""
+    instance = connector(config, _Context())
+    instance.start()
+    try:
+        tasks = list(instance.task_configs(max(1, int(config.get("tasks.max", "1")))))
+    finally:
+        instance.stop()
+    return [StreamReader(data_source_of(connector, options)) for options in tasks]
 
 
 def _some(stream: StreamReader, start: StreamOffset, limit: int) -> tuple[Iterator[pa.RecordBatch], StreamOffset]:
@@ -242,7 +247,7 @@ def _without_transforms(config: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in config.items() if key not in _TRANSFORMS}
 
 
-def _shown(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+def shown(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     """Records as JSON has them; columns without a value in any record are left out."""
     found: list[dict[str, Any]] = []
     for batch in batches:

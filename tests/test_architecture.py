@@ -68,6 +68,10 @@ ROOMS = {
         "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
         "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task",
     ),
+    "spark_tasks.foreground": (
+        "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
+        "spark_tasks.tasks", "spark_tasks.trial",
+    ),
     "spark_tasks.trial": (
         "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
         "spark_tasks.tasks",
@@ -138,8 +142,8 @@ ROOMS = {
         "spark_tasks.plugins", "spark_tasks.spark", "storage.log",
     ),
     "heeler.cli": (
-        "heeler.", "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.plugins", "spark_tasks.process",
-        "spark_tasks.spark", "spark_tasks.trial",
+        "heeler.", "spark_tasks.config", "spark_tasks.foreground", "spark_tasks.kafka", "spark_tasks.plugins",
+        "spark_tasks.process", "spark_tasks.spark", "spark_tasks.trial",
     ),
     "heeler.__main__": ("heeler.cli",),
 }

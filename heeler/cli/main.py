@@ -16,6 +16,7 @@ from heeler.cli.cluster.plugins import loggers, plugins
 from heeler.cli.cluster.validation import validate
 from heeler.cli.completion import completion
 from heeler.cli.doctor import doctor
+from heeler.cli.foreground import run
 from heeler.cli.scaffold import new
 from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
 from heeler.cli.topics import topics
@@ -111,5 +112,5 @@ def warm() -> None:
     prepare()
 
 
-for command in (completion, connectors, doctor, loggers, new, offsets, plugins, topics, try_, validate):
+for command in (completion, connectors, doctor, loggers, new, offsets, plugins, run, topics, try_, validate):
     main.add_command(command)

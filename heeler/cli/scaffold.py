@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -13,7 +14,8 @@ from heeler.cli.terminal import told_without_trace
 from heeler.errors import SetupError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
-_TAKEN: Final = {"heeler", "actors", "rest", "storage", "spark_tasks", "tests", "pyspark", "kafka"}
+_TAKEN: Final = {"heeler", "actors", "rest", "storage", "spark_tasks", "tests", "pyspark", "kafka",
+                 *sys.stdlib_module_names}
 
 _PROJECT = """[build-system]
 requires = ["setuptools>=77"]
@@ -260,7 +262,7 @@ def write_package(folder: Path, name: str, kind: str) -> Path:
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name) or module in _TAKEN:
         raise SetupError(f"{name} cannot be a package's name: lower-case letters and digits, with - or _ between them, "
-                         "and not the name of a package that heeler needs")
+                         "and not the name of a module of Python's or heeler's")
     words = "".join(word.capitalize() for word in module.split("_"))
     suffix = f"{kind.capitalize()}Connector"
     cls = words if words.endswith(suffix) else f"{words.removesuffix(kind.capitalize())}{suffix}"

@@ -22,6 +22,7 @@ from heeler.errors import SetupError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_tasks.plugins import Plugins
     from spark_tasks.trial import Seen
 
     Raw = tuple[str, int, pa.RecordBatch]
@@ -65,12 +66,28 @@ def try_(
 def _tried(
     file: Path, records: Path | None, limit: int, bootstrap_servers: str | None, worker_config: Path | None
 ) -> list[Seen]:
+    from spark_tasks.trial import try_connector
+
+    plugins, worker, config = connector_of(file, worker_config)
+
+    def sample() -> Iterator[Raw]:
+        if records is not None:
+            return _from_file(records, config)
+        return _from_kafka(config, broker_properties(bootstrap_servers, worker_config), limit)
+
+    return try_connector(plugins, worker, config, records=sample, limit=limit)
+
+
+def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mapping[str, str], dict[str, str]]:
+    """The plugins and the properties of a worker, and the configuration in a file, its placeholders replaced.
+
+    Raises SetupError and ConfigError.
+    """
     from heeler.cli.cluster.config_files import read_connectors
     from heeler.worker.config import load_worker_config
     from spark_tasks.config.masking import passwords, process_secrets
     from spark_tasks.plugins import Plugins
     from spark_tasks.plugins.config_providers import ConfigTransformer
-    from spark_tasks.trial import try_connector
 
     wanted = read_connectors([file])
     if len(wanted) > 1:
@@ -83,13 +100,7 @@ def _tried(
         worker = loaded.originals
         config = dict(ConfigTransformer(loaded.providers).transform(config))
     process_secrets().learn(one.name, passwords(config))
-
-    def sample() -> Iterator[Raw]:
-        if records is not None:
-            return _from_file(records, config)
-        return _from_kafka(config, broker_properties(bootstrap_servers, worker_config), limit)
-
-    return try_connector(Plugins(worker.get("plugin.path", "")), worker, config, records=sample, limit=limit)
+    return Plugins(worker.get("plugin.path", "")), worker, config
 
 
 def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:

@@ -55,7 +55,7 @@ def test_workers_find_it_and_its_file_can_be_tried(tmp_path, name, kind, cls):
     assert [len(stage["records"]) for stage in json.loads(done.stdout)["stages"]] == [2] * (3 if kind == "sink" else 2)
 
 
-@pytest.mark.parametrize("name", ["Big", "1st", "a b", "../up", "heeler", "spark-tasks", "a--b", "", "é"])
+@pytest.mark.parametrize("name", ["Big", "1st", "a b", "../up", "heeler", "spark-tasks", "numbers", "a--b", "", "é"])
 def test_names_that_no_package_can_have(tmp_path, name):
     new(tmp_path, name, code=2)
     assert list(tmp_path.iterdir()) == []
