@@ -13,6 +13,7 @@ import click
 from heeler.cli.cluster.connectors import connectors
 from heeler.cli.cluster.offsets import offsets
 from heeler.cli.cluster.plugins import loggers, plugins
+from heeler.cli.cluster.top import top
 from heeler.cli.cluster.validation import validate
 from heeler.cli.completion import completion
 from heeler.cli.doctor import doctor
@@ -112,5 +113,5 @@ def warm() -> None:
     prepare()
 
 
-for command in (completion, connectors, doctor, loggers, new, offsets, plugins, run, topics, try_, validate):
+for command in (completion, connectors, doctor, loggers, new, offsets, plugins, run, top, topics, try_, validate):
     main.add_command(command)

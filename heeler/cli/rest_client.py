@@ -119,6 +119,16 @@ class ConnectClient:
             return None
         return said + 1 - before if said + 1 < before else max(0.0, said - after)
 
+    def text(self, url: str, target: str) -> str | None:
+        """What a worker at another address answers, as it is; None where it does not, or not with that. Credentials
+        that are for `urls` do not go elsewhere.
+        """
+        try:
+            status, text, _ = self._exchange(url, "GET", target, None, ours=url in self.urls)
+        except (HTTPError, OSError, StrangeAnswerError):
+            return None
+        return text if status == 200 else None
+
     def ready(self) -> bool:
         """Whether a worker answers requests."""
         try:
@@ -172,10 +182,14 @@ class ConnectClient:
         raise UnreachableError("No worker answers. Is one running there, and is the address right (--url, HEELER_URL)?"
                                + "".join(f"\n  {line}" for line in failed))
 
-    def _exchange(self, url: str, method: str, target: str, body: Any) -> tuple[int, str, str | None]:
+    def _exchange(
+        self, url: str, method: str, target: str, body: Any, *, ours: bool = True
+    ) -> tuple[int, str, str | None]:
         """One request: status, text and date of its answer."""
         data = None if body is None else json.dumps(body).encode()
-        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
+        headers = {k: v for k, v in self._headers.items() if ours or k != "Authorization"}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
         with urllib3.PoolManager(ssl_context=self.tls) as pool:
             try:
                 response = pool.request(

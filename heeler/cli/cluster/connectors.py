@@ -139,6 +139,24 @@ def tasks(session: Session, connector: str, show_secrets: bool) -> int:
 
 @connectors.command()
 @connector_argument()
+@cluster_command
+def story(session: Session, connector: str) -> None:
+    """What happened to a connector on the worker that answers, and why: of heeler's workers alone.
+
+    A worker with admin.listeners of its own is asked there: give their --url.
+    """
+    from heeler.cli.cluster.answers import a_list, a_text, an_object
+    from heeler.cli.rest_client import path_of
+
+    said = an_object(session.call("GET", path_of("connectors", connector, "story")), "a connector's story")
+    found = [an_object(step, "a step of a story") for step in a_list(said.get("story"), "a connector's story")]
+    rows = [(*(a_text(step.get(key)) for key in ("at", "cause", "because", "what")),
+             "; ".join(map(a_text, a_list(step.get("effects") or [], "a step's effects")))) for step in found]
+    session.show(said, ("AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "It has no story here.")
+
+
+@connectors.command()
+@connector_argument()
 @click.option("--reset", is_flag=True, help="Forget them: the list begins anew.")
 @cluster_command
 def topics(session: Session, connector: str, reset: bool) -> None:

@@ -239,3 +239,58 @@ def test_completion(fake, shell):
            "COMP_WORDS": "heeler connectors show o", "HEELER_URL": fake.url}
     done = CliRunner(env=env).invoke(main, prog_name="heeler")
     assert [name for name in ("orders", "others", "evil") if name in done.output] == ["orders", "others"]
+
+
+STORY = {"connector": "c", "story": [{"at": "2026-11-22T18:00:00Z", "cause": "Joined#17", "because": "op 3",
+                                     "what": "joined", "effects": ["StartInstance c"]}]}
+
+
+def test_a_story(fake):
+    fake.answers["GET /connectors/c/story"] = (200, STORY)
+    assert run(fake, "connectors", "story", "c").stdout.splitlines()[1].split() == [
+        "2026-11-22T18:00:00Z", "Joined#17", "op", "3", "joined", "StartInstance", "c"]
+    run(fake, "connectors", "story", "d", code=4)
+
+
+def metrics(written, lag):
+    return (f"# HELP heeler_task_records_total x\n"
+            f'heeler_task_records_total{{connector="c",task="0",stage="read",worker="w"}} 999\n'
+            f'heeler_task_records_total{{connector="c",task="0",stage="write",worker="w"}} {written}\n'
+            f'heeler_sink_lag_records{{connector="c",task="0",topic="t",partition="0"}} {lag}\n'
+            f'heeler_sink_lag_records{{connector="c",task="0",topic="t",partition="1"}} 1\n'
+            'heeler_task_errors_total{connector="c",task="0",stage="write"} 3\n'
+            'heeler_task_errors_total{connector="c"} 3\nheeler_task_errors_total{connector="c",task="x"} 3\n'
+            'heeler_sink_lag_records{connector="c",task="0"} NaN\nnonsense\n').encode()
+
+
+def test_top_with_metrics(fake):
+    fake.answers |= {
+        "GET /connectors": (200, {"c": {"status": STATUS}, "b": {"status": {**STATUS, "name": "b", "tasks": []}}}),
+        "GET /metrics": [(200, metrics(1000, 7)), (200, metrics(5000, 5))]}
+    first, second = (run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[1:])
+    assert [line.split()[0] for line in second.splitlines()[1:]] == ["c", "c", "b"]  # what has failed is first
+    words = first.splitlines()[2].split()
+    assert words == ["c", "task", "0", "FAILED", "-", "8", "3", "w:1", "Boom"]
+    words = second.splitlines()[2].split()
+    assert words[5:7] == ["6", "3"]
+    assert int(words[4].replace(",", "")) > 0
+
+
+def test_top_without_metrics_goes_by_offsets(fake):
+    fake.answers |= {
+        "GET /connectors": (200, {"c": {"status": STATUS}}),
+        "GET /connectors/c/offsets": [(200, {"offsets": [{"partition": {}, "offset": {"kafka_offset": n}}, 5]})
+                                      for n in (10, 5000)]}
+    second = run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[2]
+    assert int(second.splitlines()[2].split()[4].replace(",", "")) > 0
+    assert run(fake, "top", "--times", "1", url="http://127.0.0.1:1", code=3).stderr
+
+
+def test_credentials_do_not_go_to_workers_that_only_a_status_names(fake):
+    with fake_connect({"GET /metrics": (200, metrics(1, 1))}) as other:
+        status = {**STATUS, "connector": {"state": "RUNNING", "worker_id": other.url.partition("//")[2]}}
+        fake.answers["GET /connectors"] = (200, {"c": {"status": status}})
+        run(fake, "top", "--times", "1", url=fake.url.replace("//", "//ann:sesame@"))
+        assert "Authorization" in fake.headers[-1]
+        assert [request for request, _ in other.asked] == ["GET /metrics?names=heeler"]
+        assert "Authorization" not in other.headers[-1]
