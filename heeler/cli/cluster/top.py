@@ -118,7 +118,8 @@ def _numbers(session: Session, statuses: Sequence[Status]) -> Numbers:
     """Each worker tells of its own tasks: those of the addresses that were given, and those that the statuses name."""
     client = session.client
     scheme = client.url.partition("://")[0]
-    workers = sorted({f"{scheme}://{part.worker}" for one in statuses for part in one if _ADDRESS.fullmatch(part.worker)})
+    named = {part.worker for one in statuses for part in one if _ADDRESS.fullmatch(part.worker)}
+    workers = [f"{scheme}://{worker}" for worker in sorted(named)]
     found = Numbers(time.monotonic())
     told = False
     asked: dict[str, str] = {}
