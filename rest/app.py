@@ -9,7 +9,7 @@ from flask import Blueprint, Flask
 from rest import errors
 from rest.forwarding import RestClient
 from rest.herder_client import Ask, HerderClient
-from rest.resources import connectors, internal, lifecycle, loggers, offsets, plugins, root, story, topics
+from rest.resources import connectors, internal, lifecycle, loggers, offsets, plugins, root, story, topics, trial
 from rest.resources.front import Front
 from rest.server import rules as http_rules
 from rest.server.paths import NameConverter, RawPaths, TaskConverter
@@ -17,7 +17,7 @@ from rest.server.settings import RestSettings
 from rest.server.tls import client_context
 from rest.wire.view import WorkerView
 
-PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, internal)
+PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, trial, internal)
 ADMIN = (loggers, story)
 GRACE_S = 5.0  # the other worker reports its own time-out before we give up on it
 

@@ -71,6 +71,14 @@ ROOMS = {
         "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
         "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task",
     ),
+    "spark_tasks.foreground": (
+        "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
+        "spark_tasks.tasks", "spark_tasks.trial",
+    ),
+    "spark_tasks.trial": (
+        "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
+        "spark_tasks.tasks",
+    ),
     # the internal topics
     "storage": (),
     "storage.ids": (),
@@ -134,7 +142,14 @@ ROOMS = {
     "heeler.errors": (),
     "heeler.embedded_kafka": ("heeler.errors", "spark_tasks.process", "spark_tasks.spark"),
     "heeler.worker": ("actors.", "rest.", "storage.", "spark_tasks."),  # the composition root
-    "heeler.cli": ("heeler.", "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.process", "spark_tasks.spark"),
+    "heeler.doctor": (
+        "heeler.embedded_kafka", "heeler.errors", "heeler.worker", "rest.server", "spark_tasks.kafka",
+        "spark_tasks.plugins", "spark_tasks.spark", "storage.log",
+    ),
+    "heeler.cli": (
+        "heeler.", "spark_tasks.config", "spark_tasks.foreground", "spark_tasks.kafka", "spark_tasks.plugins",
+        "spark_tasks.process", "spark_tasks.spark", "spark_tasks.trial",
+    ),
     "heeler.__main__": ("heeler.cli",),
 }
 

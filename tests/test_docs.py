@@ -13,7 +13,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from heeler.cli.cluster.profiles import parse_profiles
 from heeler.cli.main import main
 from heeler.cli.rest_client import RestClient
 from heeler.embedded_kafka.guard import GuardedProcess
@@ -22,7 +24,7 @@ from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
 ROOT = Path(__file__).parents[1]
-README, GUIDE = ROOT / "README.md", ROOT / "docs" / "writing-a-connector.md"
+README, GUIDE, CLI = ROOT / "README.md", ROOT / "docs" / "writing-a-connector.md", ROOT / "docs" / "cli.md"
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _MARKED = re.compile(r"<!-- test: (\w+) ?(\S*) -->\n```\w+\n(.*?)```", re.DOTALL)
 COMPILED_S = 170.0  # on a machine that has never run heeler, numba compiles before the first record
@@ -170,3 +172,47 @@ def test_make_bench_runs_programs():
     (names,) = re.findall(r"^BENCHES := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for name in names.split():
         assert "\n    main()\n" in (ROOT / f"tests/benchmarks/bench_{name}.py").read_text()
+
+
+def console_commands(page: Path) -> list[tuple[str, str]]:
+    """Commands and what they print, of all console blocks."""
+    steps = [step for block in blocks(page, "console") for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    return [(command, said) for command, _, said in (step.partition("\n") for step in steps)]
+
+
+def words(text: str) -> list[list[str]]:
+    """Lines without the space between columns."""
+    return [line.split() for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(400)  # on a machine that has never run heeler; see COMPILED_S
+def test_the_command_line_shows_what_its_page_says(worker, broker, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEELER_URL", worker.url)
+    monkeypatch.setenv("HEELER_PROFILES", str(tmp_path / "none"))
+    (tmp_path / "numbers.yaml").write_text(marked(CLI)["file"])
+    wait_until(lambda: worker.call("GET", "/connectors") == [], 30, "what other tests have left")
+    steps = console_commands(CLI)
+    assert len(steps) > 8
+    for command, expected in steps:
+
+        def as_said(command: str = command, expected: str = expected) -> bool:
+            done = CliRunner().invoke(main, shlex.split(command)[1:], catch_exceptions=False)
+            assert done.exit_code == 0, (command, done.output)
+            assert words(re.sub(rf"\S+:{worker.port}", "127.0.0.1:8083", done.stdout)) == words(expected)
+            return True
+
+        if command == "heeler connectors stop numbers":
+            kafka = Kafka(broker.bootstrap_servers)
+            wait_until(lambda: kafka.end("numbers") == 1000, COMPILED_S, "all numbers")  # noqa: B023 - called at once
+        # What changes nothing is asked until it is so: a connector takes its time to start.
+        reads = re.search(r"heeler \w+ (list|show|status)", command)
+        wait_until(as_said, COMPILED_S, command) if reads else as_said()
+
+
+def test_the_profiles_of_the_page():
+    text = marked(CLI)["profiles"]
+    assert parse_profiles(text, None, "profiles.yaml").urls == ("http://localhost:8083",)
+    production = parse_profiles(text, "production", "profiles.yaml")
+    assert (len(production.urls), production.user, production.key) == (2, "ann", Path("/etc/ssl/me.key"))

@@ -10,8 +10,18 @@ from pathlib import Path
 
 import click
 
+from heeler.cli.cluster.connectors import connectors
+from heeler.cli.cluster.offsets import offsets
+from heeler.cli.cluster.plugins import loggers, plugins
+from heeler.cli.cluster.top import top
+from heeler.cli.cluster.validation import validate
+from heeler.cli.completion import completion
+from heeler.cli.doctor import doctor
+from heeler.cli.foreground import run
+from heeler.cli.scaffold import new
 from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
 from heeler.cli.topics import topics
+from heeler.cli.trial import try_
 from heeler.errors import SetupError
 
 _DEFAULT_PORT = 9092
@@ -103,4 +113,5 @@ def warm() -> None:
     prepare()
 
 
-main.add_command(topics)
+for command in (completion, connectors, doctor, loggers, new, offsets, plugins, run, top, topics, try_, validate):
+    main.add_command(command)

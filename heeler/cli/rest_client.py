@@ -1,18 +1,26 @@
-"""A small client of Kafka Connect's REST API, for the demo and the tests."""
+"""A client of Kafka Connect's REST API, Java's or heeler's: for the commands, the demo and the tests."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import ssl
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+import urllib3
+from urllib3.exceptions import HTTPError, LocationValueError, NameResolutionError, NewConnectionError
+
+from heeler.cli.safe_text import safe, safe_message
 from spark_tasks.errors import ConnectError
 
-_FINAL: Final = 'already exists"}'  # of conflicts, the one that does not pass
+LONGEST_ANSWER: Final = 64 * 1024 * 1024  # bytes; ten thousand connectors with their statuses and configs
+CONNECT_S: Final = 5.0
+ANSWER_S: Final = 95.0  # Kafka Connect gives a request 90
+_CHUNK: Final = 65_536
+_FINAL: Final = "already exists"  # of conflicts, the one that does not pass
 _REBALANCING: Final = "Request cannot be completed because a rebalance is expected"  # a Java worker's reads: HTTP 500
 
 
@@ -22,60 +30,120 @@ class RestError(ConnectError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"HTTP {status}: {message}")
         self.status = status
+        self.passes = passes(status, message)
+
+    @property
+    def exit_code(self) -> int:
+        """See docs/cli.md."""
+        if self.passes:
+            return 6
+        return 4 if self.status == 404 else 5 if self.status < 500 else 7
 
 
-def _passes(status: int, text: str) -> bool:
+class UnreachableError(ConnectError, OSError):
+    """Nobody answers."""
+
+    exit_code = 3
+
+
+class StrangeAnswerError(ConnectError):
+    """What answers is not Kafka Connect, or answers with more than can be taken."""
+
+    exit_code = 7
+
+
+def passes(status: int, message: str) -> bool:
     """Whether the same request may succeed a moment later."""
-    return (status == 409 and not text.endswith(_FINAL)) or (status == 500 and _REBALANCING in text)
+    return (status == 409 and not message.endswith(_FINAL)) or (status == 500 and _REBALANCING in message)
 
 
-@dataclass(frozen=True, slots=True)
-class RestClient:
-    """Talks to one worker, with `tls` over https. Requests refused for as long as a rebalance is going on (409, and 500
-    for reads that a Java worker is asked) are repeated for `patience` seconds.
+def path_of(*parts: str) -> str:
+    """A path of the API: each part is quoted, so that a name may have any character."""
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+class ConnectClient:
+    """Talks to one cluster through whichever of its workers answers: `urls` are tried in turn, and the one that has
+    answered is asked first from then on.
+
+    Requests refused for as long as a rebalance is going on (409, and 500 for reads that a Java worker is asked) are
+    repeated for `patience` seconds. `tls` is for https, `headers` go with each request.
     """
 
-    host: str
-    port: int
-    patience: float = 30.0
-    tls: ssl.SSLContext | None = None
+    def __init__(
+        self, urls: Sequence[str], *, patience: float = 30.0, tls: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.urls = [url.rstrip("/") for url in urls]
+        self.patience = patience
+        self.tls = tls
+        self._headers = {"Accept": "application/json", "Connection": "close", **(headers or {})}
 
     @property
     def url(self) -> str:
-        """The worker's REST address."""
-        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
+        """The REST address that is asked first."""
+        return self.urls[0]
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The parsed answer (None where it is empty); raises RestError from 400 on, OSError where nobody answers."""
-        deadline = time.monotonic() + self.patience
+    def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        """The parsed answer (None where it is empty).
+
+        Raises RestError from 400 on, UnreachableError (an OSError) where nobody answers, StrangeAnswerError where the
+        answer is not Kafka Connect's. `query` may have lists as values.
+        """
+        target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        deadline, pause = time.monotonic() + self.patience, 0.1
         while True:
-            status, text = self._once(method, path, body)
-            if not _passes(status, text) or time.monotonic() > deadline:
-                break
-            time.sleep(0.1)
+            status, text = self._ask(method, target, body)
+            if 300 <= status < 400:  # a worker never does: what was asked has not been done
+                raise StrangeAnswerError(f"{_shown(self.url)} answers HTTP {status}, a redirection. Is that a worker "
+                                         "of Kafka Connect?")
+            if status < 400:
+                return _parsed(text, self.url)
+            message = _message(text)
+            if not passes(status, message) or time.monotonic() > deadline:
+                raise RestError(status, message)
+            time.sleep(pause)
+            pause = min(1.0, pause * 1.5)
+
+    def clock(self) -> float | None:
+        """By how many seconds the worker's clock is ahead of this machine's; None where it tells no time.
+
+        HTTP tells time in whole seconds, so that up to a second, and as long as the answer takes, means nothing.
+        """
+        before = time.time()
+        date = self._exchange(self.url, "GET", "/", None)[2]
+        after = time.time()
         try:
-            answer = json.loads(text) if text else None
-        except ValueError:
-            answer = {"message": text}
-        if status >= 400:
-            raise RestError(status, str((answer or {}).get("message")))
-        return answer
+            said = parsedate_to_datetime(date or "").timestamp()
+        except (ValueError, OverflowError):
+            return None
+        return said + 1 - before if said + 1 < before else max(0.0, said - after)
+
+    def text(self, url: str, target: str) -> str | None:
+        """What a worker at another address answers, as it is; None where it does not, or not with that. Credentials
+        that are for `urls` do not go elsewhere.
+        """
+        try:
+            status, text, _ = self._exchange(url, "GET", target, None, ours=url in self.urls)
+        except (HTTPError, OSError, StrangeAnswerError):
+            return None
+        return text if status == 200 else None
 
     def ready(self) -> bool:
-        """Whether the worker answers requests."""
+        """Whether a worker answers requests."""
         try:
-            return self._once("GET", "/", None)[0] == 200
-        except OSError:
+            return self._ask("GET", "/", None)[0] == 200
+        except (OSError, StrangeAnswerError):
             return False
 
-    def put_config(self, name: str, config: dict[str, str]) -> Any:
+    def put_config(self, name: str, config: Mapping[str, str]) -> Any:
         """Create or update a connector."""
-        return self.call("PUT", f"/connectors/{quote(name, safe='')}/config", config)
+        return self.call("PUT", path_of("connectors", name, "config"), dict(config))
 
     def states(self, name: str) -> list[str]:
         """The state of the connector, then of each task; empty where there is no status yet."""
         try:
-            status = self.call("GET", f"/connectors/{quote(name, safe='')}/status")
+            status = self.call("GET", path_of("connectors", name, "status"))
         except RestError as error:
             if error.status == 404:
                 return []
@@ -85,24 +153,105 @@ class RestClient:
     def failure(self, name: str) -> str | None:
         """The trace of the first failed part of a connector, if any failed."""
         try:
-            status = self.call("GET", f"/connectors/{quote(name, safe='')}/status")
+            status = self.call("GET", path_of("connectors", name, "status"))
         except RestError:
             return None
         parts = [status["connector"], *status["tasks"]]
         return next((p.get("trace") or "(no trace)" for p in parts if p["state"] == "FAILED"), None)
 
-    def _once(self, method: str, path: str, body: Any) -> tuple[int, str]:
-        if self.tls is not None:
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                self.host, self.port, timeout=95, context=self.tls)
-        else:
-            connection = http.client.HTTPConnection(self.host, self.port, timeout=95)
-        try:
-            data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json", "Accept": "application/json"})
-            response = connection.getresponse()
-            return response.status, response.read().decode(errors="replace")
-        except http.client.HTTPException as error:
-            raise OSError(f"{self.url} gave an invalid HTTP response: {error!r}") from error
-        finally:
-            connection.close()
+    def _ask(self, method: str, target: str, body: Any) -> tuple[int, str]:
+        """Of the first worker that takes the request. One that may have acted on it and did not answer ends the search,
+        unless the request changes nothing.
+        """
+        failed: list[str] = []
+        for url in list(self.urls):
+            try:
+                status, text, _ = self._exchange(url, method, target, body)
+            except (NewConnectionError, NameResolutionError, urllib3.exceptions.ConnectTimeoutError) as error:
+                failed.append(f"{_shown(url)}: {_reason(error)}")
+            except (HTTPError, OSError) as error:
+                failed.append(f"{_shown(url)}: {_reason(error)}")
+                if method != "GET":
+                    raise UnreachableError(
+                        f"{_shown(url)} did not answer {method} {safe(target)}, and may have done what was asked; look "
+                        f"before you repeat it ({_reason(error)})") from error
+            else:
+                self.urls.remove(url)
+                self.urls.insert(0, url)
+                return status, text
+        raise UnreachableError("No worker answers. Is one running there, and is the address right (--url, HEELER_URL)?"
+                               + "".join(f"\n  {line}" for line in failed))
+
+    def _exchange(
+        self, url: str, method: str, target: str, body: Any, *, ours: bool = True
+    ) -> tuple[int, str, str | None]:
+        """One request: status, text and date of its answer."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {k: v for k, v in self._headers.items() if ours or k != "Authorization"}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        with urllib3.PoolManager(ssl_context=self.tls) as pool:
+            try:
+                response = pool.request(
+                    method, url + target, body=data, headers=headers, preload_content=False, decode_content=False,
+                    retries=False, redirect=False, timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S),
+                )
+            except LocationValueError as error:
+                raise UnreachableError(f"{_shown(url)} is no address of a worker: {error}") from error
+            try:
+                return response.status, _text(response, url), response.headers.get("Date")
+            finally:
+                response.close()
+
+
+class RestClient(ConnectClient):
+    """A client of one worker, by host and port; with `tls` over https."""
+
+    def __init__(self, host: str, port: int, patience: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__([f"{'https' if tls else 'http'}://{host}:{port}"], patience=patience, tls=tls)
+        self.host = host
+        self.port = port
+
+
+def _text(response: urllib3.BaseHTTPResponse, url: str) -> str:
+    deadline = time.monotonic() + ANSWER_S
+    parts: list[bytes] = []
+    size = 0
+    while part := response.read1(_CHUNK):
+        parts.append(part)
+        size += len(part)
+        if size > LONGEST_ANSWER:
+            raise StrangeAnswerError(f"{_shown(url)} answers with more than {LONGEST_ANSWER // 2**20} MiB. Is that a "
+                                     "worker of Kafka Connect?")
+        if time.monotonic() > deadline:
+            raise UnreachableError(f"{_shown(url)} takes more than {ANSWER_S:.0f} s for one answer")
+    return b"".join(parts).decode(errors="replace")
+
+
+def _parsed(text: str, url: str) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError) as error:
+        raise StrangeAnswerError(f"{_shown(url)} does not answer with JSON. Is that a worker of Kafka Connect? It "
+                                 f"says: {safe_message(text[:200])}") from error
+
+
+def _message(text: str) -> str:
+    """What an error's body says."""
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = None
+    said = answer.get("message") if isinstance(answer, dict) else None
+    return safe_message(said if isinstance(said, str) else text or "(no message)")
+
+
+def _shown(url: str) -> str:
+    """Without a password."""
+    parts = urllib3.util.parse_url(url)
+    return safe(parts._replace(auth=None).url)
+
+
+def _reason(error: Exception) -> str:
+    said = str(error)
+    return safe_message(said.rpartition(": ")[2] if isinstance(error, NewConnectionError) else said)

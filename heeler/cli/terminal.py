@@ -4,32 +4,65 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 import click
 
-from heeler.embedded_kafka.jars import Step
-from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
 
+    from heeler.embedded_kafka.jars import Step
+
 
 @contextmanager
 def told_without_trace() -> Iterator[None]:
-    """What the user can fix (SetupError, ConfigError), or what a worker or Kafka refused, is one message and exit
-    code 2.
+    """What the user can mend (SetupError, ConfigError), or what a worker or Kafka refused, is one message and the exit
+    code of the error, which is 2 where it has none (docs/cli.md).
     """
     try:
         yield
     except ConnectError as error:
+        from spark_tasks.config.masking import process_secrets  # noqa: PLC0415 - takes long
+
         click.echo(process_secrets().mask(f"heeler: {error}"), err=True)
-        sys.exit(2)
+        sys.exit(getattr(error, "exit_code", 2))
+
+
+@contextmanager
+def shown_when_slow(text: str) -> Iterator[None]:
+    """A spinner on the terminal's error stream while the body runs, from its second second on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    lock = threading.Lock()
+    stop: list[Callable[[], None]] = []
+
+    def show() -> None:
+        from rich.console import Console  # noqa: PLC0415 - takes long
+
+        with lock:
+            if not timer.finished.is_set():
+                status = Console(stderr=True).status(text, spinner="dots")
+                status.start()
+                stop.append(status.stop)
+
+    timer = threading.Timer(1.0, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            for end in stop:
+                end()
 
 
 @contextmanager
@@ -57,6 +90,8 @@ class Progress:
 
     def __call__(self, line: str) -> None:
         """Show it."""
+        from heeler.embedded_kafka.jars import Step  # noqa: PLC0415 - takes long
+
         if not isinstance(line, Step):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         elif self._console.is_terminal:

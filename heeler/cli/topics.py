@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,15 @@ _FETCH_BYTES: Final = 1024 * 1024
 _ROWS: Final = 1000
 
 
+def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which Kafka, for `broker_properties`."""
+    servers = click.option("--bootstrap-servers", metavar="HOST:PORT,…",
+                           help=f"Kafka's brokers.  [default: {DEFAULT_SERVERS}]")
+    config = click.option("--worker-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+                          help="Take brokers and security settings from a worker's properties file, as its sinks do.")
+    return servers(config(command))
+
+
 @click.group()
 def topics() -> None:
     """Look into Kafka's topics."""
@@ -31,9 +40,7 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("topic")
-@click.option("--bootstrap-servers", metavar="HOST:PORT,…", help=f"Kafka's brokers.  [default: {DEFAULT_SERVERS}]")
-@click.option("--worker-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Take brokers and security settings from a worker's properties file, as its sinks do.")
+@broker_options
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
 @click.option("--from-beginning/--from-end", default=True, show_default=True, help="Where to start in each partition.")
 @click.option("--follow", is_flag=True, help="Keep reading records as they are written, until Ctrl-C.")
@@ -48,9 +55,7 @@ def read(
     with told_without_trace(), interrupting_signals():
         from heeler.cli.records_text import record_line
 
-        if bootstrap_servers is not None and worker_config is not None:
-            raise click.UsageError("--bootstrap-servers and --worker-config cannot be used together")
-        reader = _Reader(topic, _properties(bootstrap_servers, worker_config))
+        reader = _Reader(topic, broker_properties(bootstrap_servers, worker_config))
         try:
             for count, (partition, record) in enumerate(reader.records(from_beginning, follow), 1):
                 click.echo(record_line(partition, record).encode())  # in UTF-8, whatever the terminal's encoding
@@ -62,8 +67,10 @@ def read(
             reader.close()
 
 
-def _properties(bootstrap_servers: str | None, worker_config: Path | None) -> dict[str, str]:
-    """A consumer's properties, in Kafka's names."""
+def broker_properties(bootstrap_servers: str | None, worker_config: Path | None) -> dict[str, str]:
+    """A consumer's properties, in Kafka's names. Raises UsageError where both are given."""
+    if bootstrap_servers is not None and worker_config is not None:
+        raise click.UsageError("--bootstrap-servers and --worker-config exclude one another")
     if worker_config is None:
         return {"bootstrap.servers": bootstrap_servers or DEFAULT_SERVERS}
     from heeler.worker.config import load_worker_config

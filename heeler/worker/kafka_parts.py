@@ -43,11 +43,7 @@ class KafkaParts:
         settings = client_settings(properties)
         client_id = config["client.id"] or f"connect-{config.group_id}"
         patience_ms = _patience_ms(properties)
-        try:
-            admin = _admin(settings, f"{client_id}-admin", patience_ms)
-        except KafkaError as error:
-            raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
-                               f"the worker's bootstrap.servers and security settings: {error!r}") from error
+        admin = admin_client(config, patience_ms)
         try:
             cluster_id = str(admin.describe_cluster()["cluster_id"])
             ensure_topics(admin, internal_topics(config.originals), patience_ms / 1000)
@@ -102,6 +98,16 @@ class KafkaParts:
     def close(self) -> None:
         """Close the admin client."""
         self.admin.close()
+
+
+def admin_client(config: WorkerConfig, patience_ms: int) -> KafkaAdminClient:
+    """Connected to the worker's brokers. Raises ConnectError."""
+    client_id = config["client.id"] or f"connect-{config.group_id}"
+    try:
+        return _admin(client_settings(config.client()), f"{client_id}-admin", patience_ms)
+    except KafkaError as error:
+        raise ConnectError(f"Failed to connect to and describe Kafka cluster at {config.bootstrap_servers}. Check "
+                           f"the worker's bootstrap.servers and security settings: {error!r}") from error
 
 
 def _admin(settings: Mapping[str, Any], client_id: str, patience_ms: int) -> KafkaAdminClient:

@@ -50,6 +50,7 @@ from heeler.worker.logs import log_context
 from heeler.worker.reloads import Resolver
 from heeler.worker.settings import group_settings, herder_settings, new_session_key
 from heeler.worker.startup import StoppedError, Turns, checked_plugins, in_background, stop_on_signals, wait_for
+from heeler.worker.trial import Trials
 from heeler.worker.view import PublishedView
 from rest.app import create_admin_app, create_app
 from rest.server.listeners import RestServer
@@ -103,7 +104,8 @@ class Worker:
         self._configs, self._statuses = ConfigView(), StatusView()
         # Any other worker than the connector's refuses: each one that used the value asks itself.
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
-        self.view = PublishedView(self._configs, self._statuses, self._plugins)
+        trials = Trials(config.originals, config.providers)
+        self.view = PublishedView(self._configs, self._statuses, self._plugins, trials)
         self._herder: pykka.ActorRef[Any] | None = None
         self._stores: dict[str, pykka.ActorRef[Any]] = {}
         self.rest: RestServer

@@ -10,6 +10,7 @@ from actors.herder.state import HerderState
 from actors.messages.requests import Stage
 from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers
+from heeler.worker.trial import Trials
 from spark_tasks.plugins import PluginInfo, Plugins
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
@@ -27,10 +28,11 @@ class PublishedView:
     version = KAFKA_VERSION
     commit = COMMIT
 
-    def __init__(self, configs: ConfigView, statuses: StatusView, plugins: Plugins) -> None:
+    def __init__(self, configs: ConfigView, statuses: StatusView, plugins: Plugins, trials: Trials) -> None:
         self._configs = configs
         self._statuses = statuses
         self._plugins = plugins
+        self.trial = trials.run
         self.loggers = WorkerLoggers()
         self.stage: Stage | None = None
         self.started = False

@@ -75,6 +75,14 @@ def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
+def pem_certificates(tls: Mapping[str, str]) -> list[str]:
+    """The texts in PEM that hold the own chain and the trusted certificates, where they are configured; the own one
+    has its key. Raises ConfigError.
+    """
+    own, trusted = _identity(tls), _trusted(tls)
+    return [*([own.pem.decode(errors="replace")] if own else []), *([trusted] if trusted else [])]
+
+
 def _identity(tls: Mapping[str, str]) -> _Identity | None:
     key_password = tls.get("ssl.key.password")
     if "ssl.keystore.key" in tls:

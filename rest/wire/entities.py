@@ -206,7 +206,17 @@ class CreateBody(_Body):
     initial_state = InitialState(allow_none=True)
 
 
+class TrialBody(_Body):
+    """A configuration to try: heeler's own. `records` and `limit` are looked at where they are used."""
+
+    java_class = f"{ENTITIES}.TrialRequest"
+    config = StringMap(allow_none=True)
+    records = fields.Raw(allow_none=True)
+    limit = fields.Raw(allow_none=True)
+
+
 CREATE = Entity(CreateBody())
+TRIAL = Entity(TrialBody())
 OFFSETS = Entity(OffsetsBody())
 CONFIG = StringMap()
 TASK_CONFIGS = ListOf(StringMap(), "java.util.Map<java.lang.String,java.lang.String>")

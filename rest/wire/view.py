@@ -55,7 +55,7 @@ class Loggers(Protocol):
 
 
 class WorkerView(Protocol):
-    """The worker as REST sees it; every member may be read from any thread and answers at once."""
+    """The worker as REST sees it; every member may be read from any thread and, but for `trial`, answers at once."""
 
     @property
     def config(self) -> ClusterConfigState:
@@ -97,6 +97,11 @@ class WorkerView(Protocol):
 
     def plugins(self) -> Sequence[PluginInfo]:
         """Installed plugins: sinks, sources, transformations, predicates, converters, header converters."""
+
+    def trial(self, config: Config, records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
+        """A configuration on a few records; takes as long as the plugin. Raises BadRequestError for what cannot be
+        tried, ConflictError where too many are, ConnectError where its process fails.
+        """
 
     def plugin_config(self, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:
         """A plugin's keys as ConfigDef.key_infos() has them.

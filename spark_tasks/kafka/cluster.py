@@ -60,13 +60,14 @@ class KafkaCluster:
     def offsets(
         self,
         partitions: Iterable[TopicPartition],
-        which: Literal["earliest", "latest"] = "latest",
+        which: Literal["earliest", "latest"] | int = "latest",
         isolation: Isolation = "read_uncommitted",
         *,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> dict[TopicPartition, int]:
         """First offset in each log, or the one that the next record will get; with read_committed the latest is the
-        first offset of the earliest open transaction. One request a broker. Raises UnknownTopicError.
+        first offset of the earliest open transaction. A number is a time in ms since 1970: the first record that is as
+        new, -1 where there is none. One request a broker. Raises UnknownTopicError.
         """
         wanted = list(dict.fromkeys(partitions))
         deadline = Deadline(timeout_ms)
@@ -171,7 +172,7 @@ class KafkaCluster:
         return leaders
 
     async def find_offsets(
-        self, wanted: list[TopicPartition], which: str, isolation: Isolation, deadline: Deadline,
+        self, wanted: list[TopicPartition], which: str | int, isolation: Isolation, deadline: Deadline,
     ) -> dict[TopicPartition, int]:  # fmt: skip
         """See `offsets`."""
         found: dict[TopicPartition, int] = {}
@@ -194,11 +195,12 @@ class KafkaCluster:
         self,
         node: int,
         items: list[TopicPartition],
-        which: str,
+        which: str | int,
         isolation: Isolation,
         found: dict[TopicPartition, int],
     ) -> Exception | None:
-        spec = OffsetSpec.EARLIEST if which == "earliest" else OffsetSpec.LATEST
+        named = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
+        spec = named[which] if isinstance(which, str) else which
         topics: dict[str, list[int]] = defaultdict(list)
         for topic, partition in items:
             topics[topic].append(partition)

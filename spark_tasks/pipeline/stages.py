@@ -134,11 +134,11 @@ class SourcePipeline(_Pipeline):
         if not self._rows and "value" not in batch.schema.names:
             raise DataError(f"the source's records have no column value, only {', '.join(batch.schema.names)}; "
                             'a connector whose rows are values says yields = "rows"')
-        for out in self.stages.chain.apply(self._prepared(batch)):
+        for out in self.stages.chain.apply(self.prepared(batch)):
             for topic, part in self._by_topic(out):
                 yield self._raw(topic, part)
 
-    def _prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """As transforms expect it: rows are values, and records have a topic."""
         batch = _as_value(batch) if self._rows else batch
         topic = self._connector.get("topic")

@@ -45,12 +45,12 @@ class Plugins:
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
         self._given = installed
-        self._complaints: list[str] = []
-        folders = discovery.in_folders(self.plugin_path, self._complaints.append)
+        self.complaints: list[str] = []  # of the folders
+        folders = discovery.in_folders(self.plugin_path, self.complaints.append)
         self._found = [*(discovery.installed() if installed is None else installed), *folders]
         data_sources.add(folders)
         code_folders.add(self.plugin_path)
-        for complaint in self._complaints:
+        for complaint in self.complaints:
             _log.warning(complaint)
         self._loaded: dict[Found, Plugin | Exception] = {}
 
@@ -98,7 +98,7 @@ class Plugins:
 
     def advice(self, kind: Kind, name: str) -> str:
         """Lines for somebody who named what is not here."""
-        complaints = "".join(f"\n{complaint}" for complaint in self._complaints)  # what is asked for may well be there
+        complaints = "".join(f"\n{complaint}" for complaint in self.complaints)  # what is asked for may well be there
         return advice(kind, name.strip(), self._found) + complaints
 
     def get(self, kind: Kind, name: str) -> Plugin | None:
@@ -148,6 +148,11 @@ class Plugins:
         """All plugins that REST lists, in Kafka Connect's order. Imports them."""
         infos = [info for kind in _SHOWN if kind is not Kind.CONFIG_PROVIDER for info in self.of_kind(kind)]
         return sorted(infos, key=lambda info: (_REST_ORDER.index(info.kind), info.class_name))
+
+    def problems(self) -> list[str]:
+        """Of the plugins that have been asked for and cannot be imported, each with why."""
+        return [f"Plugin {found.name} ({found.target}) from {found.location} cannot be imported: {why(result)}"
+                for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
 
     def _matching(self, kind: Kind, name: str) -> list[Found]:
         """By exact name if there is one, else by simple name; a plugin found twice counts once."""

@@ -99,6 +99,25 @@ def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], pati
             _check_one_partition(topic, _partition_count(admin, topic))
 
 
+def check_topic(admin: KafkaAdminClient, topic: InternalTopic) -> Sequence[Mapping[str, Any]] | None:
+    """Its partitions as Kafka describes them, None where there is no such topic. Creates nothing.
+
+    Raises ConfigError where it is unfit, ConnectError where it cannot be asked about.
+    """
+    try:
+        [found] = admin.describe_topics([topic.name])
+    except UnknownTopicOrPartitionError:
+        return None
+    except KafkaError as error:
+        raise ConnectError(f"Error while attempting to describe topic '{topic.name}': {error}") from error
+    if found["error_code"]:
+        return None
+    _check_compacted(topic, _policies(admin, topic))
+    if topic.prefix == _CONFIG:
+        _check_one_partition(topic, len(found["partitions"]))
+    return list(found["partitions"])
+
+
 def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: float) -> bool:
     """As _create, again and again until the deadline where time may help."""
     told = False

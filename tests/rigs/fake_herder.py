@@ -127,6 +127,9 @@ class FakeWorker:
     def plugins(self) -> Sequence[PluginInfo]:
         return self.installed
 
+    def trial(self, config: Config, records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
+        return {"stages": [{"stage": "read", "records": [config, records, limit]}]}
+
     def plugin_config(self, name: str, version: str | None) -> Sequence[Mapping[str, Any]]:
         known = CLASSES.get(name, (name, ""))[0]
         if known not in self.key_definitions:

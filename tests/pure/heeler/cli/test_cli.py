@@ -43,7 +43,7 @@ def test_a_bad_worker_file_is_told_without_a_trace(tmp_path):
 def test_what_a_worker_refuses_is_told_without_a_trace(capsys):
     with pytest.raises(SystemExit) as end, told_without_trace():
         raise RestError(400, "no such class")
-    assert (end.value.code, capsys.readouterr().err) == (2, "heeler: HTTP 400: no such class\n")
+    assert (end.value.code, capsys.readouterr().err) == (5, "heeler: HTTP 400: no such class\n")
 
 
 def test_the_broker_tells_what_is_in_its_way(tmp_path, monkeypatch):

@@ -1,0 +1,100 @@
+"""What a worker answers, in shapes that the commands can rely on: an answer may be anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from heeler.cli.rest_client import StrangeAnswerError
+
+
+def an_object(value: Any, what: str) -> dict[str, Any]:
+    """The value, which is a JSON object. Raises StrangeAnswerError."""
+    if not isinstance(value, dict):
+        raise _strange(what, "an object", value)
+    return value
+
+
+def a_list(value: Any, what: str) -> list[Any]:
+    """The value, which is a JSON array. Raises StrangeAnswerError."""
+    if not isinstance(value, list):
+        raise _strange(what, "a list", value)
+    return value
+
+
+def a_config(value: Any, what: str) -> dict[str, str]:
+    """A connector's configuration: texts by keys. Raises StrangeAnswerError."""
+    config = an_object(value, what)
+    if not all(isinstance(item, str) for item in config.values()):
+        raise _strange(what, "an object of texts", next(v for v in config.values() if not isinstance(v, str)))
+    return config
+
+
+def a_text(value: Any) -> str:
+    """A text or number as it is, nothing for null, else its kind."""
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, str | int | float) else f"({type(value).__name__})"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A connector (`task` is None) or one of its tasks."""
+
+    task: int | None
+    state: str
+    worker: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What GET /connectors/{c}/status says."""
+
+    name: str
+    kind: str
+    connector: Part
+    tasks: tuple[Part, ...]
+
+    def __iter__(self) -> Iterator[Part]:
+        """The connector, then its tasks."""
+        yield self.connector
+        yield from self.tasks
+
+    @property
+    def failed(self) -> bool:
+        """Whether any part is."""
+        return any(part.state == "FAILED" for part in self)
+
+    @property
+    def running(self) -> int:
+        """How many tasks are."""
+        return sum(part.state == "RUNNING" for part in self.tasks)
+
+
+def a_status(value: Any) -> Status:
+    """Raises StrangeAnswerError."""
+    what = "a connector's status"
+    said = an_object(value, what)
+    connector = _part(an_object(said.get("connector"), what), None)
+    tasks = [an_object(task, what) for task in a_list(said.get("tasks"), what)]
+    if not all(isinstance(task.get("id"), int) for task in tasks):
+        raise StrangeAnswerError(f"What should be {what} has a task whose id is no number.")
+    parts = tuple(_part(task, task["id"]) for task in tasks)
+    return Status(a_text(said.get("name")), a_text(said.get("type")), connector, parts)
+
+
+def expanded(value: Any) -> Mapping[str, Mapping[str, Any]]:
+    """What GET /connectors?expand=… says: objects by names of connectors. Raises StrangeAnswerError."""
+    what = "the list of connectors"
+    return {name: an_object(parts, what) for name, parts in sorted(an_object(value, what).items())}
+
+
+def _part(said: Mapping[str, Any], task: int | None) -> Part:
+    return Part(task, a_text(said.get("state")), a_text(said.get("worker_id")), a_text(said.get("trace")))
+
+
+def _strange(what: str, expected: str, value: Any) -> StrangeAnswerError:
+    return StrangeAnswerError(f"What should be {what} is not {expected} but of type {type(value).__name__}. Is that a "
+                              "worker of Kafka Connect?")

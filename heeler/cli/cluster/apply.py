@@ -1,0 +1,187 @@
+"""`heeler connectors apply`, `create` and `delete`: the connectors of files, and what differs from them."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from heeler.cli.cluster.session import FILES, NO, YES, Session, cluster_command, confirm, connector_argument, each
+from heeler.cli.safe_text import safe
+from spark_tasks.errors import ConnectError
+
+if TYPE_CHECKING:
+    from heeler.cli.cluster.config_files import Wanted
+    from heeler.cli.cluster.plan import Change
+
+_SIGNS: Final = {"create": ("+", "green"), "change": ("~", "yellow"), "delete": ("-", "red")}
+_DONE: Final = {"create": "created", "change": "changed", "delete": "deleted"}
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=FILES, metavar="[FILE|FOLDER]...")
+@click.option("-f", "--file", "more", multiple=True, type=FILES, metavar="FILE|FOLDER", help="The same.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change, and have the worker check it.")
+@click.option("--prune", is_flag=True, help="Delete the connectors of the cluster that are in no file.")
+@click.option("--exit-code", is_flag=True, help="With --dry-run: exit with 1 where something would change.")
+@YES
+@cluster_command
+def apply(
+    session: Session, paths: tuple[Path, ...], more: tuple[Path, ...], dry_run: bool, prune: bool, exit_code: bool,
+    yes: bool,
+) -> int:
+    """Make the cluster equal to files (JSON, YAML, properties) or folders of them. Shows the difference first."""
+    from heeler.cli.cluster.answers import a_config, an_object, expanded
+    from heeler.cli.cluster.config_files import read_connectors
+    from heeler.cli.cluster.plan import Action, plan
+
+    if not paths and not more:
+        raise click.UsageError("Name files or folders.")
+    wanted = {w.name: w for w in read_connectors([*paths, *more])}
+    listed = expanded(session.call("GET", "/connectors", query={"expand": "info"}))
+    there = {name: a_config(an_object(parts.get("info"), "a connector").get("config"), "a connector's config")
+             for name, parts in listed.items()}
+    changes = plan({name: w.config for name, w in wanted.items()}, there, prune=prune)
+    shown = _hidden(session, changes, wanted, there)
+    ahead = [change for change in changes if change.action is not Action.NONE]
+    _show(session, shown, final=dry_run or not ahead)
+    if dry_run:
+        wrong = [c.name for c in ahead if c.name in wanted and not _valid(session, wanted[c.name])]
+        return NO if wrong or (exit_code and ahead) else 0
+    if not ahead:
+        return 0
+    confirm("Do that?", yes=yes)
+    outcome: list[dict[str, Any]] = []
+
+    def act(name: str) -> str:
+        change = next(c for c in ahead if c.name == name)
+        done = {"name": name, "action": change.action.value}
+        outcome.append(done)
+        try:
+            _do(session, change, wanted)
+        except ConnectError as error:
+            done["error"] = str(error)
+            raise
+        return _DONE[change.action.value]
+
+    code = each(session, [c.name for c in ahead], act)
+    _report(session, outcome)
+    return code
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=FILES, metavar="FILE...")
+@click.option("--state", type=click.Choice(["running", "paused", "stopped"]), help="Begin in this state, not running.")
+@cluster_command
+def create(session: Session, paths: tuple[Path, ...], state: str | None) -> int:
+    """Create the connectors of files (JSON, YAML, properties); one that is there already is an error."""
+    from dataclasses import replace
+
+    from heeler.cli.cluster.config_files import read_connectors
+
+    wanted = {w.name: replace(w, initial_state=state.upper()) if state else w for w in read_connectors(paths)}
+
+    def act(name: str) -> str:
+        _post(session, wanted[name])
+        return "created"
+
+    return each(session, wanted, act)
+
+
+@click.command()
+@connector_argument(several=True)
+@YES
+@cluster_command
+def delete(session: Session, connectors: tuple[str, ...], yes: bool) -> int:
+    """Delete connectors. Topics and offsets stay."""
+    from heeler.cli.rest_client import path_of
+
+    confirm(f"Delete {', '.join(map(safe, connectors))}?", yes=yes)
+
+    def act(name: str) -> str:
+        session.call("DELETE", path_of("connectors", name))
+        return "deleted"
+
+    return each(session, connectors, act)
+
+
+def _hidden(
+    session: Session, changes: Sequence[Change], wanted: Mapping[str, Wanted], there: Mapping[str, Mapping[str, str]]
+) -> list[Change]:
+    from heeler.cli.cluster.plan import mask_of, masked
+    from heeler.cli.cluster.secret_keys import SecretKeys
+
+    secret = SecretKeys(session)
+    found = []
+    for change in changes:
+        before = there.get(change.name, {})
+        after = wanted[change.name].config if change.name in wanted else {}
+        if change.keys:
+            keys = secret.keys_of(before) | secret.keys_of(after)
+            found.append(masked(change, mask_of(before, after, secret_keys=keys)))
+        else:
+            found.append(change)
+    return found
+
+
+def _show(session: Session, changes: Sequence[Change], *, final: bool) -> None:
+    from heeler.cli.cluster.plan import Action, counts
+    from heeler.cli.output import Format, data_text
+
+    if session.format is not Format.TABLE:
+        if final:
+            click.echo(data_text({"changes": [change.as_data() for change in changes]}, session.format))
+        return
+    for change in changes:
+        if change.action is Action.NONE:
+            continue
+        sign, colour = _SIGNS[change.action.value]
+        click.secho(f"{sign} {safe(change.name)}", fg=colour, bold=True)
+        for key in change.keys:
+            if key.before is not None:
+                click.secho(f"    - {safe(key.key)}={safe(key.before)}", fg="red")
+            if key.after is not None:
+                click.secho(f"    + {safe(key.key)}={safe(key.after)}", fg="green")
+    click.echo(f"{counts(changes) or 'nothing'}.")
+
+
+def _report(session: Session, outcome: list[dict[str, Any]]) -> None:
+    from heeler.cli.output import Format, data_text
+
+    if session.format is not Format.TABLE:
+        click.echo(data_text({"changes": outcome}, session.format))
+
+
+def _do(session: Session, change: Change, wanted: Mapping[str, Wanted]) -> None:
+    from heeler.cli.cluster.plan import Action
+    from heeler.cli.rest_client import path_of
+
+    if change.action is Action.CREATE:  # fails where somebody else has created it meanwhile
+        _post(session, wanted[change.name])
+    elif change.action is Action.CHANGE:
+        session.call("PUT", path_of("connectors", change.name, "config"), dict(wanted[change.name].config))
+    else:
+        session.call("DELETE", path_of("connectors", change.name))
+
+
+def _post(session: Session, wanted: Wanted) -> None:
+    state = {"initial_state": wanted.initial_state} if wanted.initial_state else {}
+    session.call("POST", "/connectors", {"name": wanted.name, "config": dict(wanted.config), **state})
+
+
+def _valid(session: Session, wanted: Wanted) -> bool:
+    """Whether the worker takes it; what it finds wrong is told."""
+    from heeler.cli.cluster.validation import checked
+
+    try:
+        found = checked(session, wanted)
+    except ConnectError as error:
+        click.echo(f"heeler: {safe(wanted.name)}: {error}", err=True)
+        return False
+    for key, _, messages in found:
+        for message in messages:
+            click.echo(f"heeler: {safe(wanted.name)}: {safe(key)}: {safe(message)}", err=True)
+    return not any(messages for _, _, messages in found)

@@ -1,0 +1,194 @@
+"""Files of connectors: JSON, YAML and properties. Whoever wrote them, a connector comes out or an error that names the
+file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from heeler.cli.safe_text import safe
+from heeler.errors import SetupError
+
+ENDINGS: Final = (".json", ".yaml", ".yml", ".properties")
+LARGEST: Final = 4 * 1024 * 1024  # bytes of one file
+_STATES: Final = ("RUNNING", "PAUSED", "STOPPED")
+_ALSO: Final = {"name", "config", "initial_state", "tasks", "type"}  # the last two are in what GET answers: ignored
+_MOST: Final = 10_000  # entries of a YAML mapping with all that it merges
+
+
+class ConfigFileError(SetupError):
+    """Files that hold no connector, or a wrong one; has a line for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A connector as a file says it shall be. `initial_state` is for one that is new."""
+
+    name: str
+    config: Mapping[str, str]
+    file: str
+    initial_state: str | None = None
+
+
+def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
+    """Those of all files, and of the files in all folders and the folders in them, in the order of their names.
+
+    Raises ConfigFileError with all that is wrong: nothing is done with half of what was meant.
+    """
+    found: list[Wanted] = []
+    wrong: list[str] = []
+    for path in paths:
+        files = list(_files(path)) if path.is_dir() else [path]
+        if not files:
+            wrong.append(f"{path}: no file in it ends with {', '.join(ENDINGS)}")
+        for file in files:
+            try:
+                found += parse_connectors(_text(file), file.suffix.lower(), file.stem, str(file))
+            except ConfigFileError as error:
+                wrong.append(str(error))
+    first: dict[str, str] = {}
+    for wanted in found:
+        if wanted.name in first:
+            wrong.append(f"{wanted.file}: connector {safe(wanted.name)} is in {first[wanted.name]}, too")
+        first.setdefault(wanted.name, wanted.file)
+    if wrong:
+        raise ConfigFileError("\n".join(wrong))
+    return found
+
+
+def parse_connectors(text: str, ending: str, stem: str, file: str) -> list[Wanted]:
+    """The connectors of one file's text, by its ending. One without a name gets the file's: `stem`.
+
+    A connector is an object as POST /connectors takes it (name, config, initial_state), or its config alone; JSON may
+    have a list of them, YAML also several documents. Numbers and true or false are taken as they are written.
+    """
+    try:
+        made = [_wanted(item, stem, file) for item in _items(text, ending)]
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else " ".join(safe(error).split())
+        raise ConfigFileError(f"{file}: {why}") from error
+    if not made:
+        raise ConfigFileError(f"{file}: no connector in it")
+    return made
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if file.suffix.lower() in ENDINGS and not hidden and file.is_file():
+            yield file
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(LARGEST + 1)
+    except OSError as error:
+        raise ConfigFileError(f"{file}: {error.strerror}") from error
+    if len(data) > LARGEST:
+        raise ConfigFileError(f"{file}: more than {LARGEST // 2**20} MiB is no connector's configuration")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if file.suffix.lower() == ".properties":  # what Java reads them in
+            return data.decode("latin-1")
+        raise ConfigFileError(f"{file}: not UTF-8 at byte {error.start}") from error
+
+
+def _items(text: str, ending: str) -> list[Any]:
+    if ending == ".properties":
+        import javaproperties  # noqa: PLC0415 - only here
+
+        return [javaproperties.loads(text)]
+    if ending == ".json":
+        documents = [json.loads(text, object_pairs_hook=_once_each, parse_int=str, parse_float=str,
+                                parse_constant=_no_constant)]
+    elif ending in (".yaml", ".yml"):
+        documents = [d for d in yaml.load_all(text, _Loader) if d is not None]
+    else:
+        raise ValueError(f"its name must end with one of {', '.join(ENDINGS)}")
+    return [item for document in documents for item in (document if isinstance(document, list) else [document])]
+
+
+def _wanted(item: Any, stem: str, file: str) -> Wanted:
+    if not isinstance(item, dict):
+        raise ValueError(f"a connector must be an object with keys and values, not {_kind(item)}")  # noqa: TRY004
+    wrapped = isinstance(item.get("config"), dict)
+    others = sorted(map(str, item.keys() - _ALSO)) if wrapped else []
+    if others:
+        raise ValueError(f"unknown key {others[0]} beside the config")
+    config = {_a_key(key): _value(key, value) for key, value in (item["config"] if wrapped else item).items()}
+    said = item.get("name") if wrapped else None
+    if said is not None and not isinstance(said, str):
+        raise ValueError(f"the name must be a text, not {_kind(said)}")
+    name = (said or config.get("name") or stem).strip()
+    if not name:
+        raise ValueError("the connector has no name")
+    if config.get("name", name).strip() != name:
+        raise ValueError(f"the connector's name is {name}, but {config['name']} in its config")
+    if "connector.class" not in config:
+        raise ValueError(f"connector {name} has no connector.class")
+    state = item.get("initial_state") if wrapped else None
+    if state is not None and (not isinstance(state, str) or state.upper() not in _STATES):
+        raise ValueError(f"initial_state must be one of {', '.join(_STATES)}")
+    text = [name, *config, *config.values()]
+    if any("\ud800" <= c <= "\udfff" for part in text for c in part):
+        raise ValueError("half of a surrogate pair is no text")
+    return Wanted(name, {**config, "name": name}, file, state and state.upper())
+
+
+def _a_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise ValueError(f"a key must be a text, not {_kind(key)}")  # noqa: TRY004
+    return key
+
+
+def _value(key: Any, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        raise ValueError(f"the value of {key} must be a text, a number or true or false, not {_kind(value)}")  # noqa: TRY004
+    return value
+
+
+def _kind(value: Any) -> str:
+    return {dict: "an object", list: "a list", type(None): "nothing"}.get(type(value), f"a {type(value).__name__}")
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {key} is there twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+class _Loader(yaml.SafeLoader):
+    """Scalars are taken as they are written, except for null: on is "on", 010 is "010"."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the library's way
+        first: [r for r in resolvers if r[0] in ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:null")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge keys (<<); a few lines may otherwise ask for billions of entries."""
+        own = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        twice = next((key for n, key in enumerate(own) if key in own[:n]), None) if len(own) > len(set(own)) else None
+        if twice is not None and not getattr(node, "flat", False):
+            raise ValueError(f"key {twice} is there twice")
+        super().flatten_mapping(node)
+        node.flat = True  # type: ignore[attr-defined]  # what it has merged may be twice in it
+        if len(node.value) > _MOST:
+            raise ValueError(f"more than {_MOST} entries in one mapping")

@@ -1,0 +1,174 @@
+"""`heeler connectors`: what is there, what it does, and what it shall do."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from heeler.cli.cluster.apply import apply, create, delete
+from heeler.cli.cluster.session import NO, Session, cluster_command, connector_argument, each
+from heeler.cli.cluster.status import status
+from heeler.cli.safe_text import safe
+
+
+@click.group()
+def connectors() -> None:
+    """See and change connectors."""
+
+
+for command in (apply, create, delete, status):
+    connectors.add_command(command)
+
+
+@connectors.command("list")
+@cluster_command
+def list_(session: Session) -> None:
+    """All connectors, with their states."""
+    from heeler.cli.cluster.answers import a_list, a_status, expanded
+
+    found = expanded(session.call("GET", "/connectors", query={"expand": ["status", "info"]}))
+    rows = []
+    for name, parts in found.items():
+        state = a_status(parts.get("status"))
+        rows.append((name, state.kind, state.connector.state, f"{state.running}/{len(state.tasks)}",
+                     state.connector.worker))
+    starting = sorted({str(name) for name in a_list(session.call("GET", "/connectors"), "names")} - found.keys())
+    rows += [(name, "", "(no status yet)", "", "") for name in starting]
+    session.show({**found, **{name: {} for name in starting}},
+                 ("NAME", "TYPE", "STATE", "TASKS RUNNING", "WORKER"), sorted(rows), "There are no connectors.")
+
+
+@connectors.command()
+@connector_argument()
+@click.option("--show-secrets", is_flag=True, help="Do not hide passwords.")
+@cluster_command
+def show(session: Session, connector: str, show_secrets: bool) -> None:
+    """A connector's configuration, and its state. Passwords are hidden."""
+    from heeler.cli.cluster.answers import a_config, a_text, an_object
+    from heeler.cli.cluster.secret_keys import SecretKeys
+    from heeler.cli.output import Format
+    from heeler.cli.rest_client import path_of
+
+    said = an_object(session.call("GET", path_of("connectors", connector)), "a connector")
+    config = a_config(said.get("config"), "a connector's config")
+    if not show_secrets:
+        mask = SecretKeys(session).mask(config)
+        config = {key: mask(key, value) for key, value in config.items()}
+    session.show({**said, "config": config}, ("KEY", "VALUE"), sorted(config.items()))
+    if session.format is Format.TABLE:
+        click.echo(f"\n{safe(a_text(said.get('name')))} is a {safe(a_text(said.get('type')))} connector.")
+
+
+def _target(verb: str, done: str, doc: str) -> None:
+    @connectors.command(verb, help=doc)
+    @connector_argument(several=True)
+    @cluster_command
+    def change(session: Session, connectors: tuple[str, ...]) -> int:
+        from heeler.cli.rest_client import path_of
+
+        def act(name: str) -> str:
+            session.call("PUT", path_of("connectors", name, verb))
+            return done
+
+        return each(session, connectors, act)
+
+
+_target("pause", "will pause", "Have connectors and their tasks rest; tasks keep what they hold.")
+_target("resume", "will go on", "Have paused or stopped connectors go on.")
+_target("stop", "stopped", "End the tasks of connectors: as offsets set and offsets reset want it.")
+
+
+@connectors.command()
+@connector_argument(several=True)
+@click.option("--include-tasks", is_flag=True, help="The tasks, too.")
+@click.option("--only-failed", is_flag=True, help="Only what has failed.")
+@click.option("--task", type=click.IntRange(0), metavar="N", help="Only this task.")
+@cluster_command
+def restart(
+    session: Session, connectors: tuple[str, ...], include_tasks: bool, only_failed: bool, task: int | None
+) -> int:
+    """Restart connectors, their tasks, or only what has failed of them."""
+    from heeler.cli.rest_client import path_of
+
+    if task is not None and (include_tasks or only_failed):
+        raise click.UsageError("--task goes without --include-tasks and --only-failed")
+    query = {"includeTasks": str(include_tasks).lower(), "onlyFailed": str(only_failed).lower()}
+
+    def act(name: str) -> str:
+        if task is not None:
+            session.call("POST", path_of("connectors", name, "tasks", str(task), "restart"))
+            return f"task {task} restarts"
+        session.call("POST", path_of("connectors", name, "restart"), query=query)
+        return "restarts"
+
+    return each(session, connectors, act)
+
+
+@connectors.command()
+@connector_argument()
+@click.option("--show-secrets", is_flag=True, help="Do not hide passwords.")
+@cluster_command
+def tasks(session: Session, connector: str, show_secrets: bool) -> int:
+    """A connector's tasks: state, worker, configuration. Passwords are hidden."""
+    from heeler.cli.cluster.answers import a_config, a_list, a_status, an_object
+    from heeler.cli.cluster.secret_keys import SecretKeys
+    from heeler.cli.rest_client import path_of
+
+    found = a_list(session.call("GET", path_of("connectors", connector, "tasks")), "a list of tasks")
+    parts = {p.task: p for p in a_status(session.call("GET", path_of("connectors", connector, "status"))).tasks}
+    secret = SecretKeys(session)
+    of_connector = secret.keys_of(session.call("GET", path_of("connectors", connector, "config")))
+    rows: list[tuple[Any, ...]] = []
+    data = []
+    for item in found:
+        said = an_object(item, "a task")
+        number = an_object(said.get("id"), "a task's id").get("task")
+        config = a_config(said.get("config"), "a task's config")
+        if not show_secrets:
+            mask = secret.mask(config, of_connector)
+            config = {key: mask(key, value) for key, value in config.items()}
+        part = parts.get(number) if isinstance(number, int) else None
+        state, worker = (part.state, part.worker) if part else ("(no status yet)", "")
+        data.append({"id": said["id"], "config": config, "state": state, "worker_id": worker})
+        rows.append((number, state, worker, ", ".join(f"{k}={v}" for k, v in sorted(config.items()))))
+    session.show(data, ("TASK", "STATE", "WORKER", "CONFIG"), rows, "It has no tasks.")
+    return NO if any(part.state == "FAILED" for part in parts.values()) else 0
+
+
+@connectors.command()
+@connector_argument()
+@cluster_command
+def story(session: Session, connector: str) -> None:
+    """What happened to a connector on the worker that answers, and why: of heeler's workers alone.
+
+    A worker with admin.listeners of its own is asked there: give their --url.
+    """
+    from heeler.cli.cluster.answers import a_list, a_text, an_object
+    from heeler.cli.rest_client import path_of
+
+    said = an_object(session.call("GET", path_of("connectors", connector, "story")), "a connector's story")
+    found = [an_object(step, "a step of a story") for step in a_list(said.get("story"), "a connector's story")]
+    rows = [(*(a_text(step.get(key)) for key in ("at", "cause", "because", "what")),
+             "; ".join(map(a_text, a_list(step.get("effects") or [], "a step's effects")))) for step in found]
+    session.show(said, ("AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "It has no story here.")
+
+
+@connectors.command()
+@connector_argument()
+@click.option("--reset", is_flag=True, help="Forget them: the list begins anew.")
+@cluster_command
+def topics(session: Session, connector: str, reset: bool) -> None:
+    """The topics that a connector has read or written."""
+    from heeler.cli.cluster.answers import a_list, an_object
+    from heeler.cli.rest_client import path_of
+
+    if reset:
+        session.call("PUT", path_of("connectors", connector, "topics", "reset"))
+        session.tell(f"{safe(connector)}: its list of topics begins anew")
+        return
+    said = an_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
+    found = a_list(an_object(said.get(connector), "a list of topics").get("topics"), "a list of topics")
+    session.show(sorted(found, key=str), ("TOPIC",), [(topic,) for topic in sorted(found, key=str)],
+                 "It has used no topic yet.")

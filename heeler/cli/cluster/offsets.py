@@ -1,0 +1,227 @@
+"""`heeler offsets`: how far connectors are, and to have them go on elsewhere."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import click
+
+from heeler.cli.cluster.session import FILES, YES, Session, cluster_command, confirm, connector_argument
+from heeler.cli.topics import broker_options, broker_properties
+from heeler.errors import SetupError
+
+Offsets = list[dict[str, Any]]
+"""Objects with a partition and an offset, as the API has them; the offset is null where there is none."""
+_COLUMNS: Final = ("PARTITION", "NOW", "THEN")
+_PATIENCE_MS: Final = 15_000
+_DRY: Final = click.option("--dry-run", is_flag=True, help="Only show the difference.")
+
+
+@click.group()
+def offsets() -> None:
+    """See and change where connectors go on."""
+
+
+@offsets.command()
+@connector_argument()
+@cluster_command
+def show(session: Session, connector: str) -> None:
+    """How far a connector is: a source in what it reads, a sink in its topics."""
+    found = _ask(session, connector)
+    session.show({"offsets": found}, ("PARTITION", "OFFSET"),
+                 sorted((_shown(item["partition"]), _shown(item["offset"])) for item in found), "It has no offsets.")
+
+
+@offsets.command("set")
+@connector_argument()
+@click.argument("places", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
+@click.option("--from", "file", type=FILES, metavar="FILE", help="A JSON file as offsets show -o json prints it.")
+@_DRY
+@YES
+@cluster_command
+def set_(
+    session: Session, connector: str, places: tuple[str, ...], file: Path | None, dry_run: bool, yes: bool
+) -> None:
+    """Set offsets of a stopped connector: of a sink as TOPIC:PARTITION=OFFSET, of any by a file.
+
+    Partitions that are not named keep theirs; one whose offset is null begins anew.
+    """
+    then = [*(_read(file) if file else []), *map(_place, places)]
+    if not then:
+        raise click.UsageError("Say which offsets: TOPIC:PARTITION=OFFSET, or --from FILE.")
+    _alter(session, connector, then, dry_run=dry_run, yes=yes)
+
+
+@offsets.command()
+@connector_argument()
+@click.option("--to", metavar="beginning|end|TIME", help="A sink's: to the first records that are still there, to the "
+              "end of its topics, or to the records of a time or later: 2026-11-22T18:00:00Z (UTC where it does "
+              "not say).")
+@broker_options
+@_DRY
+@YES
+@cluster_command
+def reset(
+    session: Session, connector: str, to: str | None, bootstrap_servers: str | None, worker_config: Path | None,
+    dry_run: bool, yes: bool,
+) -> None:
+    """Have a stopped connector begin anew: forget its offsets, or with --to set a sink's.
+
+    --to asks Kafka itself: --bootstrap-servers or --worker-config says where it is.
+    """
+    if to is not None:
+        asked = broker_properties(bootstrap_servers, worker_config)
+        _alter(session, connector, _positions(session, connector, asked, where(to)), dry_run=dry_run, yes=yes)
+        return
+    from heeler.cli.rest_client import path_of
+
+    now = _ask(session, connector)
+    ahead = _show_difference(session, now, [{**item, "offset": None} for item in now], final=dry_run)
+    if dry_run:
+        return
+    confirm(f"Forget {ahead} offsets?", yes=yes)
+    _tell(session, session.call("DELETE", path_of("connectors", connector, "offsets")))
+
+
+def changes(now: Iterable[Mapping[str, Any]], then: Iterable[Mapping[str, Any]]) -> list[tuple[Any, Any, Any]]:
+    """Partition, offset now, offset then, of those that differ; None is none. Of two offsets for a partition the last
+    counts.
+    """
+    before = {_key(item["partition"]): item["offset"] for item in now}
+    after = {_key(item["partition"]): item for item in then}
+    return [(item["partition"], before.get(key), item["offset"]) for key, item in sorted(after.items())
+            if _key(before.get(key)) != _key(item["offset"])]
+
+
+def where(to: str) -> Literal["earliest", "latest"] | int:
+    """What --to means: an end of the topics, or a time in ISO 8601 as ms since 1970. Raises UsageError."""
+    if to == "beginning":
+        return "earliest"
+    if to == "end":
+        return "latest"
+    try:
+        found = dt.datetime.fromisoformat(to.strip())
+    except ValueError as error:
+        raise click.UsageError(f"--to {to} is not beginning, end or a time such as 2026-11-22T18:00:00Z") from error
+    found = found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    return int(found.timestamp() * 1000)
+
+
+def _alter(session: Session, connector: str, then: Offsets, *, dry_run: bool, yes: bool) -> None:
+    from heeler.cli.rest_client import path_of
+
+    ahead = _show_difference(session, _ask(session, connector), then, final=dry_run)
+    if dry_run or not ahead:
+        return
+    confirm(f"Change {ahead} offsets?", yes=yes)
+    wanted = {_key(item["partition"]): item for item in then}
+    _tell(session, session.call("PATCH", path_of("connectors", connector, "offsets"),
+                                {"offsets": list(wanted.values())}))
+
+
+def _show_difference(session: Session, now: Offsets, then: Offsets, *, final: bool) -> int:
+    """The number of offsets that differ."""
+    from heeler.cli.output import Format
+
+    found = changes(now, then)
+    data = [{"partition": partition, "now": before, "then": after} for partition, before, after in found]
+    if final or not found or session.format is Format.TABLE:
+        rows = [(_shown(partition), _shown(before), _shown(after)) for partition, before, after in found]
+        session.show({"changes": data}, _COLUMNS, rows, "Nothing would change.")
+    return len(found)
+
+
+def _tell(session: Session, said: Any) -> None:
+    from heeler.cli.cluster.answers import a_text, an_object
+    from heeler.cli.output import Format
+    from heeler.cli.safe_text import safe
+
+    message = a_text(an_object(said, "the answer").get("message"))
+    if session.format is Format.TABLE:
+        click.echo(safe(message))
+    else:
+        session.show({"message": message}, (), ())
+
+
+def _positions(
+    session: Session, connector: str, properties: Mapping[str, str], which: Literal["earliest", "latest"] | int
+) -> Offsets:
+    """Of all partitions of a sink's topics, as Kafka says."""
+    from heeler.cli.cluster.answers import a_config
+    from heeler.cli.rest_client import path_of
+    from spark_tasks.kafka.client_config import client_settings
+    from spark_tasks.kafka.cluster import KafkaCluster
+    from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
+
+    config = a_config(session.call("GET", path_of("connectors", connector, "config")), "a connector's config")
+    listed = {topic.strip() for topic in config.get("topics", "").split(",")}
+    used = {item["partition"].get("kafka_topic") for item in _ask(session, connector)}
+    topics = sorted(name for name in listed | used if isinstance(name, str) and name)
+    if not topics or not ("topics" in config or "topics.regex" in config):
+        raise SetupError(f"{connector} is no sink, or has read no topic yet: --to cannot say where it shall go on")
+    cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
+    try:
+        places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_PATIENCE_MS)]
+        found = cluster.offsets(places, which, timeout_ms=_PATIENCE_MS)
+        late = [place for place, offset in found.items() if offset < 0]  # no record is as new: its end
+        if late:
+            found |= cluster.offsets(late, "latest", timeout_ms=_PATIENCE_MS)
+    finally:
+        cluster.close()
+    return [{"partition": {"kafka_topic": topic, "kafka_partition": p}, "offset": {"kafka_offset": offset}}
+            for (topic, p), offset in sorted(found.items())]
+
+
+def _ask(session: Session, connector: str) -> Offsets:
+    from heeler.cli.cluster.answers import an_object
+    from heeler.cli.rest_client import path_of
+
+    said = an_object(session.call("GET", path_of("connectors", connector, "offsets")), "a connector's offsets")
+    return _checked(said.get("offsets"), "a connector's offsets")
+
+
+def _checked(value: Any, what: str) -> Offsets:
+    from heeler.cli.cluster.answers import a_list, an_object
+
+    found = [an_object(item, what) for item in a_list(value, what)]
+    return [{"partition": an_object(item.get("partition"), what), "offset": item.get("offset")} for item in found]
+
+
+def _read(file: Path) -> Offsets:
+    try:
+        said = json.loads(file.read_text())
+        return _checked(said["offsets"] if isinstance(said, dict) else said, f"what {file} holds")
+    except (OSError, ValueError, KeyError, RecursionError) as error:
+        raise SetupError(f"{file} holds no offsets as offsets show -o json prints them: {error!r}") from error
+
+
+def _place(text: str) -> dict[str, Any]:
+    """Of TOPIC:PARTITION=OFFSET."""
+    place, equals, offset = text.rpartition("=")
+    topic, colon, partition = place.rpartition(":")
+    if not (equals and colon and topic) or not (partition.isdecimal() and offset.isdecimal()):
+        raise click.UsageError(f"{text} is not TOPIC:PARTITION=OFFSET")
+    return {"partition": {"kafka_topic": topic, "kafka_partition": int(partition)},
+            "offset": {"kafka_offset": int(offset)}}
+
+
+def _shown(value: Any) -> str:
+    """Briefly: a sink's partition as topic:partition, its offset as a number, others as JSON."""
+    if value is None:
+        return "-"
+    if isinstance(value, dict) and value.keys() == {"kafka_topic", "kafka_partition"}:
+        return f"{value['kafka_topic']}:{value['kafka_partition']}"
+    if isinstance(value, dict) and value.keys() == {"kafka_offset"}:
+        return str(value["kafka_offset"])
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+

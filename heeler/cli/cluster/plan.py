@@ -1,0 +1,109 @@
+"""What has to change so that a cluster is as its files say: pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from spark_tasks.config.masking import MASK, Secrets, passwords, secret_name
+
+Config = Mapping[str, str]
+Mask = Callable[[str, str], str]
+
+_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")  # of a config provider: says where a secret is, and is none
+_IN_URL = re.compile(r"(?<=://)([^/\s@:]*):([^/\s@]+)(?=@)")
+_CHANGED: Final = f"{MASK} (another one)"
+
+
+class Action(Enum):
+    """What happens to a connector."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    DELETE = "delete"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """A key's value; None where there is none."""
+
+    key: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to one connector, and to which of its keys, sorted."""
+
+    name: str
+    action: Action
+    keys: tuple[KeyChange, ...] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        """For --output json and yaml."""
+        keys = [{"key": k.key, "before": k.before, "after": k.after} for k in self.keys]
+        return {"name": self.name, "action": self.action.value, "keys": keys}
+
+
+def plan(wanted: Mapping[str, Config], there: Mapping[str, Config], *, prune: bool = False) -> list[Change]:
+    """The changes that lead from the configs that are there to those that are wanted, by name; deletions come last, and
+    only with `prune`.
+    """
+    changes = [_change(name, config, there.get(name)) for name, config in sorted(wanted.items())]
+    gone = sorted(there.keys() - wanted.keys()) if prune else []
+    return [*changes, *(Change(name, Action.DELETE) for name in gone)]
+
+
+def masked(change: Change, mask: Mask) -> Change:
+    """The change with its secrets hidden; of two that are hidden, it says that they differ."""
+    keys = []
+    for k in change.keys:
+        before = None if k.before is None else mask(k.key, k.before)
+        after = None if k.after is None else mask(k.key, k.after)
+        if before == after:
+            after = _CHANGED if after == MASK else f"{after} (another one: a part is hidden)"
+        keys.append(KeyChange(k.key, before, after))
+    return Change(change.name, change.action, tuple(keys))
+
+
+def mask_of(*configs: Config, secret_keys: Collection[str] = ()) -> Mask:
+    """Hides the secrets of all these configs, in each of them: the values of keys that are secret by their name or are
+    `secret_keys` (which the plugin says), wherever they occur, and passwords in URLs. A config provider's placeholder
+    stays.
+    """
+    plain = [{k: v for k, v in config.items() if not _PLACEHOLDER.fullmatch(v.strip())} for config in configs]
+    secrets = Secrets.of(word for config in plain for word in [
+        *passwords(config, [key for key in secret_keys if key in config]),
+        *(match[2] for value in config.values() for match in _IN_URL.finditer(value)),
+    ])
+
+    def mask(key: str, value: str) -> str:
+        if _PLACEHOLDER.fullmatch(value.strip()):
+            return value
+        if value and (key in secret_keys or secret_name(key)):
+            return MASK
+        return _IN_URL.sub(lambda match: f"{match[1]}:{MASK}", secrets.mask(value))
+
+    return mask
+
+
+def counts(changes: Iterable[Change]) -> str:
+    """In words: 1 to create, 2 to change, 3 as they should be."""
+    words = {Action.CREATE: "to create", Action.CHANGE: "to change", Action.DELETE: "to delete",
+             Action.NONE: "as they should be"}
+    actions = [change.action for change in changes]
+    return ", ".join(f"{actions.count(action)} {said}" for action, said in words.items() if action in actions)
+
+
+def _change(name: str, config: Config, before: Config | None) -> Change:
+    old: Config = before if before is not None else {}
+    keys = tuple(KeyChange(key, old.get(key), config.get(key)) for key in sorted(old.keys() | config.keys())
+                 if old.get(key) != config.get(key))
+    if before is None:
+        return Change(name, Action.CREATE, keys)
+    return Change(name, Action.CHANGE if keys else Action.NONE, keys)

@@ -1,0 +1,97 @@
+"""`heeler plugins` and `heeler loggers`: what a worker has, and how much it tells."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import datetime as dt
+
+import click
+
+from heeler.cli.cluster.session import Session, cluster_command
+from heeler.cli.safe_text import safe
+
+LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
+
+
+@click.group()
+def plugins() -> None:
+    """The plugins of a worker."""
+
+
+@plugins.command("list")
+@click.option("--all", "every", is_flag=True, help="Not connectors alone: converters, transforms, predicates, too.")
+@cluster_command
+def list_plugins(session: Session, every: bool) -> None:
+    """The connectors that can be created on the worker that answers."""
+    from heeler.cli.cluster.answers import a_list, a_text, an_object
+
+    found = [an_object(plugin, "a plugin") for plugin in a_list(
+        session.call("GET", "/connector-plugins", query={"connectorsOnly": str(not every).lower()}), "the plugins")]
+    rows = [tuple(a_text(plugin.get(key)) for key in ("type", "class", "version")) for plugin in found]
+    session.show(found, ("TYPE", "CLASS", "VERSION"), sorted(rows), "It has none.")
+
+
+@plugins.command()
+@click.argument("plugin")
+@cluster_command
+def describe(session: Session, plugin: str) -> None:
+    """What a plugin can be told: PLUGIN is a class, or the last part of one."""
+    from heeler.cli.cluster.answers import a_list, a_text, an_object
+    from heeler.cli.rest_client import path_of
+
+    found = [an_object(key, "a key's definition") for key in a_list(
+        session.call("GET", path_of("connector-plugins", plugin, "config")), "a plugin's keys")]
+    rows = [
+        (a_text(key.get("name")), a_text(key.get("type")), "(required)" if key.get("required") is True
+         else a_text(key.get("default_value")), a_text(key.get("importance")), a_text(key.get("documentation")))
+        for key in found
+    ]
+    session.show(found, ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "WHAT IT IS"), rows, "It has no keys.")
+
+
+@click.group()
+def loggers() -> None:
+    """How much workers log. Levels last until a worker ends.
+
+    A worker with admin.listeners of its own is asked there: give their --url.
+    """
+
+
+@loggers.command("list")
+@cluster_command
+def list_loggers(session: Session) -> None:
+    """The loggers that have a level of their own, on the worker that answers."""
+    from heeler.cli.cluster.answers import a_text, an_object
+
+    found = an_object(session.call("GET", "/admin/loggers"), "the loggers")
+    rows = []
+    for name, said in sorted(found.items()):
+        level = an_object(said, "a logger")
+        rows.append((name, a_text(level.get("level")), _time(level.get("last_modified"))))
+    session.show(found, ("LOGGER", "LEVEL", "SINCE"), rows, "None has.")
+
+
+@loggers.command("set")
+@click.argument("logger")
+@click.argument("level", type=click.Choice(LEVELS, case_sensitive=False))
+@click.option("--cluster", is_flag=True, help="On all workers, not on the one that answers alone.")
+@cluster_command
+def set_logger(session: Session, logger: str, level: str, cluster: bool) -> None:
+    """Set the level of LOGGER and of those below it; root is all of them."""
+    from heeler.cli.cluster.answers import a_list
+    from heeler.cli.rest_client import path_of
+
+    scope = {"scope": "cluster"} if cluster else {"scope": "worker"}
+    said = session.call("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)
+    changed = [logger] if said is None else a_list(said, "the changed loggers")
+    session.show(changed, ("CHANGED",), [(name,) for name in changed], f"No logger is called {safe(logger)}.")
+
+
+def _time(milliseconds: object) -> str:
+    """In UTC, nothing where it is not known."""
+    if not isinstance(milliseconds, int):
+        return ""
+    try:
+        return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)

@@ -1,0 +1,152 @@
+"""Which cluster a command talks to, and how: options, environment, or a file of profiles."""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from heeler.errors import SetupError
+
+DEFAULT_URL: Final = "http://localhost:8083"
+_KEYS: Final = ("url", "user", "password", "password-file", "ca", "cert", "key", "insecure")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """URLs that are tried in turn, who asks (HTTP basic authentication), and files in PEM for https."""
+
+    urls: tuple[str, ...]
+    user: str | None = None
+    password: str | None = None
+    password_file: Path | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    insecure: bool = False  # takes any certificate
+
+    def headers(self) -> dict[str, str]:
+        """That say who asks. Raises SetupError where the file with the password cannot be read."""
+        if self.user is None:
+            return {}
+        password = self.password or ""
+        if self.password_file is not None:
+            try:
+                password = self.password_file.read_text().strip()
+            except (OSError, ValueError) as error:
+                raise SetupError(f"The password's file {self.password_file} cannot be read: {error}") from error
+        return {"Authorization": f"Basic {base64.b64encode(f'{self.user}:{password}'.encode()).decode()}"}
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For https; None where no URL wants it. Raises SetupError for files that do not serve."""
+        if not any(url.startswith("https:") for url in self.urls):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca and str(self.ca))
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key)
+        except OSError as error:
+            names = ", ".join(str(f) for f in (self.ca, self.cert, self.key) if f is not None)
+            raise SetupError(f"Not certificates and keys in PEM, or not readable: {names} ({error})") from error
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def profile_of(urls: Sequence[str], name: str | None, environ: Mapping[str, str]) -> Profile:
+    """The first of: --url; --profile; HEELER_URL; HEELER_PROFILE; the default profile of the file; localhost:8083.
+
+    Raises SetupError for a profile that is not there or not right.
+    """
+    if urls:
+        return _with_urls(urls, "--url")
+    if name is None and environ.get("HEELER_URL", "").strip():
+        return _with_urls([environ["HEELER_URL"]], "HEELER_URL")
+    file = profiles_file(environ)
+    wanted = name or environ.get("HEELER_PROFILE")
+    if not file.exists():
+        if wanted:
+            raise SetupError(f"There is no profile {wanted}: there is no file {file}")
+        return Profile((DEFAULT_URL,))
+    return parse_profiles(_read(file), wanted, str(file))
+
+
+def profiles_file(environ: Mapping[str, str]) -> Path:
+    """HEELER_PROFILES, or heeler/profiles.yaml in the user's folder of configurations."""
+    if environ.get("HEELER_PROFILES"):
+        return Path(environ["HEELER_PROFILES"])
+    base = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or os.path.expanduser("~")) / ".config"  # noqa: PTH111
+    return Path(base) / "heeler" / "profiles.yaml"
+
+
+def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
+    """The wanted profile, or the default one, of a file's text. Raises SetupError."""
+    import yaml  # noqa: PLC0415 - seldom needed
+
+    try:
+        said = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - makes texts, lists and objects alone
+    except (yaml.YAMLError, RecursionError) as error:
+        raise SetupError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+    profiles = said.get("profiles", {}) if isinstance(said, dict) else None
+    if not isinstance(profiles, dict) or said.keys() - {"profiles", "default"}:
+        raise SetupError(f"{file} must have profiles by their names under the key profiles; default may name one")
+    name = wanted or said.get("default")
+    if name is None:
+        return Profile((DEFAULT_URL,))
+    if not isinstance(name, str) or name not in profiles:
+        there = ", ".join(map(str, profiles)) or "none"
+        raise SetupError(f"There is no profile {name} in {file}; there: {there}")
+    return _profile(profiles[name], f"Profile {name} in {file}")
+
+
+def _profile(said: Any, where: str) -> Profile:
+    if not isinstance(said, dict):
+        raise SetupError(f"{where} must have keys and values")
+    unknown = sorted(map(str, said.keys() - set(_KEYS)))
+    if unknown:
+        raise SetupError(f"{where} has the unknown key {unknown[0]}; known: {', '.join(_KEYS)}")
+    urls = said.get("url", DEFAULT_URL)
+    others = {key: value for key, value in said.items() if key != "url"}
+    if any(not isinstance(value, str) for value in [*others.values(), *(urls if isinstance(urls, list) else [urls])]):
+        raise SetupError(f"{where}: each value must be a text; url may be a list of them")
+    files = {key.replace("-", "_"): Path(others[key]).expanduser() for key in ("password-file", "ca", "cert", "key")
+             if key in others}
+    base = _with_urls(urls if isinstance(urls, list) else [urls], where)
+    insecure = others.get("insecure", "false").lower() == "true"
+    return Profile(base.urls, others.get("user", base.user), others.get("password", base.password), **files,
+                   insecure=insecure)
+
+
+def _with_urls(given: Sequence[str], where: str) -> Profile:
+    """URLs, several of which may stand in one text; a user in one of them is taken out."""
+    urls, user, password = [], None, None
+    for url in (part for text in given for part in text.replace(",", " ").split()):
+        full = url if "://" in url else f"http://{url}"
+        try:
+            parts = urlsplit(full)
+            port = f":{parts.port}" if parts.port else ""
+            wrong = parts.scheme not in ("http", "https") or not parts.hostname or bool(parts.query or parts.fragment)
+        except ValueError:
+            wrong = True
+        if wrong:
+            raise SetupError(f"{where}: {url} is no address of a worker, such as {DEFAULT_URL}")
+        if parts.username is not None:
+            user, password = parts.username, parts.password
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        urls.append(f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}")
+    if not urls:
+        raise SetupError(f"{where}: no address of a worker")
+    return Profile(tuple(urls), user, password)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, ValueError) as error:
+        raise SetupError(f"The profiles in {file} cannot be read: {error}") from error

@@ -1,0 +1,42 @@
+"""Which keys of a configuration hold secrets: those whose names say so, and those that the plugins call passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from heeler.cli.cluster.answers import a_config, a_list, an_object
+from heeler.cli.cluster.plan import Mask, mask_of
+from heeler.cli.rest_client import RestError, path_of
+
+if TYPE_CHECKING:
+    from heeler.cli.cluster.session import Session
+
+
+class SecretKeys:
+    """Asks the worker once for each plugin's definitions."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[str, frozenset[str]] = {}
+
+    def mask(self, config: Mapping[str, str], more: Collection[str] = ()) -> Mask:
+        """What hides the secrets of this config; `more` keys are secret, too."""
+        return mask_of(config, secret_keys={*self.keys_of(config), *more})
+
+    def keys_of(self, config: object) -> frozenset[str]:
+        """The keys that the connector's plugin calls passwords; none where the worker does not know the plugin."""
+        plugin = a_config(config, "a connector's config").get("connector.class")
+        if plugin is None:
+            return frozenset()
+        if plugin not in self._known:
+            self._known[plugin] = self._asked(plugin)
+        return self._known[plugin]
+
+    def _asked(self, plugin: str) -> frozenset[str]:
+        try:
+            keys = self._session.call("GET", path_of("connector-plugins", plugin, "config"))
+        except RestError:  # removed since, or the worker is older than Kafka 3.2
+            return frozenset()
+        found = [an_object(key, "a key's definition") for key in a_list(keys, "a plugin's keys")]
+        return frozenset(str(key.get("name")) for key in found if key.get("type") == "PASSWORD")

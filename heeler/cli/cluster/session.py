@@ -1,0 +1,134 @@
+"""What all commands that talk to a cluster have: options, a client, errors as exit codes, one way to show things."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from heeler.cli.output import Format, data_text, print_table
+from heeler.cli.terminal import shown_when_slow, told_without_trace
+from spark_tasks.errors import ConnectError
+
+if TYPE_CHECKING:
+    from heeler.cli.rest_client import ConnectClient
+
+NO: Final = 1
+"""The exit code for: what was asked about is not well (docs/cli.md)."""
+_INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One command's talk with a cluster."""
+
+    client: ConnectClient
+    format: Format
+
+    def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        """As the client's, with a spinner on a terminal where it takes long."""
+        with shown_when_slow(f"Waiting for {method} {path.split('/')[1]} …"):
+            return self.client.call(method, path, body, query)
+
+    def show(self, data: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
+        """The data for programs; for people the rows."""
+        if self.format is Format.TABLE:
+            print_table(columns, rows, nothing)
+        else:
+            click.echo(data_text(data, self.format))
+
+    def tell(self, text: str) -> None:
+        """A line for people: programs have the exit code."""
+        if self.format is Format.TABLE:
+            click.echo(text)
+
+
+def client_of(urls: Sequence[str], profile: str | None, patience: float) -> ConnectClient:
+    """Raises SetupError."""
+    from heeler.cli.cluster.profiles import profile_of
+    from heeler.cli.rest_client import ConnectClient
+
+    chosen = profile_of(urls, profile, os.environ)
+    if chosen.insecure:
+        import urllib3
+
+        urllib3.disable_warnings()
+    return ConnectClient(chosen.urls, patience=patience, tls=chosen.tls(), headers=chosen.headers())
+
+
+def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options, and a Session as the first argument. A number that the function returns is the exit code."""
+
+    @click.option("--url", "urls", multiple=True, metavar="URL",
+                  help="A worker's REST address; several (with commas, or --url again) are tried in turn. Also: "
+                       "HEELER_URL.  [default: http://localhost:8083]")
+    @click.option("--profile", metavar="NAME", help="Take address, user and certificates from a profile. Also: "
+                                                    "HEELER_PROFILE.")
+    @click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)
+    @click.option("--patience", type=click.FloatRange(0), default=60, show_default=True, metavar="SECONDS",
+                  help="How long to wait while the cluster rebalances.")
+    @functools.wraps(function)
+    def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, patience: float, **kw: Any) -> None:
+        with told_without_trace():
+            try:
+                code = function(Session(client_of(urls, profile, patience), Format(output)), *args, **kw)
+            except KeyboardInterrupt:
+                sys.exit(_INTERRUPTED)
+        sys.exit(code or 0)
+
+    return run
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless it was said. Raises UsageError where nobody can be asked, click.Abort for no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Nobody can be asked here: give --yes to say so.")
+    click.confirm(question, abort=True, err=True)
+
+
+def each(session: Session, names: Iterable[str], act: Callable[[str], str]) -> int:
+    """Do it for each name, and tell; one name's trouble stays that name's. The exit code is the first error's."""
+    from heeler.cli.safe_text import safe
+
+    code = 0
+    for name in names:
+        try:
+            session.tell(f"{safe(name)}: {act(name)}")
+        except ConnectError as error:
+            code = code or getattr(error, "exit_code", 2)
+            click.echo(f"heeler: {safe(name)}: {error}", err=True)
+    return code
+
+
+def complete_connectors(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of connectors for the shell; none where nobody answers at once."""
+    from heeler.cli.cluster.answers import a_list
+    from heeler.cli.safe_text import unsafe
+
+    with suppress(ConnectError, OSError):
+        client = client_of(context.params.get("urls") or (), context.params.get("profile"), 0)
+        names = [n for n in a_list(client.call("GET", "/connectors"), "names") if isinstance(n, str) and not unsafe(n)]
+        return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return []
+
+
+def connector_argument(*, several: bool = False) -> Callable[[Any], Any]:
+    """CONNECTOR, or CONNECTOR..., which the shell completes."""
+    name = "connectors" if several else "connector"
+    return click.argument(name, nargs=-1 if several else 1, required=True, shell_complete=complete_connectors,
+                          metavar="CONNECTOR..." if several else "CONNECTOR")
+
+
+FILES: Final = click.Path(exists=True, path_type=Path)
+YES: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask.")

@@ -1,0 +1,108 @@
+"""`heeler connectors status`: the states of connectors and tasks, once or for as long as one looks."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from heeler.cli.cluster.session import NO, Session, cluster_command, complete_connectors
+from heeler.cli.safe_text import safe, safe_lines
+from spark_tasks.errors import ConnectError
+
+if TYPE_CHECKING:
+    from heeler.cli.cluster.answers import Status
+
+_COLUMNS = ("CONNECTOR", "PART", "STATE", "WORKER", "ERROR")
+
+
+@click.command()
+@click.argument("connectors", nargs=-1, shell_complete=complete_connectors, metavar="[CONNECTOR]...")
+@click.option("-w", "--watch", is_flag=True, help="Show changes until Ctrl-C.")
+@click.option("--interval", type=click.FloatRange(0.1), default=1.0, show_default=True, metavar="SECONDS",
+              help="Between two looks of --watch.")
+@click.option("--trace", is_flag=True, help="Show the whole traces of what has failed.")
+@cluster_command
+def status(session: Session, connectors: tuple[str, ...], watch: bool, interval: float, trace: bool) -> int:
+    """States of all connectors, or of some, and of their tasks. Exits with 1 where one has failed."""
+    if watch:
+        _watch(session, connectors, interval)
+        return 0
+    data, statuses = ask(session, connectors)
+    session.show(data, _COLUMNS, rows(statuses), "There are no connectors.")
+    if trace and session.format == "table":
+        for one in statuses:
+            for part in (p for p in one if p.trace):
+                name = "connector" if part.task is None else f"task {part.task}"
+                click.echo(f"\n{safe(one.name)}, {name}:\n{safe_lines(part.trace)}")
+    return NO if any(one.failed for one in statuses) else 0
+
+
+def ask(session: Session, names: Iterable[str]) -> tuple[dict[str, Any], list[Status]]:
+    """The statuses of these connectors, of all where none is named; as answered, and as they are shown."""
+    from heeler.cli.cluster.answers import a_status, expanded
+    from heeler.cli.rest_client import path_of
+
+    wanted = list(names)
+    if wanted:
+        data = {name: session.call("GET", path_of("connectors", name, "status")) for name in wanted}
+    else:
+        listed = expanded(session.call("GET", "/connectors", query={"expand": "status"}))
+        data = {name: parts.get("status") for name, parts in listed.items()}
+    return data, [a_status(said) for said in data.values()]
+
+
+def rows(statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
+    """One for each connector and task."""
+    found: list[tuple[Any, ...]] = []
+    for one in statuses:
+        for part in one:
+            name = one.kind if part.task is None else f"task {part.task}"
+            found.append((one.name, name, part.state, part.worker, part.trace.strip().partition("\n")[0]))
+    return found
+
+
+def _watch(session: Session, names: tuple[str, ...], interval: float) -> None:
+    """On a terminal a table that changes in place; else what differs from the look before, a line for each part or a
+    document for all.
+    """
+    import sys
+
+    if session.format == "table" and sys.stdout.isatty():
+        _live(session, names, interval)
+        return
+    before: Any = None
+    while True:
+        data, statuses = ask(session, names)
+        if session.format != "table":
+            if data != before:
+                session.show(data, (), ())
+            before = data
+        else:
+            now = {row[:2]: row for row in rows(statuses)}
+            gone = [(*key, "(gone)", "", "") for key in (before or {}) if key not in now]
+            for row in [*(row for key, row in now.items() if row != (before or {}).get(key)), *gone]:
+                click.echo("  ".join(safe(cell) for cell in row).rstrip())
+            before = now
+        sys.stdout.flush()
+        time.sleep(interval)
+
+
+def _live(session: Session, names: tuple[str, ...], interval: float) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from heeler.cli.output import console, table
+
+    with Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            try:
+                shown: Any = table(_COLUMNS, rows(ask(session, names)[1]))
+            except ConnectError as error:  # the worker may come back
+                shown = Group(Text(str(error), "bold red"))
+            live.update(shown, refresh=True)
+            time.sleep(interval)

@@ -1,0 +1,193 @@
+"""`heeler top`: connectors and tasks on a full screen: states, records a second, lag, errors."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from heeler.cli.cluster.session import Session, cluster_command
+from spark_tasks.errors import ConnectError
+
+if TYPE_CHECKING:
+    from heeler.cli.cluster.answers import Status
+
+COLUMNS: Final = ("CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "ERRORS", "WORKER", "WHAT IS WRONG")
+Place = tuple[str, int]
+"""A task: its connector and number."""
+_SAMPLE = re.compile(
+    r"^(heeler_(?:task_records_total|task_errors_total|sink_lag_records))\{(.*)\} (\S+)$", re.MULTILINE)
+_ADDRESS = re.compile(r"[\w.-]+:\d{1,5}|\[[\da-f:]+\]:\d{1,5}", re.IGNORECASE)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(slots=True)
+class Numbers:
+    """Of tasks, as far as workers tell them: what came out of them since they began, lag, errors."""
+
+    at: float  # seconds
+    records: dict[Place, float] = field(default_factory=dict)
+    lag: dict[Place, float] = field(default_factory=dict)
+    errors: dict[Place, float] = field(default_factory=dict)
+
+
+@click.command()
+@click.option("--interval", type=click.FloatRange(0.2), default=2.0, show_default=True, metavar="SECONDS")
+@click.option("--times", type=click.IntRange(1), metavar="N", help="End after so many looks.")
+@cluster_command
+def top(session: Session, interval: float, times: int | None) -> None:
+    """Watch all connectors and tasks on a full screen, until Ctrl-C. What has failed comes first.
+
+    Records, lag and errors are heeler's metrics; of Java's workers only the pace of sinks is known, by their offsets.
+    """
+    from heeler.cli.cluster.status import ask
+
+    before: Numbers | None = None
+    screen = _Screen(live=sys.stdout.isatty() and times is None)
+    with screen:
+        count = 0
+        while True:
+            try:
+                statuses = ask(session, ())[1]
+                now = _numbers(session, statuses)
+                screen.show(session, lines(statuses, before, now))
+                before = now
+            except ConnectError as error:
+                if times is not None:
+                    raise
+                screen.say(str(error))  # the workers may come back
+            count += 1
+            if count == times:
+                return
+            time.sleep(interval)
+
+
+def lines(statuses: Iterable[Status], before: Numbers | None, now: Numbers) -> list[tuple[Any, ...]]:
+    """A line for each connector, with the sums of its tasks, and for each task; failed connectors first."""
+    found: list[tuple[Any, ...]] = []
+    for one in sorted(statuses, key=lambda status: (not status.failed, status.name)):
+        places = [(one.name, part.task) for part in one.tasks if part.task is not None]
+        for part in one:
+            mine = places if part.task is None else [(one.name, part.task)]
+            pace = [rate for place in mine if (rate := _rate(before, now, place)) is not None]
+            found.append((
+                one.name, one.kind if part.task is None else f"task {part.task}", part.state,
+                f"{sum(pace):,.0f}" if pace else "-", _sum(now.lag, mine), _sum(now.errors, mine), part.worker,
+                part.trace.strip().partition("\n")[0]))
+    return found
+
+
+def parse_metrics(text: str, into: Numbers) -> None:
+    """Add what one worker's /metrics tells. Lines that are something else are passed over."""
+    for name, labels, value in _SAMPLE.findall(text):
+        said = {key: re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], word) for key, word in
+                _LABEL.findall(labels)}
+        try:
+            place, number = (said["connector"], int(said["task"])), float(value)
+        except (KeyError, ValueError):
+            continue
+        if number != number or number in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
+            continue
+        if name == "heeler_task_records_total":
+            if said.get("stage") == "write":
+                into.records[place] = into.records.get(place, 0) + number
+        else:
+            kept = into.lag if name == "heeler_sink_lag_records" else into.errors
+            kept[place] = kept.get(place, 0) + number
+
+
+def _rate(before: Numbers | None, now: Numbers, place: Place) -> float | None:
+    if before is None or place not in before.records or place not in now.records or now.at <= before.at:
+        return None
+    return max(0.0, now.records[place] - before.records[place]) / (now.at - before.at)  # a task that began anew: 0
+
+
+def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> str:
+    known = [numbers[place] for place in places if place in numbers]
+    return f"{sum(known):,.0f}" if known else "-"
+
+
+def _numbers(session: Session, statuses: Sequence[Status]) -> Numbers:
+    """Each worker tells of its own tasks: those of the addresses that were given, and those that the statuses name."""
+    client = session.client
+    scheme = client.url.partition("://")[0]
+    named = {part.worker for one in statuses for part in one if _ADDRESS.fullmatch(part.worker)}
+    workers = [f"{scheme}://{worker}" for worker in sorted(named)]
+    found = Numbers(time.monotonic())
+    told = False
+    asked: dict[str, str] = {}
+    for url in dict.fromkeys([*client.urls, *workers]):
+        text = client.text(url, "/metrics?names=heeler")
+        if text and text not in asked.values():  # one worker may have two addresses
+            asked[url] = text
+            told = True
+            parse_metrics(text, found)
+    if not told:
+        _by_offsets(session, statuses, found)
+    return found
+
+
+def _by_offsets(session: Session, statuses: Iterable[Status], found: Numbers) -> None:
+    """The pace of sinks by what they commit; all of it is counted as the first task's."""
+    from heeler.cli.rest_client import path_of
+
+    sums: dict[Place, float] = defaultdict(float)
+    for one in statuses:
+        if one.kind != "sink" or not one.tasks:
+            continue
+        try:
+            said = session.client.call("GET", path_of("connectors", one.name, "offsets"))
+        except ConnectError:  # deleted since, or a worker that is older than Kafka 3.5
+            continue
+        for item in said.get("offsets", []) if isinstance(said, dict) else []:
+            offset = item.get("offset") if isinstance(item, dict) else None
+            if isinstance(offset, dict) and isinstance(offset.get("kafka_offset"), int):
+                sums[one.name, one.tasks[0].task or 0] += offset["kafka_offset"]
+    found.records.update(sums)
+
+
+class _Screen:
+    """A live full screen on a terminal; elsewhere one table after the other."""
+
+    def __init__(self, *, live: bool) -> None:
+        self._live: Any = None
+        if live:
+            from rich.live import Live
+
+            from heeler.cli.output import console
+
+            self._live = Live(console=console(), screen=True, auto_refresh=False, vertical_overflow="crop")
+
+    def __enter__(self) -> None:
+        if self._live is not None:
+            self._live.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Instead of what was there, or after it."""
+        from heeler.cli.output import table
+
+        if self._live is not None:
+            self._live.update(table(COLUMNS, rows), refresh=True)
+            return
+        session.show([dict(zip(COLUMNS, row, strict=True)) for row in rows], COLUMNS, rows, "There are no connectors.")
+        sys.stdout.flush()
+
+    def say(self, text: str) -> None:
+        """What is in the way."""
+        from rich.text import Text
+
+        if self._live is not None:
+            self._live.update(Text(text, "bold red"), refresh=True)
+        else:
+            click.echo(text, err=True)

@@ -1,0 +1,60 @@
+"""`heeler validate`: what a worker says of configurations, without creating anything."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from heeler.cli.cluster.session import FILES, NO, Session, cluster_command
+
+if TYPE_CHECKING:
+    from heeler.cli.cluster.config_files import Wanted
+
+Finding = tuple[str, str, tuple[str, ...]]
+"""A key, its value with secrets hidden, and what is wrong with it."""
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=FILES, metavar="FILE...")
+@click.option("--all", "every", is_flag=True, help="Show the keys that are right, too.")
+@cluster_command
+def validate(session: Session, paths: tuple[Path, ...], every: bool) -> int:
+    """Have a worker check the connectors of FILEs (JSON, YAML, properties). Exits with 1 where something is wrong."""
+    from heeler.cli.cluster.config_files import read_connectors
+
+    rows, data, errors = [], [], 0
+    for wanted in read_connectors(paths):
+        found = checked(session, wanted)
+        errors += sum(len(messages) for _, _, messages in found)
+        data.append({"name": wanted.name, "file": wanted.file,
+                     "errors": {key: list(messages) for key, _, messages in found if messages}})
+        rows += [(wanted.name, key, value, "; ".join(messages)) for key, value, messages in found if messages or every]
+    session.show(data, ("CONNECTOR", "KEY", "VALUE", "WHAT IS WRONG"), rows, "Everything is right.")
+    return NO if errors else 0
+
+
+def checked(session: Session, wanted: Wanted) -> list[Finding]:
+    """What the worker says of each key. Raises RestError where it does not know the plugin."""
+    from heeler.cli.cluster.answers import a_list, a_text, an_object
+    from heeler.cli.cluster.plan import mask_of
+    from heeler.cli.rest_client import path_of
+
+    plugin = wanted.config["connector.class"]
+    said = an_object(session.call("PUT", path_of("connector-plugins", plugin, "config", "validate"),
+                                  dict(wanted.config)), "a validation")
+    infos = [an_object(info, "a key's validation") for info in a_list(said.get("configs"), "a validation's keys")]
+    secret = {
+        str(value.get("name")) for info in infos if isinstance(value := info.get("definition"), dict)
+        and value.get("type") == "PASSWORD"
+    }
+    mask = mask_of(wanted.config, secret_keys=secret)
+    found = []
+    for info in infos:
+        value = an_object(info.get("value"), "a key's value")
+        key = a_text(value.get("name"))
+        messages = tuple(mask("", a_text(m)) for m in a_list(value.get("errors") or [], "a key's errors"))
+        found.append((key, mask(key, a_text(value.get("value"))), messages))
+    return sorted(found)

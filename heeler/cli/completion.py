@@ -1,0 +1,21 @@
+"""`heeler completion`: what a shell reads to complete commands, options and names of connectors."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what makes SHELL complete heeler's commands and connectors.
+
+    Bash: add eval "$(heeler completion bash)" to ~/.bashrc; zsh likewise to ~/.zshrc; fish: heeler completion fish >
+    ~/.config/fish/completions/heeler.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"{shell} is not known here")
+    click.echo(found(context.find_root().command, {}, "heeler", "_HEELER_COMPLETE").source())

@@ -1,0 +1,123 @@
+"""`heeler doctor`: what is wrong here, and what to do."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from heeler.cli.cluster.session import NO, client_of
+from heeler.cli.output import Format, data_text, print_table
+from heeler.cli.terminal import shown_when_slow, told_without_trace
+
+if TYPE_CHECKING:
+    from heeler.doctor.findings import Check, Finding
+
+_SKEW_S: Final = 2.0  # HTTP tells time in whole seconds
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a setting of FILE.")
+@click.option("--url", "urls", multiple=True, metavar="URL", help="Examine these workers, too. Also: HEELER_URL.")
+@click.option("--profile", metavar="NAME", help="The same, from a profile.")
+@click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)
+@click.pass_context
+def doctor(
+    context: click.Context, file: Path | None, overrides: tuple[str, ...], urls: tuple[str, ...],
+    profile: str | None, output: str,
+) -> None:
+    """Examine this machine and, with a worker properties FILE, its settings, plugins, certificates, Kafka and topics.
+
+    Says what is wrong and what to do, changes nothing, and exits with 1 where something is wrong.
+    """
+    with told_without_trace():
+        logging.disable(logging.CRITICAL)  # the findings tell it
+        try:
+            with shown_when_slow("Examining …"):
+                found = list(_findings(file, overrides, urls, profile))
+        finally:
+            logging.disable(logging.NOTSET)
+        _show(found, Format(output))
+    context.exit(NO if any(finding.verdict == "wrong" for finding in found) else 0)
+
+
+def _show(found: Sequence[Finding], form: Format) -> None:
+    from spark_tasks.config.masking import process_secrets
+
+    mask = process_secrets().mask
+    if form is Format.TABLE:
+        print_table(("WHAT", "HOW", "SAID"), [(f.about, f.verdict.value, mask(f.said)) for f in found])
+    else:
+        data = [{"about": f.about, "verdict": f.verdict.value, "said": mask(f.said)} for f in found]
+        click.echo(data_text(data, form))
+
+
+def _findings(
+    file: Path | None, overrides: Sequence[str], urls: Sequence[str], profile: str | None
+) -> Iterator[Finding]:
+    from heeler.doctor import machine
+    from heeler.doctor.findings import examined
+
+    checks: list[tuple[str, Check]] = [("Java", machine.java), ("Spark", machine.spark), ("limits", machine.limits)]
+    for about, check in checks:
+        yield from examined(about, check)
+    if file is not None:
+        yield from _of_worker(file, overrides)
+    if urls or profile or os.environ.get("HEELER_URL"):
+        for url in client_of(urls, profile, 0).urls:
+            yield from examined("workers", lambda url=url: _running(url, urls, profile))  # type: ignore[misc]
+
+
+def _of_worker(file: Path, overrides: Sequence[str]) -> Iterator[Finding]:
+    import datetime as dt
+
+    from heeler.doctor import worker
+    from heeler.doctor.findings import Finding, Verdict, examined
+    from heeler.worker.config import load_worker_config
+    from spark_tasks.errors import ConnectError
+
+    try:
+        config = load_worker_config(file, overrides, os.environ)
+    except ConnectError as error:
+        yield Finding("settings", Verdict.WRONG, str(error))
+        return
+    yield from examined("settings", lambda: worker.settings(config))
+    yield from examined("plugins", lambda: worker.plugins(config))
+    yield from examined("certificates", lambda: worker.certificates(config, dt.datetime.now(dt.UTC)))
+    yield from examined("Kafka", lambda: worker.kafka(config))
+
+
+def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Finding]:
+    """A worker that answers: its health, and its clock beside this machine's."""
+    from heeler.cli.cluster.answers import a_text, an_object
+    from heeler.cli.rest_client import RestError
+    from heeler.doctor.findings import Finding, Verdict
+
+    client = client_of(urls, profile, 0)
+    client.urls = [url]
+    version = a_text(an_object(client.call("GET", "/"), "what a worker says of itself").get("version"))
+    try:
+        health = an_object(client.call("GET", "/health"), "a worker's health")
+        ill = health.get("degraded")
+        if ill:
+            yield Finding("workers", Verdict.LOOK, f"{url}: tasks are not well: {ill}. More: heeler connectors status")
+        else:
+            yield Finding("workers", Verdict.OK, f"{url}: {version}, {a_text(health.get('status'))}")
+    except RestError as error:
+        if error.status == 404:  # before Kafka 3.9 there is no such path
+            yield Finding("workers", Verdict.OK, f"{url}: {version}")
+        else:
+            yield Finding("workers", Verdict.WRONG, f"{url}: {error}")
+    ahead = client.clock()
+    if ahead is not None:
+        if abs(ahead) > _SKEW_S:
+            yield Finding("clocks", Verdict.WRONG, f"{url}: {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} "
+                          "this machine's. Have both set by NTP: records, sessions and certificates go by time")
+        else:
+            yield Finding("clocks", Verdict.OK, f"{url}: as this machine's")

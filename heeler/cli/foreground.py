@@ -1,0 +1,195 @@
+"""`heeler run`: one connector in the foreground, without a cluster, for developing it."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from heeler.cli.cluster.session import FILES
+from heeler.cli.safe_text import safe_json
+from heeler.cli.terminal import interrupting_signals, told_without_trace
+from heeler.cli.trial import connector_of
+from heeler.errors import SetupError
+
+if TYPE_CHECKING:
+    from spark_tasks.plugins.api import SinkConnector, SourceConnector
+
+_IDLE_S: Final = 0.2
+_BATCH: Final = 1000  # records that a sink is given at a time
+
+
+class ChangedError(Exception):
+    """A file has changed: all begins anew, from the kept offsets."""
+
+
+@click.command()
+@click.argument("file", type=FILES)
+@click.option("--records", type=FILES, metavar="FILE", help="What a sink gets, and goes on getting as the file grows: "
+              "lines of JSON with value and perhaps key, topic, headers.")
+@click.option("--offsets", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Where offsets are kept.  [default: FILE.offsets.json]")
+@click.option("--once", is_flag=True, help="End when there is nothing more.")
+@click.option("--reload/--no-reload", default=True, show_default=True, help="Begin anew, from the kept offsets, when "
+              "the connector's code or FILE changes.")
+@click.option("--worker-config", type=FILES, metavar="FILE", help="Plugins, converters, config providers of a worker.")
+def run(
+    file: Path, records: Path | None, offsets: Path | None, once: bool, reload: bool, worker_config: Path | None
+) -> None:
+    """Run the connector of FILE here, without Kafka, until Ctrl-C: a source prints what it would send, one line of JSON
+    a record; a sink writes the records of a file.
+    """
+    kept = offsets or file.with_name(f"{file.name}.offsets.json")
+    with told_without_trace(), interrupting_signals():
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+        try:
+            _run(file, records, kept, worker_config, once=once, reload=reload)
+        except KeyboardInterrupt:
+            sys.exit(0)
+        except ChangedError as changed:
+            click.echo(f"heeler: {changed} has changed: beginning anew", err=True)
+            sys.stdout.flush()
+            os.execv(sys.executable, [sys.executable, "-m", "heeler", *sys.argv[1:]])  # noqa: S606 - this program again
+
+
+def _run(
+    file: Path, records: Path | None, kept: Path, worker_config: Path | None, *, once: bool, reload: bool
+) -> None:
+    from spark_tasks.plugins.api import SinkConnector, SourceConnector
+
+    plugins, worker, config = connector_of(file, worker_config)
+    connector = plugins.connector(config["connector.class"])
+    watch = _watch([file, *([worker_config] if worker_config else [])], connector) if reload else _nothing
+    if issubclass(connector, SourceConnector):
+        _run_source(connector, worker, config, kept, once=once, watch=watch)
+    elif issubclass(connector, SinkConnector):
+        if records is None:
+            raise SetupError("A sink needs records: give --records FILE")
+        _run_sink(connector, worker, config, kept, records, once=once, watch=watch)
+
+
+def _run_source(
+    connector: type[SourceConnector], worker: Mapping[str, str], config: Mapping[str, str], kept: Path, *, once: bool,
+    watch: Callable[[], None],
+) -> None:
+    from spark_tasks.foreground import ForegroundSource
+
+    before = [(item["partition"], item["offset"]) for item in _kept(kept)]
+    source = ForegroundSource(connector, worker, config, before)
+
+    def save(offsets: Iterable[tuple[Any, Any]]) -> None:
+        sys.stdout.flush()
+        _keep(kept, [{"partition": partition, "offset": offset} for partition, offset in offsets])
+
+    try:
+        while True:
+            found = source.run_once(lambda record: click.echo(safe_json(json.dumps(record, ensure_ascii=False))), save)
+            watch()
+            if not found:
+                if once:
+                    return
+                time.sleep(_IDLE_S)
+    finally:
+        source.close()
+
+
+def _run_sink(
+    connector: type[SinkConnector], worker: Mapping[str, str], config: Mapping[str, str], kept: Path, records: Path, *,
+    once: bool, watch: Callable[[], None],
+) -> None:
+    """Its offset is the place in the file."""
+    from spark_tasks.foreground import ForegroundSink
+    from spark_tasks.trial import raw_records
+
+    topic = config.get("topics", "").partition(",")[0].strip() or "topic"
+    partition = {"file": str(records.resolve())}
+    at = next((item["offset"] for item in _kept(kept) if item["partition"] == partition), {"line": 0, "byte": 0})
+    sink = ForegroundSink(connector, worker, config)
+    with records.open("rb") as file:
+        file.seek(int(at["byte"]))
+        line, byte = int(at["line"]), int(at["byte"])
+        while True:
+            lines = _whole_lines(file, byte)
+            if lines:
+                said = _parsed(lines, records, line)
+                numbered = [{"offset": line + n, **one} if isinstance(one, dict) else one for n, one in enumerate(said)]
+                sink.write(list(raw_records(numbered, topic)))
+                line, byte = line + len(said), byte + sum(map(len, lines))
+                _keep(kept, [{"partition": partition, "offset": {"line": line, "byte": byte}}])
+            watch()
+            if not lines:
+                if once:
+                    return
+                time.sleep(_IDLE_S)
+
+
+def _whole_lines(file: Any, byte: int) -> list[bytes]:
+    """The next ones; the last may be half written yet."""
+    file.seek(byte)
+    lines = [file.readline() for _ in range(_BATCH)]
+    return [line for line in lines if line.endswith(b"\n")]
+
+
+def _parsed(lines: Iterable[bytes], file: Path, first: int) -> list[Any]:
+    try:
+        return [json.loads(line) for line in lines if line.strip()]
+    except (ValueError, RecursionError) as error:
+        raise SetupError(f"{file} is not JSON within the lines after record {first}: {error}") from error
+
+
+def _kept(file: Path) -> list[dict[str, Any]]:
+    if not file.exists():
+        return []
+    try:
+        said = json.loads(file.read_text())["offsets"]
+        return [{"partition": item["partition"], "offset": item["offset"]} for item in said]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SetupError(f"{file} holds no offsets. Remove it to begin anew: {error!r}") from error
+
+
+def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
+    """As a whole: a reader, or a start after a crash, never sees half of it."""
+    new = file.with_name(f"{file.name}.new")
+    try:
+        new.write_text(json.dumps({"offsets": offsets}, indent=2))
+        new.replace(file)
+    except OSError as error:
+        raise SetupError(f"The offsets cannot be kept in {file}: {error.strerror}. Name another --offsets") from error
+
+
+def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:
+    """Raises ChangedError once one of the files, or the code beside the connector's, is not as it was."""
+    module = sys.modules.get(connector.__module__)
+    code = Path(getattr(module, "__file__", None) or "").parent if module else None
+    own = list(files)
+
+    def look() -> dict[Path, int]:
+        watched = [*own, *(code.rglob("*.py") if code is not None and code != Path() else ())]
+        found = {}
+        for path in watched:
+            try:
+                found[path] = path.stat().st_mtime_ns
+            except OSError:  # being written anew
+                continue
+        return found
+
+    before = look()
+
+    def check() -> None:
+        for path, changed in look().items():
+            if before.get(path) != changed:
+                raise ChangedError(str(path))
+
+    return check
+
+
+def _nothing() -> None:
+    """Nobody watches."""

@@ -1,0 +1,91 @@
+"""What commands show: tables for people, JSON or YAML for programs. Imports happen in the functions: they take long."""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from heeler.cli.safe_text import safe, safe_json, unsafe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDE: Final = 100_000  # of a table that goes into a file or a pipe: each row is one line
+STYLES: Final = {
+    "RUNNING": "green", "PAUSED": "yellow", "STOPPED": "yellow", "FAILED": "bold red", "UNASSIGNED": "magenta",
+    "RESTARTING": "cyan", "create": "green", "change": "yellow", "delete": "red", "ok": "green", "wrong": "bold red",
+    "look": "yellow",
+}
+
+
+class Format(StrEnum):
+    """Of --output."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def data_text(data: Any, form: Format) -> str:
+    """Data as JSON or YAML, as a terminal may show it."""
+    if form is Format.YAML:
+        return _yaml(data)
+    return safe_json(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def console(*, wide: bool | None = None) -> Console:
+    """Of standard output."""
+    from rich.console import Console
+
+    wide = not sys.stdout.isatty() if wide is None else wide
+    return Console(width=WIDE if wide else None, highlight=False, markup=False, emoji=False)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Cells are made safe; those that are a state have its colour."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(Text(column), overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(safe(cell), STYLES.get(str(cell), "")) for cell in row))
+    return made
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
+    """Rows under their columns, or `nothing` where there is no row."""
+    rows = list(rows)
+    if not rows:
+        click.echo(nothing)
+        return
+    out = console()
+    with out.capture() as captured:
+        out.print(table(columns, rows))
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    click.echo("\n".join(lines))
+
+
+def _yaml(data: Any) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Shows no anchors; texts with unsafe characters stand in double quotes, where escapes are read."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            del data
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if unsafe(value) else None)
+
+    Dumper.add_representer(str, text)
+    return safe_json(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000)).rstrip("\n")

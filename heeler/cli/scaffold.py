@@ -1,0 +1,280 @@
+"""`heeler new connector`: a package with a source or a sink, its test and its entry point, to begin with."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from string import Template
+from typing import Final
+
+import click
+
+from heeler.cli.terminal import told_without_trace
+from heeler.errors import SetupError
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
+_TAKEN: Final = {"heeler", "actors", "rest", "storage", "spark_tasks", "tests", "pyspark", "kafka",
+                 *sys.stdlib_module_names}
+
+_PROJECT = """[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "$name"
+version = "0.1.0"
+description = "A connector for heeler"
+requires-python = ">=3.11"
+dependencies = ["heeler"]
+
+[project.optional-dependencies]
+dev = ["pytest"]
+
+# What is listed here is found by every worker that runs where the package is installed.
+[project.entry-points."heeler.connectors"]
+"$module.$cls" = "$module.connector:$cls"
+
+[tool.setuptools.packages.find]
+include = ["$module*"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["."]
+"""
+
+_README = """# $name
+
+A $kind connector for heeler. What each part does: its docs/writing-a-connector.md.
+
+    pip install -e '.[dev]'     # or put this folder into one of a worker's plugin.path
+    pytest                      # the test passes as it is
+    heeler try connector.yaml$trial
+    heeler connectors apply connector.yaml
+"""
+
+_INIT = '"""The connector $name."""\n'
+
+_SOURCE = '''"""A source: what its task reads, and what the connector understands."""
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+from heeler import ConfigDef, ConfigKey, SourceConnector, Type
+
+
+class Reader(SimpleDataSourceStreamReader):
+    """Reads what is new since an offset: a dict that JSON can hold."""
+
+    def __init__(self, options):
+        self.count = int(options.get("count", "10"))
+
+    def initialOffset(self):
+        """Where to begin when Kafka knows no offset of this connector."""
+        return {"next": 0}
+
+    def read(self, start):
+        """The new rows, and the offset behind them; the same offset as before means that there is nothing new."""
+        end = {"next": self.count}
+        return self.readBetweenOffsets(start, end), end
+
+    def readBetweenOffsets(self, start, end):
+        """The same rows again."""
+        return ((number, f"row {number}") for number in range(start["next"], end["next"]))
+
+
+class Rows(DataSource):
+    """PySpark's data source: what rows look like, and who reads them."""
+
+    def schema(self):
+        return "number bigint, text string"
+
+    def simpleStreamReader(self, schema):
+        return Reader(self.options)
+
+
+class $cls(SourceConnector):
+    """What connector.class names."""
+
+    version = "0.1.0"
+    yields = "rows"  # each row is a record's value, for the topic in the key `topic`
+    config_def = ConfigDef(
+        ConfigKey("topic", Type.STRING, doc="The topic to write to."),
+        ConfigKey("count", Type.INT, default=10, doc="How many rows there are."),
+    )
+
+    @classmethod
+    def data_source(cls, options):
+        return Rows(options)
+'''
+
+_SOURCE_TEST = '''"""What the connector reads. heeler try connector.yaml shows what becomes of it."""
+
+from $module.connector import $cls
+
+
+def reader(**options):
+    source = $cls.data_source({"topic": "$module", **options})
+    return source.simpleStreamReader(source.schema())
+
+
+def test_it_reads_from_the_beginning_and_goes_on_where_it_was():
+    one = reader(count="3")
+    rows, end = one.read(one.initialOffset())
+    assert list(rows) == [(0, "row 0"), (1, "row 1"), (2, "row 2")]
+    more = reader(count="4")
+    rows, end = more.read(end)
+    assert list(rows) == [(3, "row 3")]
+    nothing, same = more.read(end)
+    assert (list(nothing), same) == ([], end)
+
+
+def test_its_configuration():
+    parsed = $cls.config_def.parse({"topic": "t", "count": "5"})
+    assert (parsed["topic"], parsed["count"]) == ("t", 5)
+'''
+
+_SINK = '''"""A sink: what its task writes, and what the connector understands."""
+
+import json
+import uuid
+from pathlib import Path
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+from heeler import ConfigDef, ConfigKey, SinkConnector, Type
+
+
+class Written(WriterCommitMessage):
+    """What write() on an executor tells commit() on the worker."""
+
+    def __init__(self, file):
+        self.file = file
+
+
+class Writer(DataSourceArrowWriter):
+    """Writes a file of JSON lines for each batch: complete, or not there."""
+
+    def __init__(self, options):
+        self.folder = options["folder"]
+
+    def write(self, batches):
+        """Runs on an executor. Nothing that is written here may be seen before `commit`."""
+        folder = Path(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = uuid.uuid4().hex
+        with (folder / f".{name}").open("w") as file:
+            for batch in batches:
+                file.writelines(json.dumps(row, default=str) + "\\n" for row in batch.to_pylist())
+        return Written(name)
+
+    def commit(self, messages):
+        """Runs on the worker, when all of a batch is written; then its offsets are committed."""
+        for message in messages:
+            if message is not None:
+                (Path(self.folder) / f".{message.file}").rename(Path(self.folder) / f"{message.file}.jsonl")
+
+    def abort(self, messages):
+        """The batch comes again."""
+        for message in messages:
+            if message is not None:
+                (Path(self.folder) / f".{message.file}").unlink(missing_ok=True)
+
+
+class Files(DataSource):
+    """PySpark's data source: who writes."""
+
+    def writer(self, schema, overwrite):
+        return Writer(self.options)
+
+
+class $cls(SinkConnector):
+    """What connector.class names."""
+
+    version = "0.1.0"
+    accepts = "rows"  # write() gets the fields of the records' values as columns; "records": their keys and so on, too
+    config_def = ConfigDef(ConfigKey("folder", Type.STRING, doc="Where files go."))
+
+    @classmethod
+    def data_source(cls, options):
+        return Files(options)
+'''
+
+_SINK_TEST = '''"""What the connector writes. heeler try connector.yaml --records records.jsonl shows what it gets."""
+
+import pyarrow as pa
+
+from $module.connector import $cls
+
+
+def test_a_batch_is_there_as_a_whole_once_it_is_committed(tmp_path):
+    writer = $cls.data_source({"folder": str(tmp_path)}).writer(None, overwrite=False)
+    message = writer.write(iter([pa.RecordBatch.from_pylist([{"a": 1}, {"a": 2}])]))
+    assert list(tmp_path.glob("*.jsonl")) == []
+    writer.commit([message])
+    [file] = tmp_path.glob("*.jsonl")
+    assert file.read_text() == '{"a": 1}\\n{"a": 2}\\n'
+
+
+def test_a_batch_that_is_given_up_leaves_nothing(tmp_path):
+    writer = $cls.data_source({"folder": str(tmp_path)}).writer(None, overwrite=False)
+    writer.abort([writer.write(iter([pa.RecordBatch.from_pylist([{"a": 1}])]))])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_its_configuration():
+    assert $cls.config_def.parse({"folder": "f"})["folder"] == "f"
+'''
+
+_YAML = {
+    "source": "name: $name\nconnector.class: $module.connector.$cls\ntopic: $module\ncount: 10\n",
+    "sink": "name: $name\nconnector.class: $module.connector.$cls\ntopics: $module\nfolder: /tmp/$module\n"
+            "value.converter: org.apache.kafka.connect.json.JsonConverter\nvalue.converter.schemas.enable: false\n",
+}
+_FILES: Final = {
+    "source": {"pyproject.toml": _PROJECT, "README.md": _README, "$module/__init__.py": _INIT,
+               "$module/connector.py": _SOURCE, "tests/test_$module.py": _SOURCE_TEST,
+               "connector.yaml": _YAML["source"]},
+    "sink": {"pyproject.toml": _PROJECT, "README.md": _README, "$module/__init__.py": _INIT,
+             "$module/connector.py": _SINK, "tests/test_$module.py": _SINK_TEST, "connector.yaml": _YAML["sink"],
+             "records.jsonl": '{"value": {"a": 1}}\n{"value": {"a": 2}}\n'},
+}
+
+
+@click.group()
+def new() -> None:
+    """Begin something."""
+
+
+@new.command("connector")
+@click.argument("name")
+@click.option("--kind", type=click.Choice(["source", "sink"]), default="source", show_default=True)
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="FOLDER",
+              help="Where the folder NAME goes.  [default: here]")
+def new_connector(name: str, kind: str, folder: Path) -> None:
+    """Write a package NAME with a source or a sink, its test and its entry point. The test passes as it is."""
+    with told_without_trace():
+        made = write_package(folder, name, kind)
+    click.echo(f"{made}: run pytest there, then heeler try connector.yaml. README.md says more.")
+
+
+def write_package(folder: Path, name: str, kind: str) -> Path:
+    """The new folder. Raises SetupError for a name that no package can have, and where the folder is there already."""
+    module = name.replace("-", "_")
+    if not _NAME.fullmatch(name) or module in _TAKEN:
+        raise SetupError(f"{name} cannot be a package's name: lower-case letters and digits, with - or _ between them, "
+                         "and not the name of a module of Python's or heeler's")
+    words = "".join(word.capitalize() for word in module.split("_"))
+    suffix = f"{kind.capitalize()}Connector"
+    cls = words if words.endswith(suffix) else f"{words.removesuffix(kind.capitalize())}{suffix}"
+    trial = " --records records.jsonl" if kind == "sink" else ""
+    fields = {"name": name, "module": module, "cls": cls, "kind": kind, "trial": trial}
+    target = folder / name
+    try:
+        target.mkdir(parents=True)
+        for path, text in _FILES[kind].items():
+            file = target / Template(path).substitute(fields)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(Template(text).substitute(fields))
+    except OSError as error:
+        raise SetupError(f"{target} cannot be made: {error.strerror}") from error
+    return target

@@ -1,0 +1,154 @@
+"""`heeler try`: a connector's configuration on a few records, without leaving anything behind."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from heeler.cli.cluster.session import FILES, NO
+from heeler.cli.output import Format, data_text
+from heeler.cli.safe_text import safe, safe_json, safe_message
+from heeler.cli.terminal import interrupting_signals, shown_when_slow, told_without_trace
+from heeler.cli.topics import broker_options, broker_properties
+from heeler.errors import SetupError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_tasks.plugins import Plugins
+    from spark_tasks.trial import Seen
+
+    Raw = tuple[str, int, pa.RecordBatch]
+
+_PATIENCE_MS: Final = 15_000
+_FETCH_BYTES: Final = 1024 * 1024
+WORKER: Final = {  # of what is tried without a worker file: README's converters
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+}
+
+
+@click.command("try")
+@click.argument("file", type=FILES)
+@click.option("--records", type=FILES, metavar="FILE", help="What a sink gets: lines of JSON with value and perhaps "
+              "key, topic, headers. Without it: the last records of its topics.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Records at most.")
+@click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)
+@broker_options
+def try_(
+    file: Path, records: Path | None, limit: int, output: str, bootstrap_servers: str | None,
+    worker_config: Path | None,
+) -> None:
+    """Run the connector of FILE on a few records, here, and show them after each stage. Nothing is left behind.
+
+    A source needs no Kafka: what it reads, what each transform makes of it, what would be sent. A sink's records come
+    from a file or from its topics; they are shown as they would be written. Exits with 1 where a stage fails.
+    """
+    with told_without_trace(), interrupting_signals():
+        logging.disable(logging.WARNING)
+        with shown_when_slow("Trying …"):
+            seen = _tried(file, records, limit, bootstrap_servers, worker_config)
+        if output == Format.TABLE:
+            for stage in seen:
+                _print(stage)
+        else:
+            click.echo(data_text({"stages": [stage.as_data() for stage in seen]}, Format(output)))
+    raise SystemExit(NO if any(stage.error for stage in seen) else 0)
+
+
+def _tried(
+    file: Path, records: Path | None, limit: int, bootstrap_servers: str | None, worker_config: Path | None
+) -> list[Seen]:
+    from spark_tasks.trial import try_connector
+
+    plugins, worker, config = connector_of(file, worker_config)
+
+    def sample() -> Iterator[Raw]:
+        if records is not None:
+            return _from_file(records, config)
+        return _from_kafka(config, broker_properties(bootstrap_servers, worker_config), limit)
+
+    return try_connector(plugins, worker, config, records=sample, limit=limit)
+
+
+def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mapping[str, str], dict[str, str]]:
+    """The plugins and the properties of a worker, and the configuration in a file, its placeholders replaced.
+
+    Raises SetupError and ConfigError.
+    """
+    from heeler.cli.cluster.config_files import read_connectors
+    from heeler.worker.config import load_worker_config
+    from spark_tasks.config.masking import passwords, process_secrets
+    from spark_tasks.plugins import Plugins
+    from spark_tasks.plugins.config_providers import ConfigTransformer
+
+    wanted = read_connectors([file])
+    if len(wanted) > 1:
+        raise SetupError(f"{file} has {len(wanted)} connectors; try one at a time")
+    [one] = wanted
+    worker: Mapping[str, str] = WORKER
+    config = dict(one.config)
+    if worker_config is not None:
+        loaded = load_worker_config(worker_config, (), os.environ)
+        worker = loaded.originals
+        config = dict(ConfigTransformer(loaded.providers).transform(config))
+    process_secrets().learn(one.name, passwords(config))
+    return Plugins(worker.get("plugin.path", "")), worker, config
+
+
+def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:
+    from spark_tasks.trial import raw_records
+
+    topic = config.get("topics", "").partition(",")[0].strip() or "topic"
+    try:
+        said = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+    except (OSError, ValueError, RecursionError) as error:
+        raise SetupError(f"{file} must have a JSON object in each line: {error}") from error
+    yield from raw_records(said, topic)
+
+
+def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit: int) -> Iterator[Raw]:
+    """The newest records, read without a group."""
+    from spark_tasks.kafka.client_config import client_settings
+    from spark_tasks.kafka.cluster import KafkaCluster
+    from spark_tasks.kafka.fetch import read_range
+    from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
+
+    topics = [topic.strip() for topic in config.get("topics", "").split(",") if topic.strip()]
+    if not topics:
+        raise SetupError("A sink that is tried on what is in Kafka has to name its topics; or give --records FILE")
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
+    cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
+    try:
+        places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_PATIENCE_MS)]
+        starts = cluster.offsets(places, "earliest", timeout_ms=_PATIENCE_MS)
+        for place, end in sorted(cluster.offsets(places, "latest", timeout_ms=_PATIENCE_MS).items()):
+            start = max(starts[place], end - limit)
+            if start < end:
+                for batch in read_range(cluster, *place, start, end, isolation="read_committed",
+                                        fetch_bytes=_FETCH_BYTES, max_record_bytes=DEFAULT_MAX_RECORD_BYTES):
+                    yield from ((*place, batch.slice(at, 1)) for at in range(len(batch)))
+    finally:
+        cluster.close()
+
+
+def _print(seen: Seen) -> None:
+    click.secho(f"{safe(seen.stage)}  {safe(seen.plugin)}", bold=True)
+    for record in seen.records:
+        click.echo(f"  {safe_json(json.dumps(record, ensure_ascii=False))}")
+    if seen.accepted is not None:
+        click.echo(f"  (its predicate took {sum(seen.accepted)} of {len(seen.accepted)}: "
+                   f"{', '.join('yes' if yes else 'no' for yes in seen.accepted)})")
+    if seen.error is not None:
+        click.secho(f"  {safe_message(seen.error)}", fg="red")
+    elif not seen.records:
+        click.echo("  (no records)")
+
+

@@ -1,0 +1,39 @@
+"""What an examination says of one thing, and a frame that lets none end the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark_tasks.errors import ConnectError
+
+
+class Verdict(StrEnum):
+    """How it is: `look` works today, and is worth a look."""
+
+    OK = "ok"
+    LOOK = "look"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`said`: what is found, and where it is not ok what to do."""
+
+    about: str
+    verdict: Verdict
+    said: str
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def examined(about: str, check: Check) -> Iterator[Finding]:
+    """The check's findings; what it raises is one that is wrong. No check keeps the others from being made."""
+    try:
+        yield from check()
+    except ConnectError as error:
+        yield Finding(about, Verdict.WRONG, str(error))
+    except Exception as error:  # noqa: BLE001 - a broken machine has more ways to fail than anybody foresees
+        yield Finding(about, Verdict.WRONG, f"The examination itself failed: {error!r}")

@@ -1,0 +1,132 @@
+"""What a worker's properties file leads to: settings, plugins, certificates, brokers, topics. Changes nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from heeler.doctor.findings import Finding, Verdict
+from heeler.worker.config import WorkerConfig
+from heeler.worker.startup import checked_plugins
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins import Kind
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+PATIENCE_MS: Final = 10_000
+_SOON: Final = dt.timedelta(days=30)
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def settings(config: WorkerConfig) -> Iterator[Finding]:
+    """What means nothing to a worker, and what is open to anybody."""
+    unknown = sorted(config.unknown_keys())
+    if unknown:
+        yield Finding("settings", Verdict.LOOK, f"No keys of a worker, perhaps misspelt: {', '.join(unknown)}")
+    else:
+        yield Finding("settings", Verdict.OK, f"group {config.group_id}, brokers {config.bootstrap_servers}")
+
+
+def plugins(config: WorkerConfig) -> Iterator[Finding]:
+    """Each folder and each plugin that cannot be used."""
+    found = checked_plugins(config)
+    for complaint in found.complaints:
+        yield Finding("plugins", Verdict.WRONG, complaint)
+    usable = {kind: found.of_kind(kind) for kind in Kind}
+    for problem in found.problems():
+        yield Finding("plugins", Verdict.WRONG, problem)
+    others = sum(len(found) for kind, found in usable.items() if kind is not Kind.CONNECTOR)
+    yield Finding("plugins", Verdict.OK, f"{len(usable[Kind.CONNECTOR])} connectors, {others} others")
+
+
+def certificates(config: WorkerConfig, now: dt.datetime) -> Iterator[Finding]:
+    """Of listeners and of clients: whether they can be read, and for how long they are valid."""
+    from rest.server.settings import RestSettings  # noqa: PLC0415 - loads Flask
+    from rest.server.tls import pem_certificates, server_context  # noqa: PLC0415
+    from spark_tasks.kafka.client_config import client_settings  # noqa: PLC0415
+
+    rest = RestSettings.from_properties(config.originals)
+    listeners = [*rest.listeners, *(rest.admin_listeners or ())]
+    places: list[tuple[str, Mapping[str, str]]] = []
+    if any(one.protocol == "https" for one in listeners):
+        server_context(rest.tls)
+        places.append(("REST", rest.tls))
+    client_settings(config.client())
+    if any(key.startswith("ssl.") for key in config.originals):
+        places.append(("Kafka clients", {k: v for k, v in config.originals.items() if k.startswith("ssl.")}))
+    found = [(where, pem) for where, tls in places for text in pem_certificates(tls)
+             for pem in _CERTIFICATE.findall(text)]
+    yield from (validity(where, pem, now) for where, pem in dict.fromkeys(found))
+    if not found:
+        yield Finding("certificates", Verdict.OK, "none is configured")
+
+
+def validity(where: str, pem: str, now: dt.datetime) -> Finding:
+    """Of one certificate in PEM."""
+    from cryptography.x509 import load_pem_x509_certificate  # noqa: PLC0415 - takes long
+
+    about = "certificates"
+    try:
+        certificate = load_pem_x509_certificate(pem.encode())
+        start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        name = certificate.subject.rfc4514_string() or "(no name)"
+    except ValueError as error:
+        raise ConfigError(f"{where}: a certificate cannot be read: {error}") from error
+    if now < start:
+        return Finding(about, Verdict.WRONG, f"{where}: {name} is valid from {start:%Y-%m-%d %H:%M} UTC on. Is this "
+                                             f"machine's clock right? It says {now:%Y-%m-%d %H:%M} UTC")
+    if now > end:
+        return Finding(about, Verdict.WRONG, f"{where}: {name} was valid until {end:%Y-%m-%d %H:%M} UTC. Replace it")
+    if now > end - _SOON:
+        return Finding(about, Verdict.LOOK, f"{where}: {name} is valid for {(end - now).days} days. Replace it soon")
+    return Finding(about, Verdict.OK, f"{where}: {name}, valid until {end:%Y-%m-%d}")
+
+
+def kafka(config: WorkerConfig) -> Iterator[Finding]:
+    """Brokers, then internal topics."""
+    from contextlib import closing  # noqa: PLC0415 - with what takes long
+
+    from heeler.worker.kafka_parts import admin_client  # noqa: PLC0415 - loads Kafka's client
+
+    with closing(admin_client(config, PATIENCE_MS)) as admin:
+        cluster = admin.describe_cluster()
+        brokers = len(cluster["brokers"])
+        yield Finding("brokers", Verdict.OK, f"{brokers} in cluster {cluster['cluster_id']}")
+        yield from _topics(config, admin, brokers)
+
+
+def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iterator[Finding]:
+    from storage.log.internal_topics import check_topic, internal_topics  # noqa: PLC0415 - loads Kafka's client
+
+    about = "internal topics"
+    for topic in internal_topics(config.originals):
+        try:
+            partitions = check_topic(admin, topic)
+        except ConfigError as error:
+            yield Finding(about, Verdict.WRONG, str(error))
+            continue
+        if partitions is None:
+            factor = topic.replication_factor
+            if factor > brokers:
+                yield Finding(about, Verdict.WRONG, f"{topic.name} is not there, and the worker cannot make it: "
+                              f"{topic.prefix}replication.factor is {factor}, and there are {brokers} brokers. Set it "
+                              "lower, or start more")
+            else:
+                yield Finding(about, Verdict.OK, f"{topic.name} is not there yet: the worker makes it")
+            continue
+        leaderless = [p["partition_index"] for p in partitions if p.get("leader_id", 0) < 0]
+        if leaderless:
+            yield Finding(about, Verdict.WRONG, f"{topic.name}: partitions {leaderless} have no leader. Start the "
+                                                "brokers that have their replicas")
+        behind = [p["partition_index"] for p in partitions if len(p["isr_nodes"]) < len(p["replica_nodes"])]
+        if behind:
+            yield Finding(about, Verdict.LOOK, f"{topic.name}: partitions {behind} have replicas that are not in sync")
+        copies = min((len(p["replica_nodes"]) for p in partitions), default=0)
+        if copies == 1 and brokers > 1:
+            yield Finding(about, Verdict.LOOK, f"{topic.name} has one replica: its broker's end would be the end of "
+                          f"{topic.purpose}. Have Kafka's kafka-reassign-partitions add replicas")
+        elif not leaderless and not behind:
+            yield Finding(about, Verdict.OK, f"{topic.name}: {len(partitions)} partitions, {copies} replicas")

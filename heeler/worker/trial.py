@@ -1,0 +1,98 @@
+"""A trial of a connector's configuration (POST /connectors/try), in a process of its own: what a plugin does there ends
+with it, whatever it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from actors.errors import BadRequestError, ConflictError
+from spark_tasks.config.masking import passwords, process_secrets
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
+
+LONGEST_S: Final = 60.0
+_AT_ONCE: Final = 2  # each is a process of some 200 MB
+
+
+class Trials:
+    """Of one worker. Any thread."""
+
+    def __init__(self, worker: Mapping[str, str], providers: Mapping[str, ConfigProvider]) -> None:
+        self._worker = dict(worker)
+        self._transformer = ConfigTransformer(providers)
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+
+    def run(self, config: Mapping[str, str], records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
+        """`{"stages": [...]}` as `heeler try -o json` prints it.
+
+        Raises BadRequestError for what cannot be tried, ConflictError while others try, ConnectError where it takes too
+        long or its process ends.
+        """
+        if not self._free.acquire(blocking=False):
+            raise ConflictError(f"{_AT_ONCE} other configurations are being tried on this worker; try again later")
+        try:
+            resolved = dict(self._transformer.transform(config))
+            process_secrets().learn(None, passwords(resolved))
+            asked = {"worker": self._worker, "config": resolved, "records": records, "limit": limit}
+            done = subprocess.run(
+                [sys.executable, "-m", "heeler.worker.trial"], input=json.dumps(asked), capture_output=True, text=True,
+                timeout=LONGEST_S, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise ConnectError(f"The trial was not done after {LONGEST_S:.0f} s and was ended") from error
+        finally:
+            self._free.release()
+        if done.returncode != 0:
+            raise ConnectError(f"The trial's process ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        if "refused" in answer:
+            raise BadRequestError(answer["refused"])
+        return answer
+
+
+def main() -> None:
+    """What that process does: a trial from standard input to standard output. What a plugin prints goes elsewhere."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    from spark_tasks.plugins import Plugins  # noqa: PLC0415 - after plugins lost the output
+    from spark_tasks.trial import raw_records, try_connector  # noqa: PLC0415
+
+    asked = json.load(sys.stdin)
+    worker, config, records = asked["worker"], asked["config"], asked["records"]
+    topic = config.get("topics", "").partition(",")[0].strip() or "topic"
+
+    def sample() -> Any:
+        if records is None:
+            raise ConnectError("A sink is tried on records: give some as records, objects with a value and perhaps a "
+                               "key, topic and headers")
+        return raw_records(records, topic)
+
+    try:
+        stages = try_connector(Plugins(worker.get("plugin.path", "")), worker, config, records=sample,
+                               limit=asked["limit"])
+        answer: dict[str, Any] = {"stages": [stage.as_data() for stage in stages]}
+    except ConnectError as error:
+        answer = {"refused": str(error)}
+    with out:
+        json.dump(answer, out)
+    os._exit(0)  # threads of a plugin's may hang
+
+
+def _end_with(worker: int) -> None:
+    """With the worker, or when its time is over."""
+    deadline = time.monotonic() + LONGEST_S
+    while os.getppid() == worker and time.monotonic() < deadline:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

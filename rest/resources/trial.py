@@ -1,0 +1,40 @@
+"""POST /connectors/try: a connector's configuration on a few records; nothing is left behind. heeler's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+
+from actors.errors import BadRequestError
+from rest.json_text import plain
+from rest.resources.front import Front
+from rest.server.rules import json_body
+from rest.wire.answers import json_response
+from rest.wire.entities import TRIAL, parse
+
+MOST = 1000
+FEW = 5
+
+
+def blueprint(front: Front) -> Blueprint:
+    """On the worker that is asked, in a process of its own."""
+    routes = Blueprint("trial", __name__, url_prefix="/connectors")
+    view = front.view
+
+    @routes.post("/try")
+    def try_config() -> Response:
+        body: dict[str, Any] | None = parse(json_body(), TRIAL)
+        if body is None or body["config"] is None:
+            raise BadRequestError("The request has no config: an object with the connector's keys is expected")
+        if None in body["config"].values():
+            raise BadRequestError("Null value can not be supplied as the configuration value.")
+        limit = FEW if body["limit"] is None else plain(body["limit"])
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
+            raise BadRequestError(f"limit must be a number from 1 to {MOST}")
+        records = None if body["records"] is None else plain(body["records"])
+        if records is not None and not isinstance(records, list):
+            raise BadRequestError("records must be a list of objects, each with a value")
+        return json_response(view.trial(body["config"], records, limit))
+
+    return routes

@@ -1,0 +1,111 @@
+"""A connector's tasks in this process, one batch after the other, without Kafka and Spark: for developing it.
+
+What a source would send comes out as records; a sink is given records and writes them. Offsets are the caller's to
+keep, in Connect's form.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from spark_tasks.data.rows import write_batches
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.plugins.api import SinkConnector, SourceConnector
+from spark_tasks.sinks.split import as_rows
+from spark_tasks.sources.split import answer_of, as_batches
+from spark_tasks.sources.stream_offsets import SourceOffsets, StreamOffset, from_connect, to_connect
+from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
+from spark_tasks.tasks.pacing import SplitSize
+from spark_tasks.trial import shown, streams_of
+
+Emit = Callable[[dict[str, Any]], None]
+Save = Callable[[list[tuple[Any, Any]]], None]
+"""Is told the offsets behind a batch, once all of it is out."""
+
+
+class ForegroundSource:
+    """All tasks of a source connector. `offsets`: where to go on."""
+
+    def __init__(
+        self, connector: type[SourceConnector], worker: Mapping[str, str], config: Mapping[str, str],
+        offsets: SourceOffsets,
+    ) -> None:
+        self._pipeline = SourcePipeline(worker, config, rows=connector.yields == "rows")
+        _ = self._pipeline.stages  # what is wrong with them shows here
+        self._streams = streams_of(connector, config)
+        self._known = {_key(partition): (partition, offset) for partition, offset in offsets}
+        self._positions: list[StreamOffset] = [
+            from_connect(stream.reader, task, list(self._known.values())) for task, stream in enumerate(self._streams)]
+
+    def run_once(self, emit: Emit, save: Save) -> int:
+        """A batch of each task; the number of records. Raises what the plugin and the pipeline raise: nothing of that
+        batch counts then, and it is read again.
+        """
+        count = 0
+        for task, stream in enumerate(self._streams):
+            start = self._positions[task]
+            rows: Iterable[Any]
+            if stream.simple:
+                rows, end = answer_of(stream.reader, start)
+            else:
+                plan = stream.plan(start, SplitSize())
+                if plan is None or plan.end is None:
+                    continue
+                rows, end = _rows(stream.reader, plan.partitions), plan.end
+            for batch in as_batches(rows, stream.schema):
+                for topic, _, raw in self._pipeline.to_raw(batch):
+                    for record in shown([raw.drop_columns(["offset"])]):
+                        emit({"topic": topic, **record})
+                        count += 1
+            if end == start:
+                continue
+            self._positions[task] = end
+            self._known |= {_key(p): (p, o) for p, o in to_connect(stream.reader, task, end)}
+            save(list(self._known.values()))
+            stream.commit(end)
+        return count
+
+    def close(self) -> None:
+        """Stop the readers."""
+        for stream in self._streams:
+            stream.stop()
+
+
+class ForegroundSink:
+    """One task of a sink connector."""
+
+    def __init__(self, connector: type[SinkConnector], worker: Mapping[str, str], config: Mapping[str, str]) -> None:
+        self._connector = connector
+        self._pipeline = SinkPipeline(worker, config)
+        _ = self._pipeline.stages
+        self._writer = writer_of(data_source_of(connector, dict(config)))
+
+    def write(self, raws: Sequence[tuple[str, int, pa.RecordBatch]]) -> None:
+        """Write raw records, by topic and partition, and have the writer commit them. What it raises is raised after
+        the writer has been told to give the batch up.
+        """
+        batches: Iterator[pa.RecordBatch] = itertools.chain.from_iterable(
+            self._pipeline.to_connect_batches(topic, partition, raw) for topic, partition, raw in raws)
+        if self._connector.accepts == "rows":
+            batches = map(as_rows, batches)
+        messages: list[Any] = []
+        try:
+            messages.append(write_batches(cloudpickle.loads(pickled(self._writer)), batches))
+            self._writer.commit(messages)
+        except Exception:
+            self._writer.abort(messages or [None])
+            raise
+
+
+def _rows(reader: Any, partitions: Iterable[bytes]) -> Iterator[Any]:
+    return itertools.chain.from_iterable(reader.read(cloudpickle.loads(partition)) for partition in partitions)
+
+
+def _key(partition: Any) -> str:
+    return json.dumps(partition, sort_keys=True)

@@ -1,0 +1,279 @@
+"""Runs a connector's configuration on a few records, in this process, and shows them after each stage.
+
+A source is read from its beginning; a sink is given records. Nothing is produced, no offset is committed, no writer is
+called: nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.pipeline.transforms.chain import Chain
+from spark_tasks.pipeline.transforms.rows import joined
+from spark_tasks.plugins import Plugins
+from spark_tasks.plugins.api import SinkConnector, SourceConnector, SourceOffset, SourcePartition
+from spark_tasks.sinks.split import as_rows
+from spark_tasks.sources.readers import StreamReader
+from spark_tasks.sources.split import answer_of, as_batches
+from spark_tasks.sources.stream_offsets import StreamOffset, from_connect
+from spark_tasks.tasks.data_sources import data_source_of
+from spark_tasks.tasks.pacing import SplitSize
+
+PATIENCE_S: Final = 5.0  # with a source that has nothing yet
+_PAUSE_S: Final = 0.1
+_TRANSFORMS: Final = ("transforms", "predicates")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Records behind one stage. `accepted`: what the predicate of a transform said of each record that came, after
+    `negate`; None where it has none. `error`: why it went no further.
+    """
+
+    stage: str
+    plugin: str
+    records: list[dict[str, Any]]
+    accepted: list[bool] | None = None
+    error: str | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON."""
+        more = {"accepted": self.accepted, "error": self.error}
+        return {"stage": self.stage, "plugin": self.plugin, "records": self.records,
+                **{key: value for key, value in more.items() if value is not None}}
+
+
+class _Context:
+    """A connector's, while its task configurations are asked for."""
+
+    def request_task_reconfiguration(self) -> None:
+        """There is nobody to ask."""
+
+    def raise_error(self, error: Exception) -> None:
+        """Its trial fails."""
+        raise error
+
+    def offsets(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
+        """It begins at the beginning."""
+        return ()
+
+
+def try_connector(
+    plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str], *,
+    records: Callable[[], Iterable[tuple[str, int, pa.RecordBatch]]], limit: int,
+) -> list[Seen]:
+    """At most `limit` records through all stages. `records`: raw ones, by topic and partition, for a sink.
+
+    Raises ConfigError, PluginNotFoundError, and what a plugin raises before it has read anything; what fails later is
+    the last stage's `error`.
+    """
+    name = config.get("connector.class", "")
+    connector = plugins.connector(name)
+    if issubclass(connector, SourceConnector):
+        return list(_stopping(_source(connector, name, worker, config, limit)))
+    if issubclass(connector, SinkConnector):
+        return list(_stopping(_sink(connector, name, worker, config, records(), limit)))
+    raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
+
+
+def raw_records(said: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """Raw records of what a file says: objects with value and perhaps key, topic, partition, offset, timestamp (ms) and
+    headers (pairs). A text is taken as it is, null as null, all else as the JSON that it is. Raises DataError.
+    """
+    for number, one in enumerate(said):
+        if not isinstance(one, Mapping):
+            raise DataError(f"record {number + 1} is no JSON object")
+        try:
+            headers = [(str(key), _bytes(value)) for key, value in one.get("headers") or ()] or None
+            row = {"offset": int(one.get("offset", number)), "timestamp": int(one.get("timestamp", -1)),
+                   "key": _bytes(one.get("key")), "value": _bytes(one.get("value")), "headers": headers}
+            columns = [pa.array([row[f.name]], HEADERS_TYPE if f.name == "headers" else f.type) for f in RAW_SCHEMA]
+            partition = pa.scalar(int(one.get("partition", 0)), pa.int32()).as_py()  # which refuses what is too large
+            yield str(one.get("topic", topic)), partition, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"record {number + 1} has a part that is not as it must be: {error}") from error
+
+
+def _source(
+    connector: type[SourceConnector], name: str, worker: Mapping[str, str], config: Mapping[str, str], limit: int
+) -> Iterator[Seen | Exception]:
+    pipeline = SourcePipeline(worker, config, rows=connector.yields == "rows")
+    stages = pipeline.stages
+    batches = _cut(_read(connector, config, limit), limit)
+    yield Seen("read", name, shown(batches))
+    prepared = [pipeline.prepared(batch) for batch in batches if len(batch)]
+    batches = yield from _transformed(stages.chain, prepared)
+    last = SourcePipeline(worker, _without_transforms(config))
+    plugin = f"key: {type(stages.key).__name__}, value: {type(stages.value).__name__}"
+    yield from _staged("converter", plugin, (
+        {"topic": topic, **record} for batch in batches for topic, _, raw in last.to_raw(batch)
+        for record in shown([raw.drop_columns(["offset"])])))
+
+
+def _sink(
+    connector: type[SinkConnector], name: str, worker: Mapping[str, str], config: Mapping[str, str],
+    raws: Iterable[tuple[str, int, pa.RecordBatch]], limit: int,
+) -> Iterator[Seen | Exception]:
+    given = list(itertools.islice(raws, limit))
+    yield Seen("read", "", [{"topic": topic, "partition": partition, **record}
+                            for topic, partition, raw in given for record in shown([raw])])
+    first = SinkPipeline(worker, _without_transforms(config))
+    stages = SinkPipeline(worker, config).stages
+    converted: list[pa.RecordBatch] = []
+    plugin = f"key: {type(stages.key).__name__}, value: {type(stages.value).__name__}"
+    try:
+        for topic, partition, raw in given:
+            converted += first.to_connect_batches(topic, partition, raw)
+    except DataError as error:
+        yield Seen("converter", plugin, shown(converted), error=str(error))
+        return
+    yield Seen("converter", plugin, shown(converted))
+    batches = yield from _transformed(stages.chain, joined(converted))
+    written = map(as_rows, batches) if connector.accepts == "rows" else iter(batches)
+    yield from _staged("write", name, (record for batch in written for record in shown([batch])))
+
+
+def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
+    """A Seen for each transform; returns what comes out. DataError ends it, behind the Seen that tells it."""
+    for stage in chain.stages:
+        accepted: list[bool] | None = None
+        out: list[pa.RecordBatch] = []
+        name = f"transforms.{stage.alias}"
+        try:
+            if stage.predicate is not None:
+                tested = [bool(yes) for one in batches for yes in stage.predicate.test(one).to_pylist()]
+                accepted = [yes is not stage.negate for yes in tested]
+            for one in batches:
+                out += stage.apply(one)
+        except DataError as error:
+            yield Seen(name, stage.class_name, shown(out), accepted, str(error))
+            return []
+        batches = joined(out)
+        yield Seen(name, stage.class_name, shown(batches), accepted)
+    return batches
+
+
+def _stopping(seen: Iterator[Any]) -> Iterator[Seen]:
+    """Up to the first stage that fails."""
+    for one in seen:
+        yield one
+        if one.error is not None:
+            return
+
+
+def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Iterator[Seen]:
+    """A stage that may fail half-way."""
+    found: list[dict[str, Any]] = []
+    try:
+        found.extend(records)
+    except DataError as error:
+        yield Seen(stage, plugin, found, error=str(error))
+        return
+    yield Seen(stage, plugin, found)
+
+
+def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: int) -> Iterator[pa.RecordBatch]:
+    """From the beginning of each task, until there is something or patience ends."""
+    streams = streams_of(connector, config)
+    try:
+        positions = [from_connect(stream.reader, task, ()) for task, stream in enumerate(streams)]
+        deadline = time.monotonic() + PATIENCE_S
+        count = 0
+        while count < limit:
+            before = count
+            for task, stream in enumerate(streams):
+                batches, positions[task] = _some(stream, positions[task], limit)
+                for batch in batches:
+                    count += len(batch)
+                    yield batch
+            if count == before:
+                if count or time.monotonic() > deadline:
+                    return
+                time.sleep(_PAUSE_S)
+    finally:
+        for stream in streams:
+            stream.stop()
+
+
+def streams_of(connector: type[SourceConnector], config: Mapping[str, str]) -> list[StreamReader]:
+    """A reader for each of the tasks that the connector wants."""
+    instance = connector(config, _Context())
+    instance.start()
+    try:
+        tasks = list(instance.task_configs(max(1, int(config.get("tasks.max", "1")))))
+    finally:
+        instance.stop()
+    return [StreamReader(data_source_of(connector, options)) for options in tasks]
+
+
+def _some(stream: StreamReader, start: StreamOffset, limit: int) -> tuple[Iterator[pa.RecordBatch], StreamOffset]:
+    """What follows, lazily, and the offset behind it."""
+    if stream.simple:
+        rows, end = answer_of(stream.reader, start)
+        return as_batches(itertools.islice(rows, limit), stream.schema), end
+    plan = stream.plan(start, SplitSize())
+    if plan is None or plan.end is None:
+        return iter(()), start
+    rows = itertools.chain.from_iterable(stream.reader.read(cloudpickle.loads(p)) for p in plan.partitions)
+    return as_batches(itertools.islice(rows, limit), stream.schema), plan.end
+
+
+def _cut(batches: Iterable[pa.RecordBatch], limit: int) -> list[pa.RecordBatch]:
+    found: list[pa.RecordBatch] = []
+    left = limit
+    for batch in batches:
+        if len(batch):
+            found.append(batch.slice(0, left))
+            left -= len(found[-1])
+        if left <= 0:
+            break
+    return found
+
+
+def _without_transforms(config: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in config.items() if key not in _TRANSFORMS}
+
+
+def shown(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Records as JSON has them; columns without a value in any record are left out."""
+    found: list[dict[str, Any]] = []
+    for batch in batches:
+        parsed = {field.name for field in batch.schema if is_json(field.metadata)}
+        found += ({key: _json(json.loads(value) if key in parsed and isinstance(value, str) else value)
+                   for key, value in row.items() if value is not None or key in ("key", "value")}
+                  for row in batch.to_pylist())
+    return found
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {str(key): _json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    if isinstance(value, dt.datetime | dt.date | dt.time):
+        return value.isoformat()
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))).encode()

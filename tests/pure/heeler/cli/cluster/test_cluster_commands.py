@@ -1,0 +1,296 @@
+"""The commands against something that answers as it likes; tests/rigs/cli_tour.py has real workers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from heeler.cli import rest_client
+from heeler.cli.main import main
+from tests.rigs.fake_connect import fake_connect
+
+ESCAPE = "\x1b]0;owned\x07\x1b[2J"
+STATUS = {"name": "c", "type": "sink", "connector": {"state": "RUNNING", "worker_id": "w:1"},
+          "tasks": [{"id": 0, "state": "FAILED", "worker_id": "w:1", "trace": "Boom\n\tat x"}]}
+INFO = {"name": "c", "config": {"name": "c", "connector.class": "X", "a": "1"}, "tasks": [], "type": "sink"}
+
+
+@pytest.fixture
+def fake():
+    with fake_connect() as running:
+        yield running
+
+
+def run(fake, *words, code=0, url=None):
+    done = CliRunner(env={"HEELER_PROFILES": "/nowhere"}).invoke(
+        main, [*words, "--url", url or fake.url, "--patience", "0"], catch_exceptions=False)
+    assert done.exit_code == code, (done.exit_code, done.output)
+    return done
+
+
+@pytest.mark.parametrize(("answer", "code", "text"), [
+    ((404, {"error_code": 404, "message": "Connector c not found"}), 4, "HTTP 404: Connector c not found"),
+    ((400, {"error_code": 400, "message": "wrong"}), 5, "HTTP 400: wrong"),
+    ((401, b"User cannot access the resource."), 5, "HTTP 401: User cannot access the resource."),
+    ((409, {"error_code": 409, "message": "Connector c already exists"}), 5, "already exists"),
+    ((409, {"error_code": 409, "message": "stale configuration"}), 6, "stale configuration"),
+    ((500, {"error_code": 500, "message": "a rebalance"}), 7, "HTTP 500: a rebalance"),
+    ((500, b""), 7, "(no message)"),
+    ((502, b"<html>" + b"x" * 10_000), 7, "10,006 characters"),
+    ((503, {"error_code": 503, "message": ["odd"]}), 7, '["odd"]'),
+    ((500, {"error_code": 500, "message": f"no {ESCAPE}"}), 7, r"no \x1b]0;owned\x07\x1b[2J"),
+    ((200, b"<html>a proxy</html>"), 7, "does not answer with JSON"),
+    ((200, b"[" * 100_000), 7, "does not answer with JSON"),
+    ((200, b"\xff\xfe\x00"), 7, "does not answer with JSON"),
+    ((200, []), 7, "is not an object but of type list"),
+    ((200, None), 7, "is not an object but of type NoneType"),
+    ((200, {**INFO, "config": {"a": {"b": "c"}}}), 7, "is not an object of texts but of type dict"),
+    ((302, b""), 7, "answers HTTP 302, a redirection"),
+    ((0, b""), 3, "No worker answers"),
+])
+def test_errors_have_their_exit_codes(fake, answer, code, text):
+    fake.answers["GET /connectors/c"] = answer
+    done = run(fake, "connectors", "show", "c", code=code)
+    assert text in done.stderr
+    assert "Traceback" not in done.output
+    assert "\x1b" not in done.output
+
+
+@pytest.mark.parametrize("status", [
+    {"connector": {}, "tasks": [{"id": "0"}]}, {"connector": []}, {"connector": {}, "tasks": {}}, "RUNNING",
+    {"connector": {}, "tasks": [[]]},
+])
+def test_statuses_of_any_shape(fake, status):
+    fake.answers["GET /connectors/c/status"] = (200, status)
+    assert "What should be a connector's status" in run(fake, "connectors", "status", "c", code=7).stderr
+
+
+def test_an_answer_without_end(fake, monkeypatch):
+    monkeypatch.setattr(rest_client, "LONGEST_ANSWER", 2**20)
+    fake.answers["GET /connectors"] = (200, b" " * 2**21)
+    assert "more than 1 MiB" in run(fake, "connectors", "list", code=7).stderr
+
+
+def test_names_cannot_speak_to_the_terminal(fake):
+    name = f"\u202e{ESCAPE}\n"
+    status = {**STATUS, "name": name, "connector": {"state": ESCAPE, "worker_id": ESCAPE}}
+    fake.answers["GET /connectors"] = [(200, {name: {"status": status, "info": INFO}}), (200, [name])] * 2
+    done = run(fake, "connectors", "list").stdout
+    assert r"\u202e\x1b]0;owned\x07\x1b[2J\n" in done
+    assert len(done.splitlines()) == 2
+    for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        fake.answers["GET /connectors"] = [(200, {name: {"status": status, "info": INFO}}), (200, [name])]
+        text = run(fake, "connectors", "list", "-o", form).stdout
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)
+        assert read(text)[name]["status"] == status
+
+
+def test_a_failed_task_is_an_exit_code(fake):
+    fake.answers["GET /connectors/c/status"] = (200, STATUS)
+    done = run(fake, "connectors", "status", "c", "--trace", code=1).stdout
+    assert "Boom\n  \tat x".replace("  \t", "\t") in done
+    assert done.splitlines()[2].split() == ["c", "task", "0", "FAILED", "w:1", "Boom"]
+
+
+def test_a_rebalance_is_waited_out(fake):
+    passing = (409, {"error_code": 409, "message": "a rebalance"})
+    fake.answers["PUT /connectors/c/pause"] = [passing, passing, (202, None)]
+    done = CliRunner().invoke(main, ["connectors", "pause", "c", "--url", fake.url])
+    assert (done.exit_code, done.output) == (0, "c: will pause\n")
+    assert len(fake.asked) == 3
+
+
+def test_workers_are_tried_in_turn_but_no_change_twice(fake):
+    with fake_connect({"GET /connectors/c": (0, b""), "PUT /connectors/c/pause": (0, b"")}) as dying:
+        fake.answers |= {"GET /connectors/c": (200, INFO), "PUT /connectors/c/pause": (202, None)}
+        both = f"http://127.0.0.1:1,{dying.url},{fake.url}"
+        assert "connector.class" in run(fake, "connectors", "show", "c", url=both).stdout
+        asked = len(fake.asked)
+        assert "may have done" in run(fake, "connectors", "pause", "c", url=both, code=3).stderr
+        assert len(fake.asked) == asked
+
+
+def test_names_are_quoted_in_paths(fake):
+    fake.answers["DELETE /connectors/a%2Fb%3F%20%23%0D%0A"] = (204, None)
+    run(fake, "connectors", "delete", "a/b? #\r\n", "-y")
+
+
+def apply(fake, folder, *words, code=0, there=None):
+    listed = {name: {"info": {**INFO, "name": name, "config": config}} for name, config in (there or {}).items()}
+    fake.answers["GET /connectors"] = (200, listed)
+    return run(fake, "connectors", "apply", str(folder), *words, code=code)
+
+
+def test_apply_goes_on_after_trouble_and_says_so(fake, tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.json").write_text(json.dumps({"name": name, "config": {"connector.class": "X"}}))
+    fake.answers["POST /connectors"] = [(201, INFO), (400, {"message": "bad"}), (201, INFO)]
+    fake.answers["DELETE /connectors/z"] = (204, None)
+    there = {"z": {"name": "z", "connector.class": "X"}}
+    done = apply(fake, tmp_path, "--prune", "--yes", "-o", "json", code=5, there=there)
+    said = json.loads(done.stdout)["changes"]
+    assert [(c["name"], c["action"], "error" in c) for c in said] == [
+        ("a", "create", False), ("b", "create", True), ("c", "create", False), ("z", "delete", False)]
+    assert "b: HTTP 400: bad" in done.stderr
+
+
+def test_secrets_are_masked_by_name_and_by_what_the_plugin_says(fake, tmp_path):
+    config = {"connector.class": "X", "pin": "918273645", "db.password": "swordfish", "from": "${file:/p:pw}",
+              "url": "jdbc:x://u:swordfish9@h", "copy": "is swordfish here"}
+    fake.answers["GET /connector-plugins/X/config"] = (200, [{"name": "pin", "type": "PASSWORD"}])
+    fake.answers["PUT /connector-plugins/X/config/validate"] = (200, {"configs": []})
+    (tmp_path / "c.json").write_text(json.dumps({"name": "c", "config": config}))
+    there = {"c": {**config, "name": "c", "pin": "1111111111", "db.password": "haddock99", "from": "${file:/p:old}"}}
+    done = apply(fake, tmp_path, "--dry-run", there=there).output
+    assert "pin=[hidden] (another one)" in done
+    assert "from=${file:/p:old}" in done
+    assert "from=${file:/p:pw}" in done
+    for secret in ("918273645", "1111111111", "swordfish", "haddock"):
+        assert secret not in done
+    created = apply(fake, tmp_path, "--dry-run", there={}).output
+    assert "copy=is [hidden] here" in created
+    assert "swordfish" not in created
+
+
+def test_no_change_before_all_files_are_read(fake, tmp_path):
+    (tmp_path / "a.json").write_text('{"name": "a", "config": {"connector.class": "X"}}')
+    (tmp_path / "b.yaml").write_text("connector.class: [")
+    (tmp_path / "c.yml").write_text("name: a\nconnector.class: X\n")
+    done = apply(fake, tmp_path, "--yes", code=2)
+    assert "b.yaml: while parsing" in done.stderr
+    assert "connector a is in" in done.stderr
+    assert fake.asked == []
+
+
+def test_profiles_say_where_and_who(fake, tmp_path):
+    file = tmp_path / "profiles.yaml"
+    (tmp_path / "pw").write_text("sesame\n")
+    file.write_text(f"default: here\nprofiles:\n  here:\n    url: [127.0.0.1:1, '{fake.url}']\n    user: ann\n"
+                    f"    password-file: {tmp_path / 'pw'}\n  gone: {{url: 'http://127.0.0.1:1'}}\n")
+    fake.answers["GET /connectors/c/status"] = (200, {**STATUS, "tasks": []})
+
+    def asked(*words, **environ):
+        runner = CliRunner(env={"HEELER_PROFILES": str(file), "HEELER_URL": "", "HEELER_PROFILE": "", **environ})
+        return runner.invoke(main, ["connectors", "status", "c", *words])
+
+    assert asked().exit_code == 0
+    assert fake.headers[-1]["Authorization"] == "Basic YW5uOnNlc2FtZQ=="
+    assert asked(HEELER_PROFILE="gone").exit_code == 3
+    assert asked("--profile", "gone", HEELER_URL=fake.url).exit_code == 3
+    assert asked(HEELER_PROFILE="gone", HEELER_URL=fake.url).exit_code == 0
+    assert asked("--profile", "none").exit_code == 2
+    assert asked("--url", fake.url.replace("//", "//bob:x@")).exit_code == 0
+    assert fake.headers[-1]["Authorization"] == "Basic Ym9iOng="
+    assert "x@" not in asked("--url", "http://bob:x@127.0.0.1:1").output
+    for wrong in ("profiles: []", "profiles: {a: {uri: x}}\ndefault: a", "a: [", "profiles: {}\ndefault: b",
+                  "profiles: {a: {url: 'ftp://x'}}\ndefault: a",
+                  "profiles: {a: {ca: /none, url: 'https://x'}}\ndefault: a"):
+        file.write_text(wrong)
+        assert asked().exit_code == 2, wrong
+
+
+def test_validate_shows_what_is_wrong(fake, tmp_path):
+    file = tmp_path / "c.properties"
+    file.write_text("name=c\nconnector.class=a.X\nsecret.pin=hunter2\n")
+    wrong = {"definition": {"name": "secret.pin", "type": "PASSWORD"},
+             "value": {"name": "secret.pin", "value": "hunter2", "errors": ["hunter2 is no number"]}}
+    fake.answers["PUT /connector-plugins/a.X/config/validate"] = (200, {"configs": [wrong], "error_count": 1})
+    done = run(fake, "validate", str(file), code=1)
+    assert done.stdout.splitlines()[1].split() == ["c", "secret.pin", "[hidden]", "[hidden]", "is", "no", "number"]
+    assert "hunter2" not in done.output
+
+
+def test_offsets_are_set_from_what_show_prints(fake, tmp_path):
+    now = [{"partition": {"file": "x"}, "offset": {"position": 7}}, {"partition": {"file": "y"}, "offset": {"at": 1}}]
+    fake.answers["GET /connectors/c/offsets"] = (200, {"offsets": now})
+    fake.answers["PATCH /connectors/c/offsets"] = (200, {"message": "altered"})
+    file = tmp_path / "offsets.json"
+    file.write_text(run(fake, "offsets", "show", "c", "-o", "json").stdout.replace("7", "0"))
+    done = run(fake, "offsets", "set", "c", "--from", str(file), "-y").stdout
+    assert '{"file": "x"}' in done
+    assert '"y"' not in done  # it stays as it is
+    assert fake.asked[-1][1]["offsets"][0] == {"partition": {"file": "x"}, "offset": {"position": 0}}
+    for text in ("[1]", "{", '{"offsets": [{"partition": 1}]}', "{}"):
+        file.write_text(text)
+        assert run(fake, "offsets", "set", "c", "--from", str(file), "-y", code=2 if text in "{}{" else 7)
+    run(fake, "offsets", "set", "c", "t:0", code=2)
+
+
+def test_only_what_is_needed_is_imported():
+    """The command line answers fast: no HTTP, no YAML, no rich, no PySpark before a command wants it."""
+    import subprocess
+    import sys
+
+    code = ("import sys; from heeler.cli.main import main\n"
+            "try: main(['--help'])\nexcept SystemExit: pass\n"
+            "slow = {'rich', 'urllib3', 'yaml', 'marshmallow', 'pyspark', 'pyarrow', 'kafka', 'numba', 'asyncio'}\n"
+            "assert not slow & set(sys.modules), slow & set(sys.modules)")
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(fake, shell):
+    assert "_HEELER_COMPLETE" in CliRunner().invoke(main, ["completion", shell]).stdout
+    fake.answers["GET /connectors"] = (200, ["orders", "others", "evil\x1b[2J", 5])
+    env = {"_HEELER_COMPLETE": f"{shell}_complete", "COMP_CWORD": "3" if shell != "fish" else "o",
+           "COMP_WORDS": "heeler connectors show o", "HEELER_URL": fake.url}
+    done = CliRunner(env=env).invoke(main, prog_name="heeler")
+    assert [name for name in ("orders", "others", "evil") if name in done.output] == ["orders", "others"]
+
+
+STORY = {"connector": "c", "story": [{"at": "2026-11-22T18:00:00Z", "cause": "Joined#17", "because": "op 3",
+                                     "what": "joined", "effects": ["StartInstance c"]}]}
+
+
+def test_a_story(fake):
+    fake.answers["GET /connectors/c/story"] = (200, STORY)
+    assert run(fake, "connectors", "story", "c").stdout.splitlines()[1].split() == [
+        "2026-11-22T18:00:00Z", "Joined#17", "op", "3", "joined", "StartInstance", "c"]
+    run(fake, "connectors", "story", "d", code=4)
+
+
+def metrics(written, lag):
+    return (f"# HELP heeler_task_records_total x\n"
+            f'heeler_task_records_total{{connector="c",task="0",stage="read",worker="w"}} 999\n'
+            f'heeler_task_records_total{{connector="c",task="0",stage="write",worker="w"}} {written}\n'
+            f'heeler_sink_lag_records{{connector="c",task="0",topic="t",partition="0"}} {lag}\n'
+            f'heeler_sink_lag_records{{connector="c",task="0",topic="t",partition="1"}} 1\n'
+            'heeler_task_errors_total{connector="c",task="0",stage="write"} 3\n'
+            'heeler_task_errors_total{connector="c"} 3\nheeler_task_errors_total{connector="c",task="x"} 3\n'
+            'heeler_sink_lag_records{connector="c",task="0"} NaN\nnonsense\n').encode()
+
+
+def test_top_with_metrics(fake):
+    fake.answers |= {
+        "GET /connectors": (200, {"c": {"status": STATUS}, "b": {"status": {**STATUS, "name": "b", "tasks": []}}}),
+        "GET /metrics": [(200, metrics(1000, 7)), (200, metrics(5000, 5))]}
+    first, second = (run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[1:])
+    assert [line.split()[0] for line in second.splitlines()[1:]] == ["c", "c", "b"]  # what has failed is first
+    words = first.splitlines()[2].split()
+    assert words == ["c", "task", "0", "FAILED", "-", "8", "3", "w:1", "Boom"]
+    words = second.splitlines()[2].split()
+    assert words[5:7] == ["6", "3"]
+    assert int(words[4].replace(",", "")) > 0
+
+
+def test_top_without_metrics_goes_by_offsets(fake):
+    fake.answers |= {
+        "GET /connectors": (200, {"c": {"status": STATUS}}),
+        "GET /connectors/c/offsets": [(200, {"offsets": [{"partition": {}, "offset": {"kafka_offset": n}}, 5]})
+                                      for n in (10, 5000)]}
+    second = run(fake, "top", "--times", "2", "--interval", "0.2").stdout.split("CONNECTOR")[2]
+    assert int(second.splitlines()[2].split()[4].replace(",", "")) > 0
+    assert run(fake, "top", "--times", "1", url="http://127.0.0.1:1", code=3).stderr
+
+
+def test_credentials_do_not_go_to_workers_that_only_a_status_names(fake):
+    with fake_connect({"GET /metrics": (200, metrics(1, 1))}) as other:
+        status = {**STATUS, "connector": {"state": "RUNNING", "worker_id": other.url.partition("//")[2]}}
+        fake.answers["GET /connectors"] = (200, {"c": {"status": status}})
+        run(fake, "top", "--times", "1", url=fake.url.replace("//", "//ann:sesame@"))
+        assert "Authorization" in fake.headers[-1]
+        assert [request for request, _ in other.asked] == ["GET /metrics?names=heeler"]
+        assert "Authorization" not in other.headers[-1]

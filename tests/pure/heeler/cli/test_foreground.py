@@ -1,0 +1,97 @@
+"""`heeler run`: one connector without Kafka, whose offsets are in a file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from heeler.cli.main import main
+from heeler.cli.scaffold import write_package
+from tests.rigs.support import wait_until
+
+LINES = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+def run(file, *words, code=0):
+    done = CliRunner().invoke(main, ["run", str(file), "--once", *map(str, words)], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def worker(tmp_path):
+    """A worker's file, with the packages in this folder."""
+    file = tmp_path / "worker.properties"
+    topics = "".join(f"{kind}.storage.topic={kind}\n" for kind in ("config", "offset", "status"))
+    file.write_text(f"bootstrap.servers=127.0.0.1:1\ngroup.id=g\nplugin.path={tmp_path}\nkey.converter={JSON}\n"
+                    f"value.converter={JSON}\nvalue.converter.schemas.enable=false\n{topics}")
+    return file
+
+
+def test_a_source_goes_on_where_it_was(tmp_path):
+    text, file = tmp_path / "in.txt", tmp_path / "in.yaml"
+    text.write_text("a\nb\n")
+    file.write_text(f"connector.class: {LINES}\ntopic: t\nfile: {text}\n"
+                    "value.converter: org.apache.kafka.connect.storage.StringConverter\n")
+    assert [(record["topic"], record["value"]) for record in run(file)] == [("t", "a"), ("t", "b")]
+    assert run(file) == []
+    with text.open("a") as more:
+        more.write("c\n")
+    assert [record["value"] for record in run(file)] == ["c"]
+    kept = json.loads((tmp_path / "in.yaml.offsets.json").read_text())
+    assert kept == {"offsets": [{"partition": {"filename": str(text)}, "offset": {"position": 6}}]}
+    assert [record["value"] for record in run(file, "--offsets", tmp_path / "others")] == ["a", "b", "c"]
+    for wrong in ("{", "[]", '{"offsets": [1]}'):
+        (tmp_path / "others").write_text(wrong)
+        run(file, "--offsets", tmp_path / "others", code=2)
+
+
+def test_what_a_source_prints_a_sink_takes_once(tmp_path, worker):
+    source, sink = write_package(tmp_path, "tallies", "source"), write_package(tmp_path, "archive", "sink")
+    printed = run(source / "connector.yaml", "--worker-config", worker)
+    assert [json.loads(record["value"])["number"] for record in printed] == list(range(10))
+    records, config = tmp_path / "records.jsonl", sink / "connector.yaml"
+    config.write_text(config.read_text().replace("/tmp/archive", str(tmp_path / "out")))  # noqa: S108 - the template's
+    records.write_text("".join(json.dumps(record) + "\n" for record in printed))
+
+    def written():
+        run(config, "--records", records, "--worker-config", worker)
+        return sorted(json.loads(line)["number"] for file in (tmp_path / "out").glob("*.jsonl")
+                      for line in file.read_text().splitlines())
+
+    assert written() == list(range(10))
+    assert written() == list(range(10))
+    with records.open("a") as more:
+        more.write(json.dumps({"value": {"number": 10, "text": "x"}}) + "\n" + '{"value": {"num')  # half of a line
+    assert written() == list(range(11))
+    with records.open("a") as more:
+        more.write("\n")
+    run(config, "--records", records, "--worker-config", worker, code=2)
+    run(config, "--worker-config", worker, code=2)
+
+
+@pytest.mark.integration  # a process of its own
+def test_it_begins_anew_when_its_code_changes(tmp_path, worker):
+    package = write_package(tmp_path, "tallies", "source")
+    command = [sys.executable, "-m", "heeler", "run", str(package / "connector.yaml"), "--worker-config", str(worker)]
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            reading = threading.Thread(target=lambda: lines.extend(iter(process.stdout.readline, "")))
+            reading.start()
+            wait_until(lambda: len(lines) == 10, 120, "the rows")
+            code = package / "tallies" / "connector.py"
+            code.write_text(code.read_text().replace('"row {number}"', '"line {number}"').replace(
+                "int(options", "2 + int(options"))
+            wait_until(lambda: len(lines) == 12, 120, "two more rows, of the new code")
+        finally:
+            process.terminate()
+            process.wait(30)
+            reading.join(30)
+    assert [json.loads(json.loads(line)["value"])["text"] for line in lines[9:]] == ["row 9", "line 10", "line 11"]

@@ -1,0 +1,107 @@
+"""`heeler try`: records after each stage, with no Kafka in reach."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from heeler.cli.main import main
+
+LINES = "org.apache.kafka.connect.file.FileStream{}Connector"
+TRANSFORMS = """
+transforms: route,hoist
+transforms.route.type: org.apache.kafka.connect.transforms.RegexRouter
+transforms.route.regex: (.*)
+transforms.route.replacement: new-$1
+transforms.hoist.type: org.apache.kafka.connect.transforms.HoistField$Value
+transforms.hoist.field: line
+transforms.hoist.predicate: old
+transforms.hoist.negate: true
+predicates: old
+predicates.old.type: org.apache.kafka.connect.transforms.predicates.TopicNameMatches
+predicates.old.pattern: old.*
+"""
+
+
+def run(file, *words, code=0):
+    done = CliRunner().invoke(main, ["try", str(file), *map(str, words)], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def stages(file, *words, code=0):
+    return json.loads(run(file, *words, "-o", "json", code=code).stdout)["stages"]
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"line {n}\n" for n in range(100)))
+    file = tmp_path / "in.yaml"
+    file.write_text(f"name: in\nconnector.class: {LINES.format('Source')}\ntopic: t\nfile: {tmp_path / 'in.txt'}\n"
+                    f"value.converter: org.apache.kafka.connect.storage.StringConverter\n{TRANSFORMS}")
+    return file
+
+
+def test_a_source_stage_by_stage(source, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    read, route, hoist, converted = stages(source, "--limit", "3")
+    assert [len(stage["records"]) for stage in (read, route, hoist, converted)] == [3, 3, 3, 3]
+    assert [(s["stage"], s["plugin"].rpartition(".")[2]) for s in (read, route, hoist)] == [
+        ("read", "FileStreamSourceConnector"), ("transforms.route", "RegexRouter"),
+        ("transforms.hoist", "HoistField$Value")]
+    assert read["records"][0]["value"] == "line 0"
+    assert route["records"][0]["topic"] == "new-t"
+    assert "accepted" not in route
+    assert (hoist["accepted"], hoist["records"][2]["value"]) == ([True] * 3, {"line": "line 2"})
+    assert converted["stage"] == "converter"
+    assert (converted["records"][1]["topic"], converted["records"][1]["value"]) == ("new-t", "Struct{line=line 1}")
+    assert sorted(tmp_path.iterdir()) == before
+    shown = run(source, "--limit", "1").stdout
+    assert "its predicate took 1 of 1: yes" in shown
+
+
+def test_a_predicate_leaves_records_as_they_are(source):
+    source.write_text(source.read_text().replace("new-$1", "old-$1"))
+    hoist = stages(source, "--limit", "2")[2]
+    assert (hoist["accepted"], hoist["records"][0]["value"]) == ([False, False], "line 0")
+
+
+def test_a_stage_that_fails_ends_the_trial(source):
+    source.write_text(source.read_text().replace("HoistField$Value", "ExtractField$Value"))
+    seen = stages(source, code=1)
+    assert [stage["stage"] for stage in seen] == ["read", "transforms.route", "transforms.hoist"]
+    assert "transforms.hoist" in seen[-1]["error"]
+    assert "transforms.hoist" in run(source, code=1).stdout
+
+
+def test_a_sink_gets_records_from_a_file_and_writes_nothing(tmp_path):
+    out, records, file = tmp_path / "out.txt", tmp_path / "records", tmp_path / "out.properties"
+    file.write_text(f"name=out\nconnector.class={LINES.format('Sink')}\ntopics=t\nfile={out}\n"
+                    "value.converter.schemas.enable=false\n"
+                    "value.converter=org.apache.kafka.connect.json.JsonConverter\n"
+                    "transforms=one\ntransforms.one.type=org.apache.kafka.connect.transforms.ExtractField$Value\n"
+                    "transforms.one.field=a\n")
+    records.write_text('{"value": {"a": 1, "b": "\\u001b[2J"}, "key": null}\n{"value": "{\\"a\\": 2}", "topic": "u"}\n')
+    read, converted, one, write = stages(file, "--records", records)
+    assert [record["topic"] for record in read["records"]] == ["t", "u"]
+    assert converted["records"][0]["value"] == {"a": 1, "b": "\x1b[2J"}
+    assert [record["value"] for record in one["records"]] == [1, 2]
+    assert [(r["topic"], r["value"]) for r in write["records"]] == [("t", 1), ("u", 2)]
+    assert "\x1b[2J" not in run(file, "--records", records).stdout
+    assert not out.exists()
+    records.write_text('{"value": "{"}\n')
+    [_, failed] = stages(file, "--records", records, code=1)
+    assert "cannot be read by JsonConverter" in failed["error"]
+    for wrong in ("[1]\n", "{\n", '{"offset": "x"}\n', '{"headers": [1]}\n', '{"partition": 99999999999999999999}\n'):
+        records.write_text(wrong)
+        run(file, "--records", records, code=2)
+
+
+def test_what_cannot_be_tried(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("name: c\nconnector.class: NoSuchConnector\n")
+    assert "NoSuchConnector" in run(file, code=2).stderr
+    file.write_text("- {name: a, connector.class: X}\n- {name: b, connector.class: X}\n")
+    assert "one at a time" in run(file, code=2).stderr

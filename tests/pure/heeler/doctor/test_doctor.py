@@ -1,0 +1,127 @@
+"""What `heeler doctor` finds without Kafka; tests/integration/test_doctor.py has the rest."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from heeler.cli.main import main
+from heeler.doctor import worker
+from heeler.doctor.findings import Finding, Verdict, examined
+from tests.rigs.fake_connect import fake_connect
+from tests.rigs.serving import make_certificates
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+SETTINGS = {
+    "bootstrap.servers": "127.0.0.1:1", "group.id": "g", "key.converter": STRING, "value.converter": STRING,
+    **{f"{kind}.storage.topic": f"t-{kind}" for kind in ("config", "offset", "status")},
+}
+
+
+def doctor(*words, code=0, **environ):
+    done = CliRunner(env={"HEELER_URL": "", "HEELER_PROFILES": "/nowhere", **environ}).invoke(
+        main, ["doctor", *map(str, words), "-o", "json"], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return [(said["about"], said["verdict"], said["said"]) for said in json.loads(done.stdout)]
+
+
+def of(found, about):
+    return [(verdict, said) for thing, verdict, said in found if thing == about]
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "PATIENCE_MS", 300)
+
+    def write(**more):
+        settings = {**SETTINGS, **{key.replace("_", "."): value for key, value in more.items()}}
+        path = tmp_path / "worker.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
+    return write
+
+
+def test_a_machine_without_java(tmp_path):
+    [(verdict, said)] = of(doctor(code=1, JAVA_HOME=str(tmp_path)), "Java")
+    assert verdict == "wrong"
+    assert "apt-get install openjdk" in said
+
+
+def test_a_machine_with_java(fake_java):
+    fake_java("21.0.1")
+    [(verdict, said)] = of(doctor(), "Java")
+    assert (verdict, said.endswith("version 21")) == ("ok", True)
+
+
+def test_settings_that_no_worker_takes(file):
+    [(verdict, said)] = of(doctor(file(session_timeout_ms="soon"), code=1), "settings")
+    assert (verdict, "soon" in said) == ("wrong", True)
+
+
+def test_no_check_keeps_others_from_being_made(file, tmp_path):
+    """Brokers that are away, a plugin that cannot be imported, a folder that is not there, a key that is misspelt."""
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "broken.py").write_text("import no_such_module\nfrom heeler import SourceConnector\n\n\n"
+                                      "class Broken(SourceConnector):\n    pass\n")
+    path = file(plugin_path=f"{folder},/nowhere/at/all", ofset_flush_interval_ms="1")
+    found = doctor(path, "--override", "producer.password=hunter2hunter2", code=1)
+    [(verdict, said)] = of(found, "Kafka")
+    assert verdict == "wrong"
+    assert "127.0.0.1:1" in said
+    told = of(found, "plugins")
+    assert [verdict for verdict, _ in told] == ["wrong", "wrong", "ok"]
+    assert "/nowhere/at/all" in told[0][1]
+    assert "no_such_module" in told[1][1]
+    assert of(found, "settings") == [("look", "No keys of a worker, perhaps misspelt: ofset.flush.interval.ms")]
+    assert of(found, "certificates") == [("ok", "none is configured")]
+    assert "hunter2" not in str(found)
+
+
+def test_certificates_are_looked_at_before_they_end(tmp_path, file):
+    made = make_certificates(tmp_path)
+    pem = made.certificate.read_text()
+    now = dt.datetime.now(dt.UTC)
+    end = now + dt.timedelta(days=1)
+    for moment, verdict, said in ((now, Verdict.LOOK, "Replace it soon"),
+                                  (end + dt.timedelta(days=2), Verdict.WRONG, "Replace it"),
+                                  (now - dt.timedelta(days=9), Verdict.WRONG, "clock")):
+        finding = worker.validity("REST", pem, moment)
+        assert (finding.verdict, said in finding.said) == (verdict, True)
+    path = file(listeners="https://127.0.0.1:0", ssl_keystore_location=str(made.pem))
+    assert [verdict for verdict, _ in of(doctor(path, code=1), "certificates")] == ["look", "look"]  # a day's, for both
+    path = file(listeners="https://127.0.0.1:0", ssl_keystore_location="/nowhere")
+    [(verdict, said)] = of(doctor(path, code=1), "certificates")
+    assert (verdict, "/nowhere" in said) == ("wrong", True)
+
+
+@pytest.mark.parametrize("ahead", [-90, 0, 90])
+def test_clocks_of_workers(ahead):
+    with fake_connect({"GET /": (200, {"version": "4.3.1"}), "GET /health": (200, {"status": "healthy"})}) as fake:
+        fake.ahead_s = ahead
+        found = doctor("--url", f"{fake.url},http://127.0.0.1:1", code=1)
+    [(verdict, said)] = of(found, "clocks")
+    assert verdict == ("wrong" if ahead else "ok")
+    assert ("behind" in said, "ahead of" in said) == (ahead < 0, ahead > 0)
+    assert [verdict for verdict, _ in of(found, "workers")] == ["ok", "wrong"]
+
+
+def test_a_worker_that_is_ill():
+    answers = {"GET /": (200, {"version": "4.3.1"}), "GET /health": (503, {"message": "still starting"})}
+    with fake_connect(answers) as fake:
+        [(verdict, said)] = of(doctor("--url", fake.url, code=1), "workers")
+        assert (verdict, "still starting" in said) == ("wrong", True)
+        fake.answers["GET /health"] = (200, {"status": "healthy", "degraded": ["c-0 hangs"]})
+        assert of(doctor("--url", fake.url), "workers")[0][0] == "look"
+
+
+def test_an_examination_that_fails_is_a_finding():
+    def check():
+        yield Finding("x", Verdict.OK, "first")
+        raise ZeroDivisionError("oh")
+
+    assert [(f.verdict, "oh" in f.said) for f in examined("x", check)] == [(Verdict.OK, False), (Verdict.WRONG, True)]

@@ -1,0 +1,63 @@
+"""Trials for REST, each in a process of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.errors import BadRequestError, ConflictError
+from heeler.worker import trial
+from heeler.worker.trial import Trials
+from spark_tasks.errors import ConnectError
+
+pytestmark = pytest.mark.integration  # processes of their own
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+WORKER = {"key.converter": STRING, "value.converter": STRING}
+LINES = "org.apache.kafka.connect.file.FileStream{}Connector"
+LOUD = """
+import sys
+from heeler import source
+
+
+@source("n bigint")
+def Loud(options, start):
+    print("this is no JSON")
+    if options.get("mode") == "hang":
+        while True:
+            pass
+    if options.get("mode") == "die":
+        raise ZeroDivisionError("hunter2hunter2 of all things")
+    return [(1,), (2,)] if not start else [], {"n": 2}
+"""
+
+
+def test_a_source_a_sink_and_what_cannot_be_tried(tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    trials = Trials({**WORKER, "plugin.path": str(tmp_path)}, {})
+    loud = {"connector.class": "Loud", "topic": "t"}
+    read, converted = trials.run(loud, None, 5)["stages"]
+    assert [record["n"] for record in read["records"]] == [1, 2]
+    assert [record["topic"] for record in converted["records"]] == ["t", "t"]
+    sink = {"connector.class": LINES.format("Sink"), "topics": "t", "file": str(tmp_path / "out")}
+    assert trials.run(sink, [{"value": "a"}], 5)["stages"][-1]["records"][0]["value"] == "a"
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(BadRequestError, match="give some as records"):
+        trials.run(sink, None, 5)
+    with pytest.raises(ConnectError, match="ZeroDivisionError"):
+        trials.run({**loud, "mode": "die"}, None, 5)
+
+
+def test_one_that_hangs_is_ended_and_its_place_is_free_again(tmp_path, monkeypatch):
+    (tmp_path / "loud.py").write_text(LOUD)
+    monkeypatch.setattr(trial, "LONGEST_S", 0.5)
+    trials = Trials({**WORKER, "plugin.path": str(tmp_path)}, {})
+    for _ in range(3):
+        with pytest.raises(ConnectError, match="was ended"):
+            trials.run({"connector.class": "Loud", "topic": "t", "mode": "hang"}, None, 5)
+
+
+def test_there_are_not_too_many(monkeypatch):
+    trials = Trials(WORKER, {})
+    trials._free.acquire()
+    trials._free.acquire()
+    with pytest.raises(ConflictError, match="are being tried"):
+        trials.run({}, None, 5)

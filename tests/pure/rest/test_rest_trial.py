@@ -1,0 +1,44 @@
+"""POST /connectors/try: what it takes."""
+
+from __future__ import annotations
+
+import pytest
+from werkzeug.test import Client
+
+from rest.app import create_app
+from rest.server.settings import RestSettings
+from tests.rigs.fake_herder import FakeWorker
+
+CONFIG = {"connector.class": "X", "n": 1}
+
+
+@pytest.fixture
+def client() -> Client:
+    worker = FakeWorker()
+    return Client(create_app(worker.ask, worker, RestSettings()))
+
+
+def test_a_configuration_with_records_and_a_limit(client: Client) -> None:
+    body = {"config": CONFIG, "records": [{"value": 1.5}], "limit": 7}
+    answer = client.post("/connectors/try", json=body)
+    assert answer.status_code == 200
+    config, records, limit = answer.json["stages"][0]["records"]
+    assert (config, records, limit) == ({"connector.class": "X", "n": "1"}, [{"value": 1.5}], 7)
+    assert client.post("/connectors/try", json={"config": CONFIG}).json["stages"][0]["records"][1:] == [None, 5]
+
+
+@pytest.mark.parametrize(("body", "status", "words"), [
+    (None, 400, "has no config"), ({}, 400, "has no config"), ({"config": {"a": None}}, 400, "Null value"),
+    ({"config": CONFIG, "limit": 0}, 400, "from 1 to"), ({"config": CONFIG, "limit": 1001}, 400, "from 1 to"),
+    ({"config": CONFIG, "limit": "5"}, 400, "from 1 to"), ({"config": CONFIG, "limit": True}, 400, "from 1 to"),
+    ({"config": CONFIG, "records": {}}, 400, "must be a list"), ({"conf": {}}, 500, "Unrecognized field"),
+    ([], 500, "Cannot deserialize"),
+])
+def test_what_is_refused(client: Client, body: object, status: int, words: str) -> None:
+    answer = client.post("/connectors/try", json=body)
+    assert (answer.status_code, words in answer.json["message"]) == (status, True)
+
+
+def test_a_connector_may_be_called_try(client: Client) -> None:
+    assert client.get("/connectors/try").status_code == 404
+    assert client.get("/connectors/try/status").status_code == 404
