@@ -2,7 +2,7 @@
 
 `ColumnsOrRows` tries a transform's columns first. Where they say NotInColumnsError the whole batch goes record by
 record; where they meet a record that cannot be changed, halves of the batch are tried, so that one bad record
-among many makes only its neighbours slow, and BadRowError names it.
+among many makes only its neighbours slow, and BadRowsError names it and all others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.base import BadRowError, Column, schema_of
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Column, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.building import NULLS_KEY, column, runs
 from spark_tasks.pipeline.transforms.java_values import typed_values, values
@@ -71,33 +71,51 @@ class ColumnsOrRows(Transform):
 
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """See Transform."""
-        return joined(list(self._apply(batch, 0)))
+        bad: list[tuple[int, Exception]] = []
+        found = joined(list(self._apply(batch, 0, bad)))
+        if bad:
+            raise BadRowsError(bad)
+        return found
 
-    def _apply(self, batch: pa.RecordBatch, begin: int) -> Iterator[pa.RecordBatch]:
+    def _apply(
+        self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
+    ) -> Iterator[pa.RecordBatch]:
         if not len(batch):
             return
         try:
             found = [self.columns(batch)]
         except NotInColumnsError:
-            found = self.by_rows(batch, begin)
+            found = self.by_rows(batch, begin, bad)
         except (DataError, pa.ArrowException, OverflowError, ValueError):
             if len(batch) > _FEW:
                 half = len(batch) // 2
-                yield from self._apply(batch.slice(0, half), begin)
-                yield from self._apply(batch.slice(half), begin + half)
+                yield from self._apply(batch.slice(0, half), begin, bad)
+                yield from self._apply(batch.slice(half), begin + half, bad)
                 return
-            found = self.by_rows(batch, begin)
+            found = self.by_rows(batch, begin, bad)
         yield from found
 
-    def by_rows(self, batch: pa.RecordBatch, begin: int = 0) -> list[pa.RecordBatch]:
-        """The batch, record by record. BadRowError with the row in the batch, from `begin` on."""
-        records = read_records(batch, self.reads)
+    def by_rows(
+        self, batch: pa.RecordBatch, begin: int = 0, found: list[tuple[int, Exception]] | None = None
+    ) -> list[pa.RecordBatch]:
+        """The batch, record by record. Rows that are bad, counted from `begin` on, are added to `found`; then nothing
+        else that comes out counts. Without `found`: BadRowsError.
+        """
+        bad = [] if found is None else found
+        records, good = read_records(batch, self.reads), len(bad)
         for row, record in enumerate(records):
             try:
                 self.record(record)
             except DataError as error:
-                raise BadRowError(begin + row, error) from error
-        return write_records(batch, records, self.writes)
+                bad.append((begin + row, error))
+        try:
+            if len(bad) == good:
+                return write_records(batch, records, self.writes)
+        except BadRowError as error:
+            bad.append((begin + error.row, error))
+        if found is None:
+            raise BadRowsError(bad)
+        return []
 
 
 def read_records(batch: pa.RecordBatch, parts: Sequence[str]) -> list[Record]:
