@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +16,6 @@ from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
 from spark_tasks.task import TaskContext
-
-_logger = logging.getLogger(__name__)
 
 _KEYS = (
     "errors.tolerance", "errors.retry.timeout", "errors.retry.delay.max.ms", "errors.log.enable",
@@ -61,11 +58,6 @@ class ErrorHandling:
             bool(records), (queue or "").strip(), int(replication), bool(headers), connection_settings(producer),
             options, admin,
         )
-
-    @property
-    def watches(self) -> bool:
-        """Whether a bad record is more than an error that fails the task."""
-        return self.tolerant or self.log or bool(self.queue)
 
     def prepare(self) -> None:
         """Create the queue's topic where it does not exist. RetriableError, ConnectError."""

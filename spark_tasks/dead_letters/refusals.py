@@ -82,8 +82,10 @@ class Refusals:
             intolerant(failure)
 
     def send(self, append: Append) -> None:
-        """Write the letters to the queue, and forget them. One that no topic can hold is told to the log instead."""
-        letters, self._letters = self._letters, []
+        """Write the letters to the queue in the order of their records, and forget them. One that no topic can hold is
+        told to the log instead.
+        """
+        letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []
         if not letters:
             return
         try:

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from spark_tasks.data.columns import HEADERS_TYPE
@@ -26,6 +27,14 @@ _FEW = 64  # rows that go record by record instead of being halved once more
 
 class NotInColumnsError(Exception):
     """The columns of this batch are not of a shape that the columnar way takes."""
+
+
+class SuspectRowsError(DataError):
+    """The rows that the columnar way does not take, of an array of `length` rows; most likely they are bad."""
+
+    def __init__(self, rows: np.ndarray[Any, Any], length: int) -> None:
+        super().__init__(f"{len(rows)} rows do not go as columns")
+        self.rows, self.length = rows, length
 
 
 class Record:
@@ -86,14 +95,42 @@ class ColumnsOrRows(Transform):
             found = [self.columns(batch)]
         except NotInColumnsError:
             found = self.by_rows(batch, begin, bad)
-        except (DataError, pa.ArrowException, OverflowError, ValueError):
-            if len(batch) > _FEW:
-                half = len(batch) // 2
-                yield from self._apply(batch.slice(0, half), begin, bad)
-                yield from self._apply(batch.slice(half), begin + half, bad)
+        except SuspectRowsError as suspect:
+            if self._are_bad(batch, begin, suspect, bad):
                 return
-            found = self.by_rows(batch, begin, bad)
+            found = list(self._halves(batch, begin, bad))
+        except (DataError, pa.ArrowException, OverflowError, ValueError):
+            found = list(self._halves(batch, begin, bad))
         yield from found
+
+    def _halves(
+        self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
+    ) -> Iterator[pa.RecordBatch]:
+        if len(batch) <= _FEW:
+            yield from self.by_rows(batch, begin, bad)
+            return
+        half = len(batch) // 2
+        yield from self._apply(batch.slice(0, half), begin, bad)
+        yield from self._apply(batch.slice(half), begin + half, bad)
+
+    def _are_bad(
+        self, batch: pa.RecordBatch, begin: int, suspect: SuspectRowsError, bad: list[tuple[int, Exception]]
+    ) -> bool:
+        """Whether all suspects are bad; then they are noted, and those among the others too."""
+        rows = suspect.rows
+        if suspect.length != len(batch):  # elements of lists, for example
+            return False
+        found: list[tuple[int, Exception]] = []
+        self.by_rows(batch.take(pa.array(rows)), 0, found)
+        if len(found) < len(rows):
+            return False
+        others = np.delete(np.arange(len(batch)), rows)
+        more: list[tuple[int, Exception]] = []
+        for _ in self._apply(batch.take(pa.array(others)), 0, more):
+            pass
+        places = [(int(rows[row]), error) for row, error in found] + [(int(others[row]), error) for row, error in more]
+        bad += [(begin + row, error) for row, error in sorted(places, key=lambda place: place[0])]
+        return True
 
     def by_rows(
         self, batch: pa.RecordBatch, begin: int = 0, found: list[tuple[int, Exception]] | None = None
