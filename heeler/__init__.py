@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spark_tasks.plugins.api import SourceConnector as SourceConnector
     from spark_tasks.plugins.config_providers import ConfigData as ConfigData
     from spark_tasks.plugins.config_providers import ConfigProvider as ConfigProvider
+    from spark_tasks.plugins.errant_records import errant_record_reporter as errant_record_reporter
     from spark_tasks.plugins.simple import source as source
 
 _HOMES = {
@@ -35,6 +36,7 @@ _HOMES = {
     "spark_tasks.config.definition": ("REQUIRED", "ConfigDef", "ConfigKey", "Importance", "Type"),
     "spark_tasks.plugins.config_providers": ("ConfigData", "ConfigProvider"),
     "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "RetriableError"),
+    "spark_tasks.plugins.errant_records": ("errant_record_reporter",),
     "spark_tasks.plugins.simple": ("source",),
     "spark_tasks.pipeline.transforms.base": ("Predicate", "Transform"),
     "spark_tasks.pipeline.transforms.simple": ("Record", "transform"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
-from spark_tasks.config.ignored_connector_keys import warning
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.membership import GroupIo
 from spark_tasks.kafka.watcher import EndWatchers
@@ -21,7 +19,6 @@ from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.settings import MODE, RESIDENT
 from spark_tasks.task import TaskContext, TaskRunner
 
-_logger = logging.getLogger(__name__)
 MakeDelivery = Callable[[TaskContext], Delivery | None]
 
 
@@ -49,8 +46,6 @@ class Runners:
 
     def make(self, context: TaskContext) -> TaskRunner:
         """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
-        if ignored := warning(context.connector):
-            _logger.warning(ignored)
         name = context.connector.get("connector.class", "")
         connector = self._plugins.connector(name)
         if issubclass(connector, SinkConnector):

@@ -25,7 +25,7 @@ from spark_tasks.pipeline.transforms.chain import Chain
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector, SourceOffset, SourcePartition
-from spark_tasks.sinks.split import as_rows
+from spark_tasks.sinks.putting import as_rows
 from spark_tasks.sources.readers import StreamReader
 from spark_tasks.sources.split import answer_of, as_batches
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect

@@ -48,6 +48,9 @@ ROOMS = {
     "spark_tasks.pipeline": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.plugins",
     ),
+    "spark_tasks.dead_letters": (
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.task",
+    ),
     "spark_tasks.connectors": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins",
         "spark_tasks.process",
@@ -57,15 +60,16 @@ ROOMS = {
         "spark_tasks.pipeline", "spark_tasks.process", "spark_tasks.task",
     ),
     "spark_tasks.tasks": (
-        "spark_tasks.config", "spark_tasks.data", "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task",
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark",
+        "spark_tasks.task",
     ),
     "spark_tasks.sources": (
-        "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.process",
-        "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.pipeline",
+        "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.sinks": (
-        "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark",
-        "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.pipeline",
+        "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.runners": (
         "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",

@@ -67,23 +67,27 @@ class TopicCreation:
         try:
             cluster.partitions(topic)
         except UnknownTopicError:
-            self._create(topic)
+            create_topic(self.admin, topic, self.settings_of(topic))
 
-    def _create(self, topic: str) -> None:
-        from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - once for each topic
 
-        wanted = self.settings_of(topic)
-        client = KafkaAdminClient(**self.admin, kafka_client=net_client)
-        try:
-            numbers = {"num_partitions": wanted.partitions, "replication_factor": wanted.replication_factor}
-            client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)
-            _logger.info("created topic %s with %d partitions", topic, wanted.partitions)
-        except protocol.TopicAlreadyExistsError:
-            _logger.debug("topic %s has been created meanwhile", topic)
-        except protocol.KafkaError as error:
-            raise translated(error, f"creating topic {topic}") from error
-        finally:
-            client.close()
+def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) -> None:
+    """Create it, unless somebody has done so meanwhile. `admin`: the settings of the connection. ConnectError."""
+    from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - once for each topic
+
+    try:
+        client = KafkaAdminClient(**admin, kafka_client=net_client)
+    except protocol.KafkaError as error:
+        raise translated(error, f"creating topic {topic}") from error
+    try:
+        numbers = {"num_partitions": wanted.partitions, "replication_factor": wanted.replication_factor}
+        client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)
+        _logger.info("created topic %s with %d partitions", topic, wanted.partitions)
+    except protocol.TopicAlreadyExistsError:
+        _logger.debug("topic %s has been created meanwhile", topic)
+    except protocol.KafkaError as error:
+        raise translated(error, f"creating topic {topic}") from error
+    finally:
+        client.close()
 
 
 def topic_creation(

@@ -6,13 +6,11 @@ at the first batch and kept for the next splits of the same Python worker.
 
 from __future__ import annotations
 
+import operator
 import time
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from threading import Lock
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,25 +19,18 @@ import pyarrow.compute as pc
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, one_topic
 from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
-from spark_tasks.pipeline.converters.base import BadRowError, Column, Converter, HeaderConverter, MixedSchemasError
-from spark_tasks.pipeline.transforms.chain import Chain, make_chain
-from spark_tasks.pipeline.transforms.rows import put
-from spark_tasks.plugins import Plugins
+from spark_tasks.pipeline.converters.base import Column, Converter, MixedSchemasError
+from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
+from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
+from spark_tasks.pipeline.converters.string import StringConverter
+from spark_tasks.pipeline.failures import Refuse, Stage, StageFailedError, good_records, intolerant, stage
+from spark_tasks.pipeline.making import Stages, made_stages
+from spark_tasks.pipeline.transforms.chain import Chain, TransformError
+from spark_tasks.pipeline.transforms.rows import joined, put
 
-_SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
-_KEPT = 64  # stages of so many task configurations a process
+_READ_ANY_HEADER = (SimpleHeaderConverter, StringConverter, ByteArrayConverter)
 
 RawBatch = tuple[str, pa.Array | None, pa.RecordBatch]
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """What a pipeline runs through."""
-
-    key: Converter
-    value: Converter
-    header: HeaderConverter
-    chain: Chain
 
 
 class _Pipeline:
@@ -53,7 +44,7 @@ class _Pipeline:
     @property
     def stages(self) -> Stages:
         """Converters and transforms, made once a process and configuration. ConfigError, PluginNotFoundError."""
-        return _cached_stages(tuple(sorted(self._worker.items())), tuple(sorted(self._connector.items())))
+        return made_stages(tuple(sorted(self._worker.items())), tuple(sorted(self._connector.items())))
 
 
 class SinkPipeline(_Pipeline):
@@ -70,29 +61,105 @@ class SinkPipeline(_Pipeline):
             raise DataError(f"records of {topic}-{partition} have {len(batches)} schemas: use to_connect_batches")
         return batches[0]
 
-    def to_connect_batches(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The same in order, in as few batches as there are runs of records of one schema."""
+    def to_connect_batches(
+        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = intolerant
+    ) -> Iterator[pa.RecordBatch]:
+        """The same in order, in as few batches as there are runs of records of one schema; without those records that
+        `refuse` was told of, by their rows in `raw`. ToleranceExceededError by default; StageOutageError.
+        """
+        stages, offsets = self.stages, raw.column("offset")
+
+        def where(row: int) -> str:
+            return f"{topic}-{partition}, offset {offsets[row].as_py()}"
+
+        def refuse_raw(row: int, failed: StageFailedError) -> None:
+            refuse(failed.failure(row, where(row)))
+
+        for batch in self._converted(topic, partition, raw, refuse_raw):
+            if not stages.chain.stages:
+                yield batch
+                continue
+            rows = np.searchsorted(offsets.to_numpy(), batch.column("offset").to_numpy())
+
+            def refuse_row(row: int, failed: StageFailedError, rows: Any = rows) -> None:
+                refuse_raw(int(rows[row]), failed)
+
+            yield from joined_parts(good_records(batch, partial(_transformed, stages.chain), refuse_row))
+
+    def _converted(
+        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Callable[[int, StageFailedError], None]
+    ) -> list[pa.RecordBatch]:
+        """Before the transforms."""
+        bad: list[int] = []
+
+        def note(row: int, failed: StageFailedError) -> None:
+            bad.append(row)
+            refuse(row, failed)
+
+        parts = good_records(raw, lambda some: list(self._connect(topic, partition, some)), note)
+        found = joined_parts(parts)
+        if len(parts) < 2 or len(found) < 2:
+            return found
+        good = np.ones(len(raw), np.bool_)
+        good[bad] = False
+        return list(self._connect(topic, partition, raw.filter(pa.array(good))))  # fewer schemas together than apart
+
+    def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         try:
-            key = _read(self.stages.key, "key", topic, partition, raw)
-            value = _read(self.stages.value, "value", topic, partition, raw)
+            key = self._read("key", topic, raw)
+            value = self._read("value", topic, raw)
         except MixedSchemasError as mixed:
             begin = 0
             for end in mixed.ends:
-                yield from self.to_connect_batches(topic, partition, raw.slice(begin, end - begin))
+                yield from self._run_of(topic, partition, raw, begin, end)
                 begin = end
             return
-        yield from self.stages.chain.apply(_connect_batch(topic, partition, raw, key, value))
+        self._check_headers(topic, raw)
+        yield _connect_batch(topic, partition, raw, key, value)
+
+    def _run_of(
+        self, topic: str, partition: int, raw: pa.RecordBatch, begin: int, end: int
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._connect(topic, partition, raw.slice(begin, end - begin))
+        except StageFailedError as failed:
+            failed.move(partial(operator.add, begin))
+            raise
+
+    def _read(self, part: str, topic: str, raw: pa.RecordBatch) -> Column:
+        array = raw.column(part)
+        if array.null_count == len(array):
+            return pa.nulls(len(array)), {}
+        converter: Converter = getattr(self.stages, part)
+        name = type(converter).__name__
+        with stage(Stage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
+                   f"{part} of record {{}} cannot be read by {name}"):
+            return converter.to_connect(topic, array, raw.column("headers"))
+
+    def _check_headers(self, topic: str, raw: pa.RecordBatch) -> None:
+        """Headers stay as they are on the wire, but one that the converter cannot read makes a bad record."""
+        headers, converter = raw.column("headers"), self.stages.header
+        if headers.null_count == len(headers) or isinstance(converter, _READ_ANY_HEADER):
+            return
+        name = type(converter).__name__
+        for row, pairs in enumerate(headers.to_pylist()):
+            with stage(Stage.HEADER_CONVERTER, self.stages.names["header"],
+                       f"headers of record {{}} cannot be read by {name}", row):
+                for pair in pairs or ():
+                    converter.to_connect_header(topic, pair["key"], pair["value"])
 
 
-def _read(converter: Converter, part: str, topic: str, partition: int, raw: pa.RecordBatch) -> Column:
-    array = raw.column(part)
-    if array.null_count == len(array):
-        return pa.nulls(len(array)), {}
+def _transformed(chain: Chain, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     try:
-        return converter.to_connect(topic, array, raw.column("headers"))
-    except BadRowError as bad:
-        where = f"{topic}-{partition}, offset {raw.column('offset')[bad.row].as_py()}"
-        raise DataError(f"{part} of record {where} cannot be read by {type(converter).__name__}: {bad}") from bad
+        return list(chain.apply(batch))
+    except TransformError as error:
+        raise error.part from error
+
+
+def joined_parts(parts: Iterable[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
+    """What good_parts made, neighbours of one schema together."""
+    found = list(parts)
+    return found[0] if len(found) == 1 else joined([batch for part in found for batch in part])
 
 
 def _connect_batch(topic: str, partition: int, raw: pa.RecordBatch, key: Column, value: Column) -> pa.RecordBatch:
@@ -123,20 +190,59 @@ class SourcePipeline(_Pipeline):
         super().__init__(worker, connector)
         self._rows = rows
 
-    def to_raw(self, batch: pa.RecordBatch) -> Iterator[RawBatch]:
+    def to_raw(self, batch: pa.RecordBatch, refuse: Refuse = intolerant) -> Iterator[RawBatch]:
         """(topic, partitions or None for the partitioner, batch of columns.RAW_SCHEMA) for each topic in the batch.
 
-        Records keep their order within a topic. Offsets are 0 (the log assigns them); a record without a timestamp
-        gets the present time. DataError if a record cannot be written.
+        Records keep their order within a topic; those that `refuse` was told of, by their rows in `batch`, are left
+        out. Offsets are 0 (the log assigns them); a record without a timestamp gets the present time.
+        ToleranceExceededError if a record cannot be written, DataError where the whole batch cannot; StageOutageError.
         """
         if not len(batch):
             return
         if not self._rows and "value" not in batch.schema.names:
             raise DataError(f"the source's records have no column value, only {', '.join(batch.schema.names)}; "
                             'a connector whose rows are values says yields = "rows"')
-        for out in self.stages.chain.apply(self.prepared(batch)):
+        prepared = self.prepared(batch)
+        parts = good_records(
+            prepared, lambda some: list(self._written(some)), lambda row, failed: refuse(failed.failure(row))
+        )
+        yield from parts[0] if len(parts) == 1 else _by_target(raw for part in parts for raw in part)
+
+    def original(self, batch: pa.RecordBatch, row: int) -> RawBatch:
+        """A record that was refused, as the source had it, for a dead letter: by the converters where they can write
+        it, else as a text.
+        """
+        record = self.prepared(batch.slice(row, 1))
+        topic = next(iter(self._by_topic(record)))[0]
+        columns = []
+        for part in ("key", "value"):
+            try:
+                columns.append(self._write(part, topic, record))
+            except StageFailedError:
+                shown = record.column(part)[0].as_py()
+                columns.append(pa.array([shown if isinstance(shown, bytes) else str(shown).encode()], pa.binary()))
+        try:
+            headers = self._headers(topic, record)
+        except StageFailedError:
+            headers = pa.nulls(1, HEADERS_TYPE)
+        times = _timestamps(record.column("timestamp") if "timestamp" in record.schema.names else None, 1)
+        raw = pa.RecordBatch.from_arrays([pa.array([0]), times, *columns, headers], schema=RAW_SCHEMA)
+        return topic, None, raw
+
+    def _written(self, batch: pa.RecordBatch) -> Iterator[RawBatch]:
+        try:
+            transformed = list(self.stages.chain.apply(batch))
+        except TransformError as error:
+            raise error.part from error
+        complete, begin = sum(map(len, transformed)) == len(batch), 0
+        for out in transformed:
             for topic, part in self._by_topic(out):
-                yield self._raw(topic, part)
+                try:
+                    yield self._raw(topic, part)
+                except StageFailedError as failed:
+                    failed.move(partial(operator.add, begin) if complete and len(part) == len(out) else None)
+                    raise
+            begin += len(out)
 
     def prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """As transforms expect it: rows are values, and records have a topic."""
@@ -165,40 +271,54 @@ class SourcePipeline(_Pipeline):
 
     def _raw(self, topic: str, batch: pa.RecordBatch) -> RawBatch:
         size, names = len(batch), batch.schema.names
+        headers = self._headers(topic, batch)  # first, as in Kafka Connect
         columns = [
             pa.array(np.zeros(size, np.int64)),
             _timestamps(batch.column("timestamp") if "timestamp" in names else None, size),
-            self._write(self.stages.key, "key", topic, batch),
-            self._write(self.stages.value, "value", topic, batch),
-            self._headers(topic, batch),
+            self._write("key", topic, batch),
+            self._write("value", topic, batch),
+            headers,
         ]
         partitions = batch.column("partition").cast(pa.int32()) if "partition" in names else None
         if partitions is not None and partitions.null_count == size:
             partitions = None
         return topic, partitions, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
-    @staticmethod
-    def _write(converter: Converter, part: str, topic: str, batch: pa.RecordBatch) -> pa.Array:
+    def _write(self, part: str, topic: str, batch: pa.RecordBatch) -> pa.Array:
         if part not in batch.schema.names:
             return pa.nulls(len(batch), pa.binary())
         field = batch.schema.field(part)
-        try:
+        converter: Converter = getattr(self.stages, part)
+        with stage(Stage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
+                   f"{part} of a record for topic {topic} cannot be written by {type(converter).__name__}"):
             return converter.from_connect(topic, plain(batch.column(part)), field.metadata)
-        except DataError as bad:
-            name = type(converter).__name__
-            raise DataError(f"{part} of a record for topic {topic} cannot be written by {name}: {bad}") from bad
 
     def _headers(self, topic: str, batch: pa.RecordBatch) -> pa.Array:
         if "headers" not in batch.schema.names:
             return pa.nulls(len(batch), HEADERS_TYPE)
         headers = batch.column("headers")
-        if pa.types.is_null(headers.type) or pa.types.is_binary(headers.type.value_type.field("value").type):
-            return _on_the_wire(headers)
-        write = self.stages.header.from_connect_header
-        return pa.array(
-            [None if row is None else [(h["key"], write(topic, h["key"], None, h["value"])) for h in row]
-             for row in headers.to_pylist()], HEADERS_TYPE,
-        )  # fmt: skip
+        name = type(self.stages.header).__name__
+        with stage(Stage.HEADER_CONVERTER, self.stages.names["header"],
+                   f"headers of a record for topic {topic} cannot be written by {name}"):
+            if pa.types.is_null(headers.type) or pa.types.is_binary(headers.type.value_type.field("value").type):
+                return _on_the_wire(headers)
+            write = self.stages.header.from_connect_header
+            return pa.array(
+                [None if row is None else [(h["key"], write(topic, h["key"], None, h["value"])) for h in row]
+                 for row in headers.to_pylist()], HEADERS_TYPE,
+            )  # fmt: skip
+
+
+def _by_target(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:
+    """The batches of each topic as one; those with partitions of their own stay apart."""
+    found: dict[tuple[str, bool], list[RawBatch]] = {}
+    for raw in raws:
+        found.setdefault((raw[0], raw[1] is None), []).append(raw)
+    for (topic, free), batches in found.items():
+        if not free:
+            yield from batches
+        else:
+            yield topic, None, pa.concat_batches([raw for _, _, raw in batches])
 
 
 def _on_the_wire(headers: pa.Array) -> pa.Array:
@@ -224,57 +344,3 @@ def _timestamps(found: pa.Array | None, size: int) -> pa.Array:
         found = found.cast(pa.timestamp("ms"), safe=False)
     known = found.cast(pa.int64()).fill_null(-1)
     return pc.if_else(pc.greater_equal(known, 0), known, now)
-
-
-class _Setting(NamedTuple):
-    """Where a converter is configured: its class and its properties."""
-
-    name: str
-    properties: dict[str, str]
-
-
-def _setting(part: str, worker: Mapping[str, str], connector: Mapping[str, str], default: str | None) -> _Setting:
-    """The connector's own converter with the connector's properties, or else the worker's with the worker's."""
-    key = f"{part}.converter"
-    for properties in (connector, worker):
-        if properties.get(key):
-            prefix = key + "."
-            mine = {k.removeprefix(prefix): v for k, v in properties.items() if k.startswith(prefix)}
-            return _Setting(properties[key], mine)
-    if default is None:
-        raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
-    return _Setting(default, {})
-
-
-_stages: OrderedDict[Any, Stages] = OrderedDict()
-_stages_lock = Lock()
-
-
-def _cached_stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
-    with _stages_lock:
-        key = (worker, connector)
-        if key not in _stages:
-            _stages[key] = _make_stages(dict(worker), dict(connector))
-        _stages.move_to_end(key)
-        while len(_stages) > _KEPT:
-            _stages.popitem(last=False)
-        return _stages[key]
-
-
-@lru_cache(maxsize=4)
-def _plugins(plugin_path: str) -> Plugins:
-    return Plugins(plugin_path)
-
-
-def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str]) -> Stages:
-    plugins = _plugins(worker.get("plugin.path", ""))
-    converters = []
-    for part in ("key", "value"):
-        name, properties = _setting(part, worker, connector, None)
-        converter: Converter = plugins.converter(name)()
-        converter.configure(properties, is_key=part == "key")
-        converters.append(converter)
-    name, properties = _setting("header", worker, connector, _SIMPLE)
-    header: HeaderConverter = plugins.header_converter(name)()
-    header.configure(properties)
-    return Stages(converters[0], converters[1], header, make_chain(plugins, connector, header))

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import pyarrow as pa
-from pyspark import cloudpickle
-from pyspark.sql.datasource import DataSourceWriter
 
-from spark_tasks.data.rows import write_batches
-from spark_tasks.errors import RetriableError
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
+from spark_tasks.sinks.putting import Putting, Reports, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
 from spark_tasks.tasks.pacing import MOST_BYTES
+
+_logger = logging.getLogger(__name__)
 
 BUDGET_FACTOR = 4.0  # a split that takes so many times longer than planned stops where it is
 
@@ -32,8 +36,10 @@ BUDGET_FACTOR = 4.0  # a split that takes so many times longer than planned stop
 class Pipeline(Protocol):
     """The part of SinkPipeline that a split needs."""
 
-    def to_connect_batches(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Converted and transformed records in order; those that were dropped are missing."""
+    def to_connect_batches(
+        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = ...
+    ) -> Iterator[pa.RecordBatch]:
+        """Converted and transformed records in order; those that were dropped or refused are missing."""
 
 
 class RangeLostError(RetriableError):
@@ -50,13 +56,14 @@ class SinkJob:
     pipeline: Pipeline
     writer: bytes
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    errors: ErrorHandling = field(default_factory=ErrorHandling)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkResult:
-    """What became of a split: `message` is the writer's, `next_offset` where the next batch goes on. With
-    `out_of_range` (the log's start and end) nothing was done: the range is not in the log. With `failure` nothing
-    counts.
+    """What became of a split: `messages` are the writer's, one for each call, `next_offset` where the next batch goes
+    on. With `out_of_range` (the log's start and end) nothing was done: the range is not in the log. With `failure`
+    nothing counts. `refused`: the bad records in it.
     """
 
     topic: str
@@ -65,9 +72,10 @@ class SinkResult:
     records: int = 0
     size: int = 0
     seconds: float = 0.0
-    message: Any = None
+    messages: tuple[Any, ...] = (None,)
     out_of_range: tuple[int, int] | None = None
     failure: Outcome | None = None
+    refused: Refused = NONE_REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,46 +92,81 @@ class SinkSplit:
     def run(self) -> SinkResult:
         """Read, convert, write. Errors come back in the result, so that the writer can be told of the others."""
         begun = time.perf_counter()
+        job = _unpacked(self.job)
+        refusals = Refusals(job.errors)
         try:
-            reading = _Reading(self, _unpacked(self.job))
+            reading = _Reading(self, job, refusals)
             first = next(reading, None)
         except OffsetOutOfRangeError as error:
             return SinkResult(self.topic, self.partition, self.start, out_of_range=(error.log_start, error.log_end))
         except Exception as error:  # noqa: BLE001 - converters and transforms are plugin code
-            return SinkResult(self.topic, self.partition, self.start, failure=failed_outcome(error))
+            return self._failed(error, refusals)
+        messages: Sequence[Any] = ()
         try:
-            message = None if first is None else reading.write(itertools.chain([first], reading))
-            for _ in reading:  # as in Spark, what the writer does not take is dropped
-                pass
+            if first is not None:
+                reading, messages = self._put(job, reading, first)
+            reading.refusals.send_apart()
         except Exception as error:  # noqa: BLE001 - plugin code
-            return SinkResult(self.topic, self.partition, self.start, failure=failed_outcome(error))
+            return self._failed(error, reading.refusals)
         return SinkResult(
             self.topic, self.partition, reading.position, reading.records, reading.size,
-            time.perf_counter() - begun, message,
+            time.perf_counter() - begun, tuple(messages) or (None,), refused=reading.refusals.refused,
         )
+
+    def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
+        """All of it written, once more and record by record where the writer refuses some; the messages."""
+        putting = Putting(job.writer, job.accepts, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
+        try:
+            message, reports = putting.write(itertools.chain([first], reading))
+            messages = [message]
+        except Exception as error:
+            if reading.failed or not job.errors.tolerant:
+                raise
+            not_the_records_fault(error)
+            reading = _Reading(self, job, Refusals(job.errors))
+            messages, reports = putting.write_what_it_takes(list(reading))
+        reading.refuse_puts(reports)
+        return reading, messages
+
+    def _failed(self, error: Exception, refusals: Refusals) -> SinkResult:
+        """The letter of what errors.tolerance=none does not allow is sent all the same, as Kafka Connect does."""
+        try:
+            if isinstance(error, ToleranceExceededError):
+                refusals.send_apart()
+        except Exception as problem:  # noqa: BLE001 - what has failed before is what counts
+            _logger.warning("no dead letter for %s: %s", error, problem)
+        failure = failed_outcome(error)
+        return SinkResult(self.topic, self.partition, self.start, failure=failure, refused=refusals.refused)
 
 
 class _Reading(Iterator[pa.RecordBatch]):
-    """The split's Connect batches, none of them empty; counts what was read."""
+    """The split's Connect batches, none of them empty; counts what was read, and what was refused of it."""
 
-    def __init__(self, split: SinkSplit, job: SinkJob) -> None:
+    def __init__(self, split: SinkSplit, job: SinkJob, refusals: Refusals) -> None:
         self._split = split
         self._job = job
-        self._writer: DataSourceWriter = cloudpickle.loads(job.writer)
+        self.refusals = refusals
         self.position = split.start
         self.records = 0
         self.size = 0
+        self.failed = False
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
         self._batches = self._read()
 
     def __next__(self) -> pa.RecordBatch:
-        return next(self._batches)
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException:
+            self.failed = True  # whatever the writer makes of it, it is not the writer's
+            raise
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         split, convert = self._split, self._job.pipeline.to_connect_batches
-        for raw in self._raw():
-            for connect in convert(split.topic, split.partition, raw):
+        for raw in self._raw(split.start, split.end):
+            for connect in convert(split.topic, split.partition, raw, partial(self._refuse, raw)):
                 if len(connect):
                     yield connect
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
@@ -134,11 +177,11 @@ class _Reading(Iterator[pa.RecordBatch]):
         if not self._damaged:
             self.position = split.end  # the last offsets may hold no record
 
-    def _raw(self) -> Iterator[pa.RecordBatch]:
+    def _raw(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         split, cluster = self._split, shared_cluster(self._job.client)
         try:
             yield from read_range(
-                cluster, split.topic, split.partition, split.start, split.end, isolation=self._job.isolation,
+                cluster, split.topic, split.partition, start, end, isolation=self._job.isolation,
                 max_record_bytes=self._job.max_record_bytes,
             )
         except OffsetOutOfRangeError as error:
@@ -150,20 +193,24 @@ class _Reading(Iterator[pa.RecordBatch]):
                 raise
             self._damaged = True  # what was read counts; the next batch begins here and says what it is
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> Any:
-        """The writer's commit message."""
-        if self._job.accepts == "rows":
-            batches = map(as_rows, batches)
-        return write_batches(self._writer, batches)
+    def _refuse(self, raw: pa.RecordBatch, failure: Failure) -> None:
+        split, one = self._split, raw.slice(failure.row, 1)
+        self.refusals.add(failure, Original(split.topic, one, split.partition, one.column("offset")[0].as_py()))
 
+    def refuse_put(self, offset: int, error: Exception) -> None:
+        """The writer reports a record."""
+        self.refuse_puts([(offset, error)])
 
-def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The fields of the records' values as columns; a value that is no struct becomes the column `value`."""
-    value = batch.column("value")
-    if not pa.types.is_struct(value.type):
-        return batch.select(["value"])
-    fields = [value.type.field(i) for i in range(value.type.num_fields)]
-    return pa.RecordBatch.from_arrays(value.flatten(), schema=pa.schema(fields))
+    def refuse_puts(self, reports: Reports) -> None:
+        """Note what the writer refuses: read once more, as it is in Kafka."""
+        split, left = self._split, dict(reports)
+        if not left:
+            return
+        for raw in self._raw(min(left), max(left) + 1):
+            offsets = raw.column("offset").to_pylist()
+            for row in (row for row, offset in enumerate(offsets) if offset in left):
+                where = f"{split.topic}-{split.partition}, offset {offsets[row]}"
+                self._refuse(raw, replace(put_failure(left[offsets[row]], where), row=row))
 
 
 @lru_cache(maxsize=256)

@@ -18,6 +18,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceWriter
 
+from spark_tasks.dead_letters.handling import ErrorHandling
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import TopicPartition
@@ -34,7 +35,7 @@ from spark_tasks.spark.executor import value_of
 from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pacing import MOST_RECORDS, SplitSize
-from spark_tasks.tasks.retries import Patience
+from spark_tasks.tasks.retries import Patience, RetryLimits
 
 _logger = logging.getLogger(__name__)
 
@@ -66,7 +67,10 @@ class SinkTask:
         self._watchers = watchers
         # What Kafka Connect bounds a put by bounds a split here, but only where somebody has set it.
         self._size = SplitSize.at_most(number(properties, "max.poll.records", MOST_RECORDS, 1))
-        self._patience = Patience(context.id)
+        self._errors = ErrorHandling.of(context)
+        self._prepared = False
+        limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
+        self._patience = Patience(context.id, limits)
         self._paused = False
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
@@ -80,7 +84,7 @@ class SinkTask:
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
         job = SinkJob(
             self._client, self._isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
-            number(self._context.worker, MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES, 1),
+            number(self._context.worker, MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES, 1), self._errors,
         )
         self._job = pickle.dumps(job)
         self._watcher = self._watchers.of(self._client)
@@ -98,6 +102,9 @@ class SinkTask:
             return self._patience.later(error)
 
     def _next_batch(self) -> Progress:
+        if not self._prepared:
+            self._errors.prepare()
+            self._prepared = True
         consumer = self._member
         self._commit_offsets()
         if not consumer.poll(JOIN_WAIT_MS):
@@ -142,6 +149,8 @@ class SinkTask:
             self._batch = None
             return self._failed(error, [])
         self._batch = None
+        for result in results:
+            result.refused.log()
         failures = [result.failure for result in results if result.failure is not None]
         if failures:
             try:
@@ -159,7 +168,7 @@ class SinkTask:
             return Progress()
         try:
             if any(result.records for result in done) and self._writer is not None:
-                self._writer.commit([result.message for result in done])
+                self._writer.commit(_messages(done))
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
         self._patience.succeeded()
@@ -205,7 +214,7 @@ class SinkTask:
         if self._writer is None:
             return
         try:
-            self._writer.abort([result.message for result in done])
+            self._writer.abort(_messages(done))
         except Exception:  # plugin code; the batch counts for nothing whatever abort makes of it
             _logger.exception("the writer's abort failed")
 
@@ -254,3 +263,7 @@ class SinkTask:
     def _give_up(self) -> None:
         if (batch := self._batch) is not None:
             self._context.engine.cancel(batch[0])
+
+
+def _messages(done: Sequence[SinkResult]) -> list[Any]:
+    return [message for result in done for message in result.messages]

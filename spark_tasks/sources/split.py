@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import field as default
+from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.types import StructType
 
-from spark_tasks.errors import DataError
-from spark_tasks.kafka.append import Appender
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.errors import DataError, ToleranceExceededError
+from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES, Appender
 from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.records.encode import encode
+from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.kafka.transactions import Member
+from spark_tasks.pipeline.failures import Failure, Stage
 from spark_tasks.pipeline.stages import SourcePipeline
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
 
+_logger = logging.getLogger(__name__)
+
+_SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"  # what Kafka Connect calls the stage's class
 _FIRST_TUPLES = 100  # gathered before anything is known of their size
 _MOST_TUPLES = 10_000
 _MISFITS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark's conversion
@@ -45,6 +57,7 @@ class SourceJob:
     reader: bytes
     schema: StructType
     creation: TopicCreation | None
+    errors: ErrorHandling = default(default_factory=ErrorHandling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,7 @@ class SourceResult:
     seconds: float
     topics: tuple[str, ...]
     end: dict[str, Any] | None = None
+    refused: Refused = NONE_REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +103,7 @@ class SourceSplit:
             writing.close()
         return SourceResult(
             dict(writing.sequences), writing.records, writing.size, time.perf_counter() - begun,
-            tuple(writing.topics), end,
+            tuple(writing.topics), end, writing.refusals.refused,
         )
 
 
@@ -118,6 +132,8 @@ class _Writing:
         if lane.identity is not None and lane.identity.transactional_id is not None:
             admit = Member(self._cluster, lane.identity, lane.added, lane.likely).admit
         self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
+        self._limit = int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
+        self.refusals = Refusals(job.errors)
         self.records = 0
         self.size = 0
         self.topics: dict[str, None] = {}
@@ -130,14 +146,80 @@ class _Writing:
 
     def write(self, rows: Iterable[Any]) -> None:
         for batch in as_batches(rows, self._job.schema):
-            for topic, partitions, raw in self._job.pipeline.to_raw(batch):
-                if topic not in self.topics:
-                    if self._job.creation is not None:
-                        self._job.creation.ensure(self._cluster, topic)
-                    self.topics[topic] = None
-                self._appender.append(topic, partitions, raw)
-                self.records += len(raw)
-                self.size += raw.nbytes
+            try:
+                for topic, partitions, raw in self._job.pipeline.to_raw(batch, partial(self._refuse, batch)):
+                    self._append(topic, partitions, raw)
+            except ToleranceExceededError:
+                self._send_apart()
+                raise
+            self.refusals.send(self._append_letters)  # with the records beside them: in their transaction, if any
+
+    def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
+        raw, partitions = self._fitting(topic, partitions, raw)
+        if not len(raw):
+            return
+        if topic not in self.topics:
+            if self._job.creation is not None:
+                self._job.creation.ensure(self._cluster, topic)
+            self.topics[topic] = None
+        self._appender.append(topic, partitions, raw)
+        self.records += len(raw)
+        self.size += raw.nbytes
+
+    def _append_letters(self, topic: str, raw: pa.RecordBatch) -> None:
+        self._appender.append(topic, None, raw)
+
+    def _refuse(self, batch: pa.RecordBatch, failure: Failure) -> None:
+        topic, _, raw = self._job.pipeline.original(batch, failure.row)
+        self.refusals.add(failure, Original(topic, raw))
+
+    def _fitting(
+        self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch
+    ) -> tuple[pa.RecordBatch, pa.Array | None]:
+        """Without the records that max.request.size does not allow, where bad records are tolerated (KIP-779)."""
+        if not self._job.errors.tolerant:
+            return raw, partitions
+        keep = np.ones(len(raw), np.bool_)
+        for row, size in too_large(raw, self._limit):
+            keep[row] = False
+            error = RecordTooLargeError(row, size, self._limit, topic)
+            failure = Failure(Stage.KAFKA_PRODUCE, _SOURCE_TASK, error, str(error), row)
+            small = Original(topic, without_value(raw.slice(row, 1)))
+            self.refusals.add(failure, small)
+        if keep.all():
+            return raw, partitions
+        mask = pa.array(keep)
+        return raw.filter(mask), None if partitions is None else partitions.filter(mask)
+
+    def _send_apart(self) -> None:
+        """What errors.tolerance=none does not allow ends the task, and its transaction; its letter is sent all the
+        same.
+        """
+        try:
+            self.refusals.send_apart()
+        except Exception as error:  # noqa: BLE001 - what has failed before is what counts
+            _logger.warning("no dead letter: %s", error)
+
+
+def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
+    """Row and size, in bytes as a batch of its own, of the records that are larger than the limit."""
+    if raw.nbytes < limit:
+        return []
+    sizes = sum(pc.fill_null(pc.binary_length(raw.column(part)), 0).to_numpy().astype(np.int64)
+                for part in ("key", "value"))
+    found = []
+    for row in np.flatnonzero(np.asarray(sizes) > limit // 2).tolist():
+        try:
+            encode(raw, rows=np.array([row]), no_timestamp=0, max_batch_bytes=limit)
+        except RecordTooLargeError as error:
+            found.append((row, error.size))
+    return found
+
+
+def without_value(raw: pa.RecordBatch) -> pa.RecordBatch:
+    """A record that is too large, as its dead letter can hold it."""
+    empty = pa.nulls(len(raw), pa.binary())
+    return raw.set_column(raw.schema.get_field_index("value"), raw.schema.field("value"), empty)
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from spark_tasks.dead_letters.handling import ErrorHandling
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.appender_settings import appender_options
 from spark_tasks.kafka.client_properties import client_properties
@@ -34,7 +35,7 @@ from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_co
 from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.data_sources import data_source_of, pickled
 from spark_tasks.tasks.pacing import Idling, SplitSize
-from spark_tasks.tasks.retries import Patience
+from spark_tasks.tasks.retries import Patience, RetryLimits
 
 _logger = logging.getLogger(__name__)
 
@@ -72,7 +73,10 @@ class SourceTask:
         cluster = shared_cluster(self._client)
         self._delivery = delivery or AtLeastOnce(cluster, context.offsets, idempotent=idempotent)
         self._size = SplitSize()
-        self._patience = Patience(context.id)
+        self._errors = ErrorHandling.of(context)
+        limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
+        self._patience = Patience(context.id, limits)
+        self._prepared = False
         self._idling = Idling()
         self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
         self._loaded_at = time.monotonic()
@@ -90,6 +94,7 @@ class SourceTask:
         job = SourceJob(
             self._client, self._options, self._pipeline, pickled(self._stream.reader),
             self._stream.schema, topic_creation(self._context.worker, self._context.connector, admin),
+            self._errors,
         )
         self._job = pickle.dumps(job)
         self._delivery.start()
@@ -147,6 +152,9 @@ class SourceTask:
 
     def _submit(self) -> bool:
         """Plan the next batch and send it off; False where there is nothing new."""
+        if not self._prepared:
+            self._errors.prepare()
+            self._prepared = True
         start = self._position if self._position is not None else self._load_offsets()
         plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
         if plan is None:
@@ -189,6 +197,8 @@ class SourceTask:
             raise ConnectError(f"the batch of {self._context.id} was given up") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             return self._failed(error)
+        for result in results:
+            result.refused.log()
         plan, self._batch = self._batch.plan, None
         end = plan.end if plan.end is not None else results[0].end
         if end is None or (plan.start is not None and end == self._position):

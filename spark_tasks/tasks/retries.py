@@ -7,10 +7,12 @@ down). Spark losing the job is different: it may be this task's data or plugin t
 from __future__ import annotations
 
 import logging
+import random
 import time
 from dataclasses import dataclass, replace
 
-from spark_tasks.errors import RetriableError
+from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.pipeline.failures import StageOutageError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.task import Progress
 
@@ -19,6 +21,7 @@ _logger = logging.getLogger(__name__)
 FIRST_WAIT_MS = 50
 LONGEST_WAIT_MS = 10_000
 MOST_LOST_JOBS = 4
+LEAST_DELAY_MS = 300  # Kafka Connect's, where errors.retry.timeout is set
 LOST_WAIT_MS = 2_500  # by then Spark has killed what was left of a lost job, so that it writes no more
 
 
@@ -49,12 +52,36 @@ class Retries:
         return max(wait, LOST_WAIT_MS) if self.lost_last else wait
 
 
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """errors.retry.timeout and errors.retry.delay.max.ms: for how long a converter or a transform that says that it may
+    work later is tried again (-1: for ever), and the longest pause. A timeout of 0 is none of both.
+    """
+
+    timeout_ms: int = 0
+    delay_max_ms: int = 60_000
+
+    def wait_ms(self, failures: int, since_ms: float, chance: float) -> int | None:
+        """The pause before the next attempt after so many failures, the first of them `since_ms` ago; None where the
+        time is over. `chance`, from 0 to 1: where in the longest pause one lies that would be longer.
+        """
+        left = float("inf") if self.timeout_ms < 0 else self.timeout_ms - since_ms
+        if left <= 0:
+            return None
+        wait = LEAST_DELAY_MS << min(failures - 1, 40)
+        if wait > self.delay_max_ms:
+            wait = int(chance * self.delay_max_ms)
+        return int(min(wait, left))
+
+
 class Patience:
     """A task's retries with the time to the next attempt."""
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, task: str, limits: RetryLimits | None = None) -> None:
         self._task = task
+        self._limits = limits or RetryLimits()
         self._retries = Retries()
+        self._since = 0.0
         self._until = 0.0
 
     def later(self, error: Exception) -> Progress:
@@ -62,10 +89,19 @@ class Patience:
         retries = self._retries.after(error)
         if retries is None:
             raise error
+        now = time.monotonic()
+        if retries.failures == 1:
+            self._since = now
+        wait_ms = retries.wait_ms
+        if self._limits.timeout_ms and isinstance(error, StageOutageError):
+            limited = self._limits.wait_ms(retries.failures, (now - self._since) * 1000, random.random())  # noqa: S311
+            if limited is None:
+                raise ToleranceExceededError(f"Tolerance exceeded in error handler: {error}") from error
+            wait_ms = limited
         self._retries = retries
-        self._until = time.monotonic() + retries.wait_ms / 1000
-        _logger.warning("%s tries again in %d ms: %s", self._task, retries.wait_ms, error)
-        return Progress(idle_ms=retries.wait_ms)
+        self._until = now + wait_ms / 1000
+        _logger.warning("%s tries again in %d ms: %s", self._task, wait_ms, error)
+        return Progress(idle_ms=wait_ms)
 
     def pause(self) -> Progress | None:
         """What is left of the pause, if it is not over."""

@@ -17,6 +17,7 @@ from spark_tasks.kafka.errors import ProducerFencedError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.spark.context import SparkLostError
 from storage.offsets.stores import OffsetStores
+from tests.integration.test_dead_letters import letters
 from tests.rigs.exactly_once_tasks import Guard, OnceRig
 from tests.rigs.support import wait_until
 
@@ -68,6 +69,28 @@ def test_a_batch_that_fails_half_way_is_repeated_and_seen_once(rig: OnceRig) -> 
     again.stop()
     assert rig.values() == numbers(3000)
     assert len(rig.values(committed=False)) == 3500, "half a batch was written and aborted"
+
+
+def test_dead_letters_are_in_the_transaction_of_their_batch(rig: OnceRig) -> None:
+    """The first half of the second batch, with a bad record in it, is written, aborted and written again."""
+    rig.limit(3000)
+    options = {
+        "break": "1000", "large": "1200", "producer.override.max.request.size": "10000", "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"{rig.topic}-dead",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }  # fmt: skip
+    loop = rig.start(**options)
+    wait_until(lambda: len(rig.values(committed=False)) == 1499, 60, "the first half of the second batch")
+    assert letters(rig.bootstrap, f"{rig.topic}-dead") == [], "not committed"
+    (rig.notes.path / "half.seen").touch()
+    assert isinstance(loop.await_error(60), ConnectionResetError)
+    again = rig.start(**options)
+    again.await_records(1999, 60)
+    again.stop()
+    assert rig.values() == [number for number in numbers(3000) if number != "0:1200"]
+    [(value, headers)] = letters(rig.bootstrap, f"{rig.topic}-dead")
+    assert (value, headers["stage"], headers["topic"]) == (None, "KAFKA_PRODUCE", rig.topic)
 
 
 def test_what_a_lost_job_has_written_is_aborted(rig: OnceRig) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import Options, SinkConnector, SourceConnector
+from spark_tasks.plugins.errant_records import errant_record_reporter
 
 
 class Folder:
@@ -111,7 +112,9 @@ class NumbersReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
         misbehave(self.options, self.folder)
-        texts = [f"{partition.stream}:{n}" for n in range(partition.start, partition.end)]
+        plain, large = int(self.options.get("plain.from", "-1")), int(self.options.get("large", "-1"))
+        texts = [str(n) if 0 <= plain <= n else f"{partition.stream}:{n}" + "x" * 20_000 * (n == large)
+                 for n in range(partition.start, partition.end)]
         topics = [self.options["topic"]] * len(texts)
         yield pa.record_batch({"topic": topics, "key": [partition.stream.encode()] * len(texts), "value": texts})
 
@@ -193,6 +196,7 @@ class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
         count = 0
         for batch in iterator:
             misbehave(self.options, self.folder)
+            self.refuse(batch)
             if self.options.get("fail.partition") == str(batch.column("partition")[0]):
                 raise ConnectError("not this one")
             self.folder.say(
@@ -201,6 +205,19 @@ class NotesWriter(DataSourceArrowWriter):  # type: ignore[misc]
             )
             count += len(batch)
         return Noted(count)
+
+    def refuse(self, batch: pa.RecordBatch) -> None:
+        """`refuse`: values that a batch must not have; `report`: values that are reported; `down`: not there once."""
+        values = batch.column("value").to_pylist()
+        if self.options.get("down") and self.folder.once("down"):
+            raise ConnectionRefusedError("nobody listens")
+        for value in self.options.get("refuse", "").split(","):
+            if value in values:
+                raise ValueError("the target takes no such value")
+        for row, value in enumerate(values):
+            if value in self.options.get("report", "").split(","):
+                offset = batch.column("offset")[row].as_py()
+                errant_record_reporter().report(ValueError(f"{value} is reported"), offset=offset)
 
     def commit(self, messages: Sequence[Noted]) -> None:
         self.folder.say("commits", [m.count for m in messages if m is not None])

@@ -79,6 +79,8 @@ class RecordTooLargeError(ConnectError):
     producer, which did not send it; None where a broker refused it by a limit of its own, which it does not tell.
     """
 
+    java_class = "org.apache.kafka.common.errors.RecordTooLargeException"
+
     def __init__(self, row: int, size: int, limit: int | None, topic: str | None = None) -> None:
         where = "" if topic is None else f" for topic {topic!r}"
         if limit is None:

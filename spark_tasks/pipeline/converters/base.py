@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -24,11 +24,20 @@ CONVERTER_KEYS = ConfigDef(
 
 
 class BadRowError(DataError):
-    """Row `row` of the array is not what it should be."""
+    """Row `row` of the array is not what it should be. `reason`: the error that says why, or its words."""
 
     def __init__(self, row: int, reason: object) -> None:
         super().__init__(str(reason))
         self.row = row
+        self.reason = reason
+
+
+class BadRowsError(BadRowError):
+    """All rows that are not what they should be, with the reasons: who knows them saves a search."""
+
+    def __init__(self, bad: Sequence[tuple[int, Exception]]) -> None:
+        super().__init__(*bad[0])
+        self.bad = tuple(bad)
 
 
 class MixedSchemasError(DataError):

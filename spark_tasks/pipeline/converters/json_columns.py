@@ -16,7 +16,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters import json_kernels as kernels
 from spark_tasks.pipeline.converters import json_text
-from spark_tasks.pipeline.converters.base import BadRowError, Column
+from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_tape import (
     ABSENT,
     ARRAY,
@@ -42,7 +42,7 @@ def _bits(*kinds: int) -> int:
 
 
 def parse_columns(array: pa.Array) -> Column:
-    """The Connect column of a binary array of JSON texts; BadRowError for the first text that is not JSON."""
+    """The Connect column of a binary array of JSON texts; BadRowsError for texts that are no JSON."""
     tape = read_tape(array)
     return build(tape, tape.roots)
 
@@ -83,11 +83,14 @@ def _plain(array: pa.Array, rows: list[int]) -> pa.Array:
     mask = np.zeros(len(array), np.bool_)
     mask[rows] = True
     plain = []
+    bad: list[tuple[int, Exception]] = []
     for row in rows:
         try:
             plain.append(json_text.canonical(json_text.parse(array[row].as_py())).encode())
         except DataError as error:
-            raise BadRowError(row, error) from None
+            bad.append((row, json_text.NotJsonError(str(error))))
+    if bad:
+        raise BadRowsError(bad)
     return pc.replace_with_mask(array, pa.array(mask), pa.array(plain, pa.binary()))
 
 

@@ -38,6 +38,12 @@ def parse(data: bytes) -> Any:
     return value
 
 
+class NotJsonError(DataError):
+    """The bytes are no JSON text."""
+
+    java_message = "Converting byte[] to Kafka Connect data failed due to serialization error: "
+
+
 def canonical(value: Any) -> str:
     """The value as the plainest JSON: what `parse` and the tape read back as the same value."""
     if isinstance(value, dict):

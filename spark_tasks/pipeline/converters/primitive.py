@@ -14,7 +14,7 @@ from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import OPTIONAL_BYTES, Schema, Type, to_text
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.base import BadRowError, Column, Converter, HeaderConverter, schema_of
+from spark_tasks.pipeline.converters.base import BadRowsError, Column, Converter, HeaderConverter, schema_of
 
 
 class _Primitive(Converter, HeaderConverter):
@@ -36,6 +36,19 @@ class _Primitive(Converter, HeaderConverter):
         array = pa.array([value], to_arrow(schema or self._schema))
         found: bytes | None = self.from_connect(topic, array, None)[0].as_py()
         return found
+
+
+class _BytesError(DataError):
+    """Bytes that are not what is to be read."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}{why}")
+        self.java_message = what
+
+
+def _wrong_sizes(wrong: np.ndarray[Any, Any], word: str, why: str) -> BadRowsError:
+    error = _BytesError(f"Failed to deserialize {word}: ", why)
+    return BadRowsError([(row, error) for row in np.flatnonzero(wrong).tolist()])
 
 
 class ByteArrayConverter(_Primitive):
@@ -76,8 +89,7 @@ class _Number(_Primitive):
         there = np.ones(len(array), np.bool_) if found.valid is None else found.valid
         wrong = there & (sizes != dtype.itemsize)
         if wrong.any():
-            reason = f"Failed to deserialize {self._word}: its size is not {dtype.itemsize}"
-            raise BadRowError(int(np.argmax(wrong)), reason)
+            raise _wrong_sizes(wrong, self._word, f"its size is not {dtype.itemsize}")
         values = np.zeros(len(array), dtype.newbyteorder("="))
         if there.any():
             at = found.offsets[:-1][there][:, None] + np.arange(dtype.itemsize)
@@ -151,7 +163,7 @@ class BooleanConverter(_Primitive):
             flags[there] = found.data[found.offsets[:-1][there]]
             wrong = flags > 1
         if wrong.any():
-            raise BadRowError(int(np.argmax(wrong)), "Failed to deserialize boolean: it must be one byte, 0 or 1")
+            raise _wrong_sizes(wrong, "boolean", "it must be one byte, 0 or 1")
         return bool_array(flags == 1, found.valid), {SCHEMA_KEY: to_text(self._schema).encode()}
 
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:

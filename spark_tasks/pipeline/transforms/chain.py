@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,8 @@ import pyarrow.compute as pc
 from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, HeaderConverter
+from spark_tasks.pipeline.failures import Stage as FailedStage
+from spark_tasks.pipeline.failures import StageFailedError, StageOutageError, is_outage
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Kind, Plugins
@@ -19,12 +23,31 @@ from spark_tasks.plugins import Kind, Plugins
 
 class TransformError(DataError):
     """A stage cannot change a record. `alias`, `class_name`: the stage; `record`: a batch of that one record as the
-    stage got it, or None where it did not say which it was.
+    stage got it, or None where it did not say which it was; `row`: its place there.
     """
 
-    def __init__(self, alias: str, class_name: str, reason: object, record: pa.RecordBatch | None) -> None:
+    def __init__(
+        self, alias: str, class_name: str, reason: object, record: pa.RecordBatch | None, row: int | None = None
+    ) -> None:
         self.alias, self.class_name, self.record = alias, class_name, record
+        self._row = row
+        self._place: list[Callable[[int], int] | None] = []
         super().__init__(f"transforms.{alias} ({class_name}) cannot change {_place(record)}: {reason}")
+
+
+    @property
+    def part(self) -> StageFailedError:
+        """The same for who tries parts of a batch."""
+        reason = self.__cause__ if isinstance(self.__cause__, Exception) else self
+        words = f"transforms.{self.alias} ({self.class_name}) cannot change record {{}}"
+        failed = StageFailedError(self._row, FailedStage.TRANSFORMATION, self.class_name, reason, words)
+        for place in self._place:
+            failed.move(place)
+        return failed
+
+    def move(self, place: Callable[[int], int] | None) -> None:
+        """What was a row is `place(row)` of a larger batch; None: nobody knows which."""
+        self._place.append(place)
 
 
 def _place(record: pa.RecordBatch | None) -> str:
@@ -56,7 +79,7 @@ class Stage:
             return
         try:
             chosen = self.predicate.test(batch)
-        except DataError as error:
+        except Exception as error:  # plugin code
             raise self._error(batch, error) from error
         if self.negate:
             chosen = pc.invert(chosen)
@@ -69,7 +92,12 @@ class Stage:
 
     def _mixed(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
         """Changed all at once, then put back into their places."""
-        changed = list(self._changed(batch.filter(chosen)))
+        try:
+            changed = list(self._changed(batch.filter(chosen)))
+        except TransformError as error:
+            places = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
+            error.move(lambda row: int(places[row]))
+            raise
         others = batch.filter(pc.invert(chosen))
         if sum(map(len, changed)) < chosen.true_count:
             if changed:  # which of them were left out?
@@ -89,14 +117,17 @@ class Stage:
         try:
             found = self.transform.apply(batch)
             listed = [found] if isinstance(found, pa.RecordBatch) else list(found)
-        except DataError as error:
+        except Exception as error:  # plugin code
             raise self._error(batch, error) from error
         return [one for one in listed if len(one)]
 
-    def _error(self, batch: pa.RecordBatch, error: DataError) -> TransformError:
+    def _error(self, batch: pa.RecordBatch, error: Exception) -> Exception:
+        if is_outage(error):
+            return StageOutageError(f"transforms.{self.alias} ({self.class_name}): {error}")
         row = error.row if isinstance(error, BadRowError) else self._first_bad(batch)
         record = None if row is None else batch.slice(row, 1)
-        return TransformError(self.alias, self.class_name, error, record)
+        reason = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        return TransformError(self.alias, self.class_name, reason, record, row)
 
     def _first_bad(self, batch: pa.RecordBatch) -> int | None:
         """By bisection; None where each half of it works."""
@@ -111,7 +142,7 @@ class Stage:
                 _ = found if isinstance(found, pa.RecordBatch) else list(found)
             except BadRowError as error:
                 return begin + error.row
-            except DataError:
+            except Exception:  # noqa: BLE001 - plugin code
                 row = self._first_bad(piece)
                 return None if row is None else begin + row
         return None
@@ -155,8 +186,20 @@ class Chain:
         """What comes out of the last stage, in as few batches as its columns allow. TransformError."""
         batches = [batch] if len(batch) else []
         for stage in self.stages:
-            batches = joined([out for one in batches for out in stage.apply(one)])
+            batches = joined(list(_through(stage, batches, complete=sum(map(len, batches)) == len(batch))))
         yield from batches if self.stages else [batch]
+
+
+def _through(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool) -> Iterator[pa.RecordBatch]:
+    """`complete`: the batches have all records of the chain's batch, so that their rows are that one's."""
+    begin = 0
+    for one in batches:
+        try:
+            yield from stage.apply(one)
+        except TransformError as error:
+            error.move(partial(operator.add, begin) if complete else None)
+            raise
+        begin += len(one)
 
 
 def make_chain(plugins: Plugins, connector: Mapping[str, str], header: HeaderConverter | None = None) -> Chain:

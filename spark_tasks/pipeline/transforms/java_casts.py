@@ -16,7 +16,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.java.numbers import float_texts
 from spark_tasks.pipeline.transforms.java_values import Moment, class_name, is_number
 from spark_tasks.pipeline.transforms.moments import moment_text
-from spark_tasks.pipeline.transforms.rows import NotInColumnsError
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError, SuspectRowsError
 
 _DAY = 86_400_000
 _BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
@@ -172,8 +172,9 @@ def _from_text(array: pa.Array, target: Type) -> pa.Array:
     if target is Type.BOOLEAN:
         return pc.equal(pc.utf8_lower(array), "true")
     pattern = _PLAIN_INTEGERS if target in _BITS else _PLAIN_FLOATS
-    if pc.all(pc.match_substring_regex(array, pattern)).as_py() is False:
-        raise pa.ArrowInvalid("not a plain number")
+    plain = pc.match_substring_regex(array, pattern)
+    if pc.all(plain).as_py() is False:
+        raise SuspectRowsError(np.flatnonzero(~plain.fill_null(True).to_numpy(zero_copy_only=False)), len(array))
     return array.cast(_ARROW[target])
 
 

@@ -2,7 +2,7 @@
 
 `ColumnsOrRows` tries a transform's columns first. Where they say NotInColumnsError the whole batch goes record by
 record; where they meet a record that cannot be changed, halves of the batch are tried, so that one bad record
-among many makes only its neighbours slow, and BadRowError names it.
+among many makes only its neighbours slow, and BadRowsError names it and all others.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.base import BadRowError, Column, schema_of
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Column, schema_of
 from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.building import NULLS_KEY, column, runs
 from spark_tasks.pipeline.transforms.java_values import typed_values, values
@@ -26,6 +27,14 @@ _FEW = 64  # rows that go record by record instead of being halved once more
 
 class NotInColumnsError(Exception):
     """The columns of this batch are not of a shape that the columnar way takes."""
+
+
+class SuspectRowsError(DataError):
+    """The rows that the columnar way does not take, of an array of `length` rows; most likely they are bad."""
+
+    def __init__(self, rows: np.ndarray[Any, Any], length: int) -> None:
+        super().__init__(f"{len(rows)} rows do not go as columns")
+        self.rows, self.length = rows, length
 
 
 class Record:
@@ -71,33 +80,79 @@ class ColumnsOrRows(Transform):
 
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """See Transform."""
-        return joined(list(self._apply(batch, 0)))
+        bad: list[tuple[int, Exception]] = []
+        found = joined(list(self._apply(batch, 0, bad)))
+        if bad:
+            raise BadRowsError(bad)
+        return found
 
-    def _apply(self, batch: pa.RecordBatch, begin: int) -> Iterator[pa.RecordBatch]:
+    def _apply(
+        self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
+    ) -> Iterator[pa.RecordBatch]:
         if not len(batch):
             return
         try:
             found = [self.columns(batch)]
         except NotInColumnsError:
-            found = self.by_rows(batch, begin)
-        except (DataError, pa.ArrowException, OverflowError, ValueError):
-            if len(batch) > _FEW:
-                half = len(batch) // 2
-                yield from self._apply(batch.slice(0, half), begin)
-                yield from self._apply(batch.slice(half), begin + half)
+            found = self.by_rows(batch, begin, bad)
+        except SuspectRowsError as suspect:
+            if self._are_bad(batch, begin, suspect, bad):
                 return
-            found = self.by_rows(batch, begin)
+            found = list(self._halves(batch, begin, bad))
+        except (DataError, pa.ArrowException, OverflowError, ValueError):
+            found = list(self._halves(batch, begin, bad))
         yield from found
 
-    def by_rows(self, batch: pa.RecordBatch, begin: int = 0) -> list[pa.RecordBatch]:
-        """The batch, record by record. BadRowError with the row in the batch, from `begin` on."""
-        records = read_records(batch, self.reads)
+    def _halves(
+        self, batch: pa.RecordBatch, begin: int, bad: list[tuple[int, Exception]]
+    ) -> Iterator[pa.RecordBatch]:
+        if len(batch) <= _FEW:
+            yield from self.by_rows(batch, begin, bad)
+            return
+        half = len(batch) // 2
+        yield from self._apply(batch.slice(0, half), begin, bad)
+        yield from self._apply(batch.slice(half), begin + half, bad)
+
+    def _are_bad(
+        self, batch: pa.RecordBatch, begin: int, suspect: SuspectRowsError, bad: list[tuple[int, Exception]]
+    ) -> bool:
+        """Whether all suspects are bad; then they are noted, and those among the others too."""
+        rows = suspect.rows
+        if suspect.length != len(batch):  # elements of lists, for example
+            return False
+        found: list[tuple[int, Exception]] = []
+        self.by_rows(batch.take(pa.array(rows)), 0, found)
+        if len(found) < len(rows):
+            return False
+        others = np.delete(np.arange(len(batch)), rows)
+        more: list[tuple[int, Exception]] = []
+        for _ in self._apply(batch.take(pa.array(others)), 0, more):
+            pass
+        places = [(int(rows[row]), error) for row, error in found] + [(int(others[row]), error) for row, error in more]
+        bad += [(begin + row, error) for row, error in sorted(places, key=lambda place: place[0])]
+        return True
+
+    def by_rows(
+        self, batch: pa.RecordBatch, begin: int = 0, found: list[tuple[int, Exception]] | None = None
+    ) -> list[pa.RecordBatch]:
+        """The batch, record by record. Rows that are bad, counted from `begin` on, are added to `found`; then nothing
+        else that comes out counts. Without `found`: BadRowsError.
+        """
+        bad = [] if found is None else found
+        records, good = read_records(batch, self.reads), len(bad)
         for row, record in enumerate(records):
             try:
                 self.record(record)
             except DataError as error:
-                raise BadRowError(begin + row, error) from error
-        return write_records(batch, records, self.writes)
+                bad.append((begin + row, error))
+        try:
+            if len(bad) == good:
+                return write_records(batch, records, self.writes)
+        except BadRowError as error:
+            bad.append((begin + error.row, error))
+        if found is None:
+            raise BadRowsError(bad)
+        return []
 
 
 def read_records(batch: pa.RecordBatch, parts: Sequence[str]) -> list[Record]:

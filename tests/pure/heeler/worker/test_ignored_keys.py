@@ -13,7 +13,6 @@ import actors
 from heeler.worker.config import WorkerConfig
 from heeler.worker.keys.ignored import IGNORED, REFUSED, why_ignored
 from heeler.worker.keys.worker import WORKER_KEYS
-from spark_tasks.config import ignored_connector_keys as connectors
 from spark_tasks.config import unsupported
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.errors import ConfigError
@@ -28,7 +27,7 @@ ROOT = Path(actors.__file__).parents[1]
 LISTS = (  # they name keys without using them
     "heeler/worker/keys/worker.py", "heeler/worker/keys/clients.py", "heeler/worker/keys/ignored.py",
     "rest/server/keys.py", "spark_tasks/validation/client_configs.py", "spark_tasks/config/connector_keys.py",
-    "spark_tasks/config/ignored_connector_keys.py", "spark_tasks/config/unsupported.py",
+    "spark_tasks/config/unsupported.py",
 )
 # Put together where they are used: storage/log/internal_topics.py and client_config.py
 COMPOSED = {*(f"{kind}.storage.{what}" for kind in ("config", "offset", "status") for what in (
@@ -147,15 +146,6 @@ def test_a_connector_asks_for_what_its_client_cannot_give(override, worker):
                                           "consumer"))
 
 
-def test_every_key_of_a_connector_is_used_or_ignored():
+def test_every_key_of_a_connector_is_used():
     composed = {"topic.creation.groups", *(f"{kind}.converter.plugin.version" for kind in ("key", "value", "header"))}
-    unused = ({*SINK.keys, *SOURCE.keys} - composed) - used_keys()
-    # The dead letter queue's topic is checked against the connector's own topics, and then nothing is sent there.
-    assert unused == {*connectors.IGNORED} - {"errors.deadletterqueue.topic.name"}
-
-
-def test_a_connector_that_wants_what_is_not_there_is_warned():
-    defaults = {"errors.tolerance": "none", "errors.retry.timeout": "0", "errors.log.enable": "false"}
-    assert connectors.warning(defaults) is None
-    wanted = {**defaults, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
-    assert "ignores errors.tolerance, errors.deadletterqueue.topic.name: " in str(connectors.warning(wanted))
+    assert ({*SINK.keys, *SOURCE.keys} - composed) - used_keys() == set()

@@ -11,6 +11,7 @@ from spark_tasks.plugins import PluginNotFoundError
 from tests.pure.spark_tasks.pipeline.samples import CONNECT, JSON, STRING, raw_batch, worker
 
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+CAST = "org.apache.kafka.connect.transforms.Cast$Value"
 
 
 def test_sink_columns():
@@ -34,6 +35,52 @@ def test_the_first_bad_record_is_named():
         DataError, match=r"value of record logs-3, offset 42 cannot be read by JsonConverter: .*position 1"
     ):
         SinkPipeline(worker(), SCHEMALESS).to_connect("logs", 3, raw)
+
+
+def test_bad_records_are_told_and_the_rest_goes_on_as_one_batch():
+    """The good ones have other keys on both sides of a bad one, and are one column all the same."""
+    values = [b'{"a":1}', b"{oops", b'{"b":2}', b"nope", b'{"a":3}']
+    raw = raw_batch(values, offset=40, keys=[b"k", None, None, b"", b"k"])
+    refused = []
+    [batch] = SinkPipeline(worker(), SCHEMALESS).to_connect_batches("logs", 3, raw, refused.append)
+    assert batch.column("offset").to_pylist() == [40, 42, 44]
+    assert [f.row for f in refused] == [1, 3]
+    assert {(f.stage.value, f.class_name) for f in refused} == {("VALUE_CONVERTER", JSON)}
+    assert refused[0].message == "Converting byte[] to Kafka Connect data failed due to serialization error: "
+    assert "position 1" in str(refused[0].error)
+
+
+def test_bad_headers_and_keys():
+    config = {**SCHEMALESS, "header.converter": JSON, "key.converter": JSON}
+    raw = raw_batch([b"1", b"2", b"3"], keys=[b"{", None, None], headers=[[("h", b"{")], None, [("h", b"{")]])
+    refused = []
+    [batch] = SinkPipeline(worker(), config).to_connect_batches("t", 0, raw, refused.append)
+    assert batch.column("value").to_pylist() == [2]
+    assert [(f.row, f.stage.value) for f in refused] == [(0, "KEY_CONVERTER"), (2, "HEADER_CONVERTER")]
+
+
+def test_bad_records_behind_others_that_a_transform_drops():
+    config = {
+        **SCHEMALESS, "transforms": "drop,cast", "transforms.drop.type": "Filter", "transforms.drop.predicate": "dead",
+        "predicates": "dead", "predicates.dead.type": "RecordIsTombstone", "transforms.cast.type": CAST,
+        "transforms.cast.spec": "int32",
+    }  # fmt: skip
+    raw = raw_batch([None, b'"1"', b'"x"', None, b'"2"', b'"y"'], offset=10)
+    refused = []
+    batches = list(SinkPipeline(worker(), config).to_connect_batches("t", 0, raw, refused.append))
+    assert [v for batch in batches for v in batch.column("value").to_pylist()] == [1, 2]
+    assert [f.row for f in refused] == [2, 5]
+    assert refused[0].described.startswith("transforms.cast (org.apache.kafka.connect.transforms.Cast$Value) cannot "
+                                           "change record t-0, offset 12: ")
+
+
+def test_a_source_record_as_it_came():
+    config = {**SCHEMALESS, "topic": "out", "value.converter": "org.apache.kafka.connect.converters.LongConverter"}
+    pipeline = SourcePipeline(worker(), config)
+    batch = pa.RecordBatch.from_pydict({"key": ["k", "l"], "value": ["text", "more"], "timestamp": [5, 6]})
+    topic, _, raw = pipeline.original(batch, 1)
+    assert (topic, raw.column("key").to_pylist(), raw.column("value").to_pylist()) == ("out", [b"l"], [b"more"])
+    assert raw.column("timestamp").to_pylist() == [6]
 
 
 def test_converters_with_their_own_prefix():

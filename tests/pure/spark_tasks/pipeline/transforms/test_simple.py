@@ -12,8 +12,8 @@ import pytest
 
 from heeler import DataError, transform
 from spark_tasks.data.columns import SCHEMA_KEY
+from spark_tasks.errors import ToleranceExceededError
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
-from spark_tasks.pipeline.transforms.chain import TransformError
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.validation import plugin_config
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
@@ -63,7 +63,8 @@ def test_they_are_found_by_name(folder):
 
 
 def test_the_bad_record_is_named(folder):
-    with pytest.raises(TransformError, match=r"shouting.shout\) cannot change record t-0, offset 1: .*AttributeError"):
+    words = r"shouting.shout\) cannot change record t-0, offset 1: .*AttributeError"
+    with pytest.raises(ToleranceExceededError, match=words):
         through(folder, [{"name": "x"}, 5], **{"transforms.s.type": "shout"})
 
 

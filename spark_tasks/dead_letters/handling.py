@@ -1,0 +1,75 @@
+"""What a connector's `errors.*` say, for one of its tasks, and the topic of its dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_tasks.config.connector_keys import SINK
+from spark_tasks.config.definition import ConfigDef
+from spark_tasks.errors import ConfigError, ConnectError, RetriableError
+from spark_tasks.kafka.appender_settings import appender_options
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.errors import UnknownTopicError
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.task_clients import connection_settings
+from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
+from spark_tasks.task import TaskContext
+
+_KEYS = (
+    "errors.tolerance", "errors.retry.timeout", "errors.retry.delay.max.ms", "errors.log.enable",
+    "errors.log.include.messages", "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.topic.replication.factor", "errors.deadletterqueue.context.headers.enable",
+)  # fmt: skip
+_DEFINITION = ConfigDef(*(SINK.keys[key] for key in _KEYS))
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHandling:
+    """Pickles. `queue`: the topic of dead letters, empty for none. Times in milliseconds; a retry timeout of -1 means
+    for ever. `client`, `appender`: how letters are produced; `admin`: how their topic is made.
+    """
+
+    connector: str = ""
+    task: int = 0
+    tolerant: bool = False
+    retry_timeout_ms: int = 0
+    retry_delay_max_ms: int = 60_000
+    log: bool = False
+    log_records: bool = False
+    queue: str = ""
+    replication_factor: int = 3
+    with_headers: bool = False
+    client: Mapping[str, Any] = field(default_factory=dict)
+    appender: Mapping[str, Any] = field(default_factory=dict)
+    admin: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: TaskContext) -> ErrorHandling:
+        """From the configurations of worker and connector. ConfigError."""
+        given = context.connector
+        tolerance, timeout, delay, log, records, queue, replication, headers = _DEFINITION.parse(given).values()
+        producer = client_properties(context.worker, given, "producer")
+        options, _ = appender_options(producer)
+        admin = connection_settings(client_properties(context.worker, given, "admin"))
+        return cls(
+            context.connector_name, context.task, tolerance == "all", int(timeout), int(delay), bool(log),
+            bool(records), (queue or "").strip(), int(replication), bool(headers), connection_settings(producer),
+            options, admin,
+        )
+
+    def prepare(self) -> None:
+        """Create the queue's topic where it does not exist. RetriableError, ConnectError."""
+        if not self.queue:
+            return
+        try:
+            shared_cluster(self.client).partitions(self.queue)
+        except UnknownTopicError:
+            try:
+                create_topic(self.admin, self.queue, TopicSettings(1, self.replication_factor))
+            except RetriableError:
+                raise
+            except (ConnectError, ConfigError) as error:
+                text = f"Could not initialize dead letter queue with topic={self.queue}: {error}"
+                raise ConnectError(text) from error

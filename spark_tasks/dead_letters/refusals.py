@@ -1,0 +1,172 @@
+"""The bad records of a split: counted, told to the log, and written to the dead letter queue as Kafka Connect does."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from spark_tasks.data.columns import HEADERS_TYPE
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.pipeline.failures import Failure, intolerant
+
+_logger = logging.getLogger(__name__)
+
+_PREFIX: Final = "__connect.errors."
+_MOST_LINES: Final = 1000  # of the log, for each split
+
+Header = tuple[str, bytes | None]
+Append = Callable[[str, pa.RecordBatch], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A record as it came: `raw` is a batch of columns.RAW_SCHEMA of that one record. `partition` and `offset` are
+    Kafka's, None where it comes from elsewhere; then `topic` is where it was to go.
+    """
+
+    topic: str
+    raw: pa.RecordBatch
+    partition: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What the worker is told of them: how many, and lines for its log."""
+
+    count: int = 0
+    lines: tuple[str, ...] = ()
+
+    def log(self) -> None:
+        """Write the lines."""
+        for line in self.lines:
+            _logger.error("%s", line)
+        if self.lines and self.count > len(self.lines):
+            _logger.error("%d more errors of the same batch are not listed", self.count - len(self.lines))
+
+
+NONE_REFUSED: Final = Refused()
+
+
+class Refusals:
+    """Of one split, in the order in which they were found."""
+
+    def __init__(self, handling: ErrorHandling) -> None:
+        self._handling = handling
+        self._letters: list[tuple[Original, list[Header]]] = []
+        self._lines: list[str] = []
+        self._count = 0
+
+    @property
+    def refused(self) -> Refused:
+        """What is told to the worker."""
+        return Refused(self._count, tuple(self._lines))
+
+    def add(self, failure: Failure, original: Original) -> None:
+        """Note one. ToleranceExceededError where there must be none; the letter is to be sent all the same."""
+        handling = self._handling
+        self._count += 1
+        if handling.log and len(self._lines) < _MOST_LINES:
+            self._lines.append(log_line(failure, original, handling))
+        if handling.queue:
+            self._letters.append((original, context_headers(failure, original, handling)))
+        if not handling.tolerant:
+            intolerant(failure)
+
+    def send(self, append: Append) -> None:
+        """Write the letters to the queue in the order of their records, and forget them. One that no topic can hold is
+        told to the log instead.
+        """
+        letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []
+        if not letters:
+            return
+        try:
+            append(self._handling.queue, _raw(letters, self._handling))
+        except RecordTooLargeError:
+            for letter in letters:
+                try:
+                    append(self._handling.queue, _raw([letter], self._handling))
+                except RecordTooLargeError as error:
+                    queue = self._handling.queue
+                    _logger.error("Could not produce message to dead letter queue. topic=%s: %s", queue, error)  # noqa: TRY400
+
+    def send_apart(self) -> None:
+        """The same with a producer of its own, as that of a sink is."""
+        if not self._letters:
+            return
+        handling = self._handling
+        appender = Appender(shared_cluster(handling.client), None, **handling.appender)
+        try:
+            self.send(lambda topic, raw: appender.append(topic, None, raw))
+            appender.flush()
+        finally:
+            appender.close()
+
+
+def _raw(letters: list[tuple[Original, list[Header]]], handling: ErrorHandling) -> pa.RecordBatch:
+    """The records with their own key, value, timestamp and headers, and behind these what went wrong."""
+    batch = pa.concat_batches([original.raw for original, _ in letters])
+    if not handling.with_headers:
+        return batch
+    own = batch.column("headers").to_pylist()
+    headers = [
+        [*((pair["key"], pair["value"]) for pair in pairs or ()), *context]
+        for pairs, (_, context) in zip(own, letters, strict=True)
+    ]
+    return batch.set_column(batch.schema.get_field_index("headers"), "headers", pa.array(headers, HEADERS_TYPE))
+
+
+def context_headers(failure: Failure, original: Original, handling: ErrorHandling) -> list[Header]:
+    """Kafka Connect's headers of a dead letter, in its order; of a source's record without partition and offset."""
+    if not handling.with_headers:
+        return []
+    texts = {
+        "topic": original.topic,
+        "partition": None if original.partition is None else str(original.partition),
+        "offset": None if original.offset is None else str(original.offset),
+        "connector.name": handling.connector,
+        "task.id": str(handling.task),
+        "stage": failure.stage.value,
+        "class.name": failure.class_name,
+        "exception.class.name": failure.error_class,
+    }
+    found: list[Header] = [(_PREFIX + name, text.encode()) for name, text in texts.items() if text is not None]
+    message = failure.message
+    trace = "".join(traceback.format_exception(failure.error))
+    return [
+        *found,
+        (_PREFIX + "exception.message", None if message is None else message.encode(errors="replace")),
+        (_PREFIX + "exception.stacktrace", trace.encode(errors="replace")),
+    ]
+
+
+def log_line(failure: Failure, original: Original, handling: ErrorHandling) -> str:
+    """As Kafka Connect's log has it, and the error."""
+    where = ""
+    if handling.log_records:
+        where = f", where consumed record is {_place(original)}"
+        if original.offset is None:
+            where = f", where source record is = {_content(original)}"
+    return (
+        f"Error encountered in task {handling.connector}-{handling.task}. Executing stage '{failure.stage.value}' with "
+        f"class '{failure.class_name}'{where}. {failure.error_class}: {failure.error}"
+    )
+
+
+def _place(original: Original) -> str:
+    time = original.raw.column("timestamp")[0].as_py()
+    when = "" if time is None or time < 0 else f", timestamp={time}, timestampType=CreateTime"
+    return f"{{topic='{original.topic}', partition={original.partition}, offset={original.offset}{when}}}"
+
+
+def _content(original: Original) -> str:
+    key, value = (original.raw.column(part)[0].as_py() for part in ("key", "value"))
+    return f"{{topic='{original.topic}', key={key!r}, value={value!r}}}"

@@ -1,0 +1,166 @@
+"""What is known of a record that a stage cannot do, in the words of Kafka Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.errors import ConfigError, ConnectError, RetriableError, ToleranceExceededError
+from spark_tasks.pipeline.bisection import FailedPartError, good_parts
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, MixedSchemasError
+
+T = TypeVar("T")
+
+_OUTAGES = ("OperationalError", "InterfaceError")  # PEP 249: the database, not what it was given
+
+
+class Stage(Enum):
+    """Where a record was, by Kafka Connect's names."""
+
+    TASK_PUT = "TASK_PUT"
+    TRANSFORMATION = "TRANSFORMATION"
+    KEY_CONVERTER = "KEY_CONVERTER"
+    VALUE_CONVERTER = "VALUE_CONVERTER"
+    HEADER_CONVERTER = "HEADER_CONVERTER"
+    KAFKA_PRODUCE = "KAFKA_PRODUCE"
+
+
+class StageOutageError(RetriableError):
+    """A converter or a transform says that it may work later; errors.retry.timeout says for how long it is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A record that is not done: `row` of the batch that it came in. `class_name`: the stage's, as REST shows it.
+    `described`: what and where, for people.
+    """
+
+    stage: Stage
+    class_name: str
+    error: Exception
+    described: str
+    row: int
+
+    @property
+    def error_class(self) -> str:
+        """The Java class, or Python's where the error is not of heeler's kinds."""
+        if isinstance(self.error, ConnectError):
+            return self.error.java_class
+        kind = type(self.error)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    @property
+    def message(self) -> str | None:
+        """The error's words, as Java has them; None where it has none."""
+        java = self.error.java_message if isinstance(self.error, ConnectError) else None
+        return java or str(self.error) or None
+
+
+Refuse = Callable[[Failure], None]
+"""Is told of each bad record, once and in order; raises where there must be none."""
+
+
+def intolerant(failure: Failure) -> NoReturn:
+    """What errors.tolerance=none does."""
+    raise ToleranceExceededError(f"Tolerance exceeded in error handler: {failure.described}") from failure.error
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the error says that somebody else is out of order, and nothing about the record."""
+    if isinstance(error, (RetriableError, ConnectionError, TimeoutError)):
+        return True
+    return any(kind.__name__ in _OUTAGES for kind in type(error).__mro__)
+
+
+class StageFailedError(FailedPartError):
+    """A stage cannot do a stretch of rows. `words`: what people are told before the reason, {} for the record."""
+
+    def __init__(self, row: int | None, kind: Stage, class_name: str, error: Exception, words: str) -> None:
+        super().__init__(row, error)
+        self.kind, self.class_name, self.error, self.words = kind, class_name, reason_of(error), words
+        self.bad = bad_rows(error)
+
+    def move(self, place: Callable[[int], int] | None) -> None:
+        """What was a row is `place(row)` of a larger batch; None: nobody knows which."""
+        self.row = None if place is None or self.row is None else place(self.row)
+        self.bad = () if place is None else tuple((place(row), error) for row, error in self.bad)
+
+    def of(self, error: Exception) -> StageFailedError:
+        """The same of another row."""
+        return StageFailedError(None, self.kind, self.class_name, error, self.words)
+
+    def failure(self, row: int, where: str = "") -> Failure:
+        """Of the row, which is at `where`."""
+        words = self.words.replace(" {}", f" {where}" if where else "")
+        return Failure(self.kind, self.class_name, self.error, f"{words}: {self.error}", row)
+
+
+@contextmanager
+def stage(kind: Stage, class_name: str, words: str, row: int | None = None) -> Iterator[None]:
+    """What a converter raises in here is StageFailedError, unless it is no record's fault. `row`: the one it reads."""
+    try:
+        yield
+    except (FailedPartError, MixedSchemasError, ConfigError):
+        raise
+    except Exception as error:
+        if is_outage(error):
+            raise StageOutageError(f"{class_name}: {error}") from error
+        if row is not None:
+            raise StageFailedError(row, kind, class_name, reason_of(error), words) from error
+        raise StageFailedError(
+            error.row if isinstance(error, BadRowError) else None, kind, class_name, error, words
+        ) from error
+
+
+def bad_rows(error: BaseException | None) -> tuple[tuple[int, Exception], ...]:
+    """All bad rows, where the error knows them."""
+    return error.bad if isinstance(error, BadRowsError) else ()
+
+
+def good_records(
+    batch: pa.RecordBatch, attempt: Callable[[pa.RecordBatch], T], refuse: Callable[[int, StageFailedError], None]
+) -> list[T]:
+    """What `attempt` makes of the batch without its bad records, in few pieces; these are told to `refuse` in order, by
+    their rows in the batch.
+
+    A stage that knows all its bad rows is believed, and what is left is tried again; else they are searched.
+    """
+    rows: np.ndarray[Any, Any] = np.arange(len(batch))
+    left, found = batch, list[T]()
+    refused: list[tuple[int, StageFailedError]] = []
+    searching = False
+    while len(left) and not (found or searching):
+        try:
+            found = [attempt(left)]
+        except StageFailedError as failed:
+            good = np.ones(len(left), np.bool_)
+            for row, error in failed.bad:
+                good[row] = False
+                refused.append((int(rows[row]), failed.of(error)))
+            searching = bool(good.all())
+            rows, left = rows[good], left.filter(pa.array(good))
+    if searching:
+        found = list(good_parts(
+            len(left), partial(_stretch, attempt, left), lambda row, failed: refused.append((int(rows[row]), failed))
+        ))  # fmt: skip
+    for row, failure in sorted(refused, key=lambda one: one[0]):
+        refuse(row, failure)
+    return found
+
+
+def _stretch(attempt: Callable[[pa.RecordBatch], T], batch: pa.RecordBatch, begin: int, end: int) -> T:
+    return attempt(batch.slice(begin, end - begin))
+
+
+def reason_of(error: Exception) -> Exception:
+    """The error itself, without the rows that it came through."""
+    while isinstance(error, BadRowError) and isinstance(error.reason, Exception):
+        error = error.reason
+    return error

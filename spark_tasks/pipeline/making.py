@@ -1,0 +1,88 @@
+"""Makes the stages of a pipeline from the configurations of worker and connector, once a process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any, NamedTuple
+
+from spark_tasks.errors import ConfigError
+from spark_tasks.pipeline.converters.base import Converter, HeaderConverter
+from spark_tasks.pipeline.transforms.chain import Chain, make_chain
+from spark_tasks.plugins import Kind, Plugins
+
+_SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+_KEPT = 64  # stages of so many task configurations a process
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What a pipeline runs through. `names`: of the converters by key, value and header, as REST shows them."""
+
+    key: Converter
+    value: Converter
+    header: HeaderConverter
+    chain: Chain
+    names: Mapping[str, str]
+
+
+class _Setting(NamedTuple):
+    """Where a converter is configured: its class and its properties."""
+
+    name: str
+    properties: dict[str, str]
+
+
+def _setting(part: str, worker: Mapping[str, str], connector: Mapping[str, str], default: str | None) -> _Setting:
+    """The connector's own converter with the connector's properties, or else the worker's with the worker's."""
+    key = f"{part}.converter"
+    for properties in (connector, worker):
+        if properties.get(key):
+            prefix = key + "."
+            mine = {k.removeprefix(prefix): v for k, v in properties.items() if k.startswith(prefix)}
+            return _Setting(properties[key], mine)
+    if default is None:
+        raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
+    return _Setting(default, {})
+
+
+_stages: OrderedDict[Any, Stages] = OrderedDict()
+_stages_lock = Lock()
+
+
+def made_stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
+    """Of these properties, sorted; kept for the next who asks. ConfigError, PluginNotFoundError."""
+    with _stages_lock:
+        key = (worker, connector)
+        if key not in _stages:
+            _stages[key] = _make_stages(dict(worker), dict(connector))
+        _stages.move_to_end(key)
+        while len(_stages) > _KEPT:
+            _stages.popitem(last=False)
+        return _stages[key]
+
+
+@lru_cache(maxsize=4)
+def _plugins(plugin_path: str) -> Plugins:
+    return Plugins(plugin_path)
+
+
+def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str]) -> Stages:
+    plugins = _plugins(worker.get("plugin.path", ""))
+    converters, names = [], {}
+    for part in ("key", "value"):
+        name, properties = _setting(part, worker, connector, None)
+        plugin = plugins.find(Kind.CONVERTER, name)
+        converter: Converter = plugin.cls()
+        converter.configure(properties, is_key=part == "key")
+        converters.append(converter)
+        names[part] = plugin.name
+    name, properties = _setting("header", worker, connector, _SIMPLE)
+    plugin = plugins.find(Kind.HEADER_CONVERTER, name)
+    header: HeaderConverter = plugin.cls()
+    header.configure(properties)
+    names["header"] = plugin.name
+    return Stages(converters[0], converters[1], header, make_chain(plugins, connector, header), names)

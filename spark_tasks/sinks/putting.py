@@ -1,0 +1,137 @@
+"""Records into a sink's writer: all of a split in one call or, where the writer refuses some of them and
+errors.tolerance is all, in as few calls as it takes to find out which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from spark_tasks.data.rows import write_batches
+from spark_tasks.errors import RetriableError
+from spark_tasks.pipeline.bisection import good_parts
+from spark_tasks.pipeline.failures import Failure, Stage, StageFailedError, is_outage
+from spark_tasks.plugins.api import Shape
+from spark_tasks.plugins.errant_records import reporting_to
+
+SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # what Kafka Connect calls the stage's class
+_WORDS: Final = "the sink's writer refuses record {}"
+
+Reports = list[tuple[int, Exception]]
+"""Offset and error of each record that the writer has reported, or that was found."""
+
+
+class _Reporter:
+    """An ErrantRecordReporter that keeps what it is told; it sees the batches as they are handed out."""
+
+    def __init__(self, *, tolerant: bool, refuse: Callable[[int, Exception], None]) -> None:
+        self.reports: Reports = []
+        self._tolerant = tolerant
+        self._refuse = refuse
+        self._offsets: list[np.ndarray[Any, Any]] = []
+
+    def given(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, which the writer pulls."""
+        for batch in batches:
+            self._offsets.append(batch.column("offset").to_numpy(zero_copy_only=False))
+            yield batch
+
+    def report(self, error: Exception, *, offset: int | None = None, row: int | None = None) -> None:
+        """See ErrantRecordReporter."""
+        if (offset is None) == (row is None):
+            raise TypeError("report() needs either the offset or the row of the record")
+        if offset is None:
+            known = np.concatenate(self._offsets) if self._offsets else np.empty(0, np.int64)
+            if row is None or not 0 <= row < len(known):
+                raise IndexError(f"report(row={row}): write() was given {len(known)} records")
+            offset = int(known[row])
+        elif not any(np.any(one == offset) for one in self._offsets):
+            raise ValueError(f"report(offset={offset}): write() was given no such record")
+        if self._tolerant:
+            self.reports.append((offset, error))
+        else:
+            self._refuse(offset, error)
+
+
+class Putting:
+    """How one job's writers are called. `writer`: pickled; each call is on a fresh copy, as in Spark."""
+
+    def __init__(
+        self, writer: bytes, accepts: Shape, *, tolerant: bool, refuse: Callable[[int, Exception], None]
+    ) -> None:
+        """`refuse` is told of a report that errors.tolerance does not allow, by offset; it raises."""
+        self._writer, self._accepts = writer, accepts
+        self._tolerant, self._refuse = tolerant, refuse
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Any, Reports]:
+        """The message of one call, and what it reported."""
+        reporter = _Reporter(tolerant=self._tolerant, refuse=self._refuse)
+        given = reporter.given(batches)
+        with reporting_to(reporter):
+            message = write_batches(
+                cloudpickle.loads(self._writer), map(as_rows, given) if self._accepts == "rows" else given
+            )
+        for _ in given:  # as in Spark, what the writer does not take is dropped
+            pass
+        return message, sorted(reporter.reports, key=lambda report: report[0])
+
+    def write_what_it_takes(self, batches: Sequence[pa.RecordBatch]) -> tuple[list[Any], Reports]:
+        """The messages of the calls that went well, in order, and the records that are left out. What says nothing of
+        a record comes out: RetriableError for an outage, and the errors of the machine (a full disk).
+        """
+        reports: Reports = []
+        offsets = np.concatenate([b.column("offset").to_numpy(zero_copy_only=False) for b in batches])
+
+        def attempt(begin: int, end: int) -> tuple[Any, Reports]:
+            try:
+                return self.write(_stretch(batches, begin, end))
+            except Exception as error:
+                not_the_records_fault(error)
+                raise StageFailedError(None, Stage.TASK_PUT, SINK_TASK, error, _WORDS) from error
+
+        def refuse(row: int, failed: StageFailedError) -> None:
+            reports.append((int(offsets[row]), failed.error))
+
+        messages = []
+        for message, reported in good_parts(len(offsets), attempt, refuse):
+            messages.append(message)
+            reports += reported
+        return messages, sorted(reports, key=lambda report: report[0])
+
+
+def not_the_records_fault(error: Exception) -> None:
+    """Raises where what a writer has raised says nothing of a record: RetriableError for an outage, and the errors of
+    the machine as they are.
+    """
+    if is_outage(error) and not isinstance(error, RetriableError):
+        raise RetriableError(f"the sink's target is out of order: {error}") from error
+    if isinstance(error, (RetriableError, OSError, MemoryError)):
+        raise error
+
+
+def put_failure(error: Exception, where: str) -> Failure:
+    """The failure of a record that the writer refuses, at `where`."""
+    return StageFailedError(0, Stage.TASK_PUT, SINK_TASK, error, _WORDS).failure(0, where)
+
+
+def _stretch(batches: Sequence[pa.RecordBatch], begin: int, end: int) -> Iterator[pa.RecordBatch]:
+    """The rows from begin to end of all batches together."""
+    at = 0
+    for batch in batches:
+        first, last = max(begin - at, 0), min(end - at, len(batch))
+        if first < last:
+            yield batch.slice(first, last - first)
+        at += len(batch)
+
+
+def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The fields of the records' values as columns; a value that is no struct becomes the column `value`."""
+    value = batch.column("value")
+    if not pa.types.is_struct(value.type):
+        return batch.select(["value"])
+    fields = [value.type.field(i) for i in range(value.type.num_fields)]
+    return pa.RecordBatch.from_arrays(value.flatten(), schema=pa.schema(fields))

@@ -1,0 +1,151 @@
+"""What bad records cost: 0, 1 and 1,000 in 1,000,000, one process, no Kafka and no Spark in between.
+
+    python -m tests.benchmarks.bench_bad_records [--records 1000000] [--rounds 3]
+
+Sink: schemaless JSON values through converter and three transforms (Cast, InsertField, ReplaceField), bad by their JSON
+or by what Cast cannot read; source: the same records to JSON, bad by Cast; writer: a DataSourceArrowWriter that takes
+all records of a split in one transaction, and refuses some. The rate is that of all records, in thousands a second of
+CPU time; the share is of the clean rate of the same round, the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.pipeline.failures import Failure
+from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.sinks.putting import Putting
+
+C = "org.apache.kafka.connect."
+WORKER = {"key.converter": C + "storage.StringConverter", "value.converter": C + "json.JsonConverter",
+          "value.converter.schemas.enable": "false"}
+CONFIG = {
+    "transforms": "cast,insert,replace", "transforms.cast.type": C + "transforms.Cast$Value",
+    "transforms.cast.spec": "amount:int64", "transforms.insert.type": C + "transforms.InsertField$Value",
+    "transforms.insert.static.field": "origin", "transforms.insert.static.value": "here",
+    "transforms.replace.type": C + "transforms.ReplaceField$Value", "transforms.replace.renames": "name:who",
+    "topic": "t",
+}  # fmt: skip
+BATCH = 50_000
+Run = Callable[[list[pa.RecordBatch]], int]
+
+
+def bad_rows(count: int, bad: int) -> set[int]:
+    """Spread evenly, not at the borders of batches."""
+    return {int((n + 0.37) * count / bad) for n in range(bad)}
+
+
+def values(count: int, bad: set[int], what: str) -> Iterator[list[dict[str, Any]]]:
+    """Batches of values; those of `bad` cannot be cast."""
+    for begin in range(0, count, BATCH):
+        yield [{"id": n, "name": f"name {n % 1000}", "amount": "x" if n in bad and what == "cast" else str(n)}
+               for n in range(begin, min(count, begin + BATCH))]
+
+
+def raw(count: int, bad: set[int], what: str) -> list[pa.RecordBatch]:
+    """As a sink reads them."""
+    found = []
+    for at, batch in enumerate(values(count, bad, what)):
+        size, first = len(batch), at * BATCH
+        texts = [b'{"id":%d,"name":"%b","amount":"%b"}' % (v["id"], v["name"].encode(), v["amount"].encode())
+                 for v in batch]
+        if what == "json":
+            texts = [text[:-1] if first + row in bad else text for row, text in enumerate(texts)]
+        columns = [range(first, first + size), [1] * size, [b"key"] * size, texts, [None] * size]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_SCHEMA, strict=True)]
+        found.append(pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA))
+    return found
+
+
+def sink(batches: list[pa.RecordBatch]) -> int:
+    """Bad records found."""
+    pipeline, refused = SinkPipeline(WORKER, CONFIG), list[Failure]()
+    for batch in batches:
+        for _ in pipeline.to_connect_batches("t", 0, batch, refused.append):
+            pass
+    return len(refused)
+
+
+def connect(count: int, bad: set[int], what: str) -> list[pa.RecordBatch]:
+    """As a source has them."""
+    return [pa.RecordBatch.from_pydict({"value": batch}) for batch in values(count, bad, what)]
+
+
+def source(batches: list[pa.RecordBatch]) -> int:
+    """Bad records found."""
+    pipeline, refused = SourcePipeline(WORKER, CONFIG), list[Failure]()
+    for batch in batches:
+        for _ in pipeline.to_raw(batch, refused.append):
+            pass
+    return len(refused)
+
+
+class Table(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
+    """Copies what it is given, as a driver does; does not take amounts that are no numbers."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> int:
+        """Rows."""
+        rows = 0
+        for batch in iterator:
+            amounts = batch.column("value").field("amount").to_pylist()
+            rows += sum(map(int, amounts)) >= 0 and len(batch)
+        return rows
+
+
+def writer(batches: list[pa.RecordBatch]) -> int:
+    """Bad records found."""
+    found = 0
+    for batch in batches:
+        putting = Putting(cloudpickle.dumps(Table()), "records", tolerant=True, refuse=lambda *_: None)
+        try:
+            putting.write([batch])
+        except ValueError:
+            found += len(putting.write_what_it_takes([batch])[1])
+    return found
+
+
+def written(count: int, bad: set[int], what: str) -> list[pa.RecordBatch]:
+    """As a writer gets them."""
+    return [pa.RecordBatch.from_pydict({"offset": list(range(len(batch))), "value": batch})
+            for batch in values(count, bad, what)]
+
+
+WORKLOADS: dict[str, tuple[Callable[..., list[pa.RecordBatch]], Run, str]] = {
+    "sink, bad JSON": (raw, sink, "json"), "sink, bad for Cast": (raw, sink, "cast"),
+    "source, bad for Cast": (connect, source, "cast"), "sink's writer": (written, writer, "cast"),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Print one table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    for name, (make, run, what) in WORKLOADS.items():
+        inputs = {bad: make(options.records, bad_rows(options.records, bad) if bad else set(), what)
+                  for bad in (0, 1, options.records // 1000)}
+        run(inputs[options.records // 1000][:1])
+        rates: dict[int, list[float]] = {bad: [] for bad in inputs}
+        for _ in range(options.rounds):
+            for bad, batches in inputs.items():
+                begun = time.process_time()
+                assert run(batches) == bad
+                rates[bad].append(options.records / (time.process_time() - begun) / 1000)
+        shares = {bad: statistics.median(rate / clean for rate, clean in zip(rates[bad], rates[0], strict=True))
+                  for bad in inputs}
+        print(f"{name:22}" + "".join(  # noqa: T201
+            f" {bad:5} bad: {statistics.median(rates[bad]):7.0f} ({shares[bad]:4.0%})" for bad in inputs))
+
+
+if __name__ == "__main__":
+    main()

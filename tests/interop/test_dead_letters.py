@@ -1,0 +1,136 @@
+"""Dead letters beside a Java worker: the same bad records, byte for byte the same letters (but for the stack trace)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from spark_tasks.runners import Runners
+from tests.rigs.java_worker import JavaWorker
+from tests.rigs.support import wait_until
+from tests.rigs.task_plugins import Folder
+from tests.rigs.tasks import Loop, ThreadEngine, context_of, plugins_with
+from tests.rigs.workers import Kafka
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+
+C = "org.apache.kafka.connect."
+JSON = C + "json.JsonConverter"
+T = C + "transforms."
+LONG = (7).to_bytes(8, "big")
+ENVELOPE = {"schema": {"type": "int32", "optional": False}, "payload": 5}
+RECORDS = [  # key, value, headers; of the bad ones, what is bad
+    (LONG, b'{"a":"1","b":{"c":1}}', [("h", b"5")]),
+    (LONG, b"{oops", [("kept", b"1"), ("kept", None)]),
+    (b"seven", b'{"a":"1"}', []),
+    (None, b'{"a":"x","b":{"c":1}}', []),
+    (LONG, b'{"a":"1","b":"\xff"}', []),
+    (LONG, b"5", []),
+    (LONG, b"[1]", []),
+    (LONG, b'{"a":"1"}', [("h", b"{")]),
+    (None, b'{"a":[1],"b":{"c":1}}', []),
+    (LONG, b'{"a":"9999999999","b":{"c":1}}', []),
+    (b"seven", b"{oops", [("h", b"{")]),
+    (LONG, b'{"a":"2","b":{"c":2}}', []),
+    (LONG, None, []),
+]
+TYPED = [
+    (None, json.dumps(ENVELOPE).encode(), []),
+    (None, b'{"a":1}', []),
+    (None, b"7", []),
+    (None, json.dumps({**ENVELOPE, "payload": None}).encode(), []),
+    (None, json.dumps({**ENVELOPE, "payload": "x"}).encode(), []),
+    (None, json.dumps({"schema": {"type": "nonsense"}, "payload": 1}).encode(), []),
+    (None, json.dumps({"schema": {}, "payload": 1}).encode(), []),
+    (None, json.dumps({**ENVELOPE, "more": 1}).encode(), []),
+]
+SCHEMALESS = {
+    "key.converter": C + "converters.LongConverter", "value.converter": JSON, "value.converter.schemas.enable": "false",
+    "header.converter": JSON, "header.converter.schemas.enable": "false",
+    "transforms": "cast,part", "transforms.cast.type": T + "Cast$Value", "transforms.cast.spec": "a:int32",
+    "transforms.part.type": T + "HoistField$Value", "transforms.part.field": "h",
+    "predicates": "dead", "predicates.dead.type": T + "predicates.RecordIsTombstone",
+    "transforms.cast.predicate": "dead", "transforms.cast.negate": "true",
+}
+WITH_SCHEMAS = {"key.converter": C + "storage.StringConverter", "value.converter": JSON}
+CASES = {"schemaless": (SCHEMALESS, RECORDS), "typed": (WITH_SCHEMAS, TYPED)}
+
+
+@pytest.fixture
+def rig(broker, tmp_path, worker_properties):
+    """A Java worker, and a function that runs a sink task of heeler's."""
+    java = JavaWorker(tmp_path, worker_properties)
+    java.start()
+    worker = {"bootstrap.servers": broker.bootstrap_servers, "key.converter": JSON, "value.converter": JSON}
+    runners = Runners(worker, plugins_with("tests.rigs.task_plugins:NotesConnector"))
+    loops = []
+
+    def run(config):
+        loop = Loop()
+        loops.append(loop.start(runners.make(context_of(ThreadEngine(), worker, config, loop.wake))))
+        return loop
+
+    try:
+        yield java, run
+    finally:
+        for loop in loops:
+            loop.stop()
+        runners.close()
+        java.stop(0)
+
+
+def letters(broker, topic, count):
+    """What is in the topic, by the offset of the original, without the stack traces."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": uuid.uuid4().hex})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while len(found) < count:
+        message = consumer.poll(30)
+        assert message is not None, f"{len(found)} of {count} letters: {found}"
+        assert message.error() is None, message.error()
+        headers = message.headers()
+        trace = dict(headers).get("__connect.errors.exception.stacktrace")
+        assert trace
+        named = [(name, None if name.endswith(".stacktrace") else value) for name, value in headers]
+        found.append((message.key(), message.value(), message.timestamp(), named))
+    consumer.close()
+    return found
+
+
+def by_offset(found):
+    return {int(dict(letter[3])["__connect.errors.offset"]): letter for letter in found}
+
+
+def test_letters_are_javas(broker, tmp_path, rig):
+    java, run = rig
+    kafka, producer = Kafka(broker.bootstrap_servers), Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for case, (config, records) in CASES.items():
+        name = f"{case}-{uuid.uuid4().hex[:8]}"
+        topic = kafka.create(name)
+        for number, (key, value, headers) in enumerate(records):
+            producer.produce(topic, value, key, partition=0, headers=headers, timestamp=1_700_000_000_000 + number)
+        producer.flush(20)
+        (tmp_path / case).mkdir()
+        common = {
+            "topics": topic, **config, "errors.tolerance": "all", "errors.log.enable": "true",
+            "errors.log.include.messages": "true", "errors.deadletterqueue.topic.replication.factor": "1",
+            "errors.deadletterqueue.context.headers.enable": "true",
+        }  # fmt: skip
+        out = tmp_path / f"{case}.txt"
+        java.rest.put_config(name, {**common, "connector.class": "FileStreamSink", "file": str(out),
+                                    "errors.deadletterqueue.topic.name": f"{name}-java"})
+        loop = run({**common, "name": name, "connector.class": "tests.rigs.task_plugins.NotesConnector",
+                    "folder": str(tmp_path / case), "errors.deadletterqueue.topic.name": f"{name}-heeler",
+                    "consumer.override.group.id": f"{name}-heeler"})
+        loop.await_records(len(records), 60)
+        notes = Folder(str(tmp_path / case))
+        good = [value for *_, values in notes.heard("writes") for value in values]
+        wait_until(lambda out=out, good=good: out.exists() and len(out.read_text().splitlines()) == len(good), 60,
+                   f"{len(good)} good records from Java")
+        bad = len(records) - len(good)
+        assert bad > len(records) / 2
+        theirs, ours = (by_offset(letters(broker, f"{name}-{who}", bad)) for who in ("java", "heeler"))
+        assert ours == theirs

@@ -1,0 +1,96 @@
+"""Letters and log lines; tests/interop/test_dead_letters.py holds them beside Java's."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.refusals import Original, Refusals
+from spark_tasks.errors import DataError, ToleranceExceededError
+from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.pipeline.failures import Failure, Stage
+
+
+def original(offset=7, timestamp=5, headers=(("h", b"1"), ("h", None))):
+    columns = [[offset], [timestamp], [b"k"], [b"v"], [list(headers)]]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_SCHEMA, strict=True)]
+    return Original("t", pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA), 3, offset)
+
+
+FAILURE = Failure(Stage.VALUE_CONVERTER, "a.B", DataError("wrong"), "value of record t-3, offset 7: wrong", 0)
+
+
+def sent(refusals):
+    topics, found = [], []
+    refusals.send(lambda topic, raw: (topics.append(topic), found.extend(raw.to_pylist())))
+    return topics, found
+
+
+def test_a_letter_is_the_record_and_what_went_wrong():
+    refusals = Refusals(ErrorHandling("c", 2, tolerant=True, queue="dead", with_headers=True))
+    refusals.add(FAILURE, original())
+    topics, [letter] = sent(refusals)
+    assert topics == ["dead"]
+    assert (letter["key"], letter["value"], letter["timestamp"]) == (b"k", b"v", 5)
+    pairs = [(pair["key"], pair["value"]) for pair in letter["headers"]]
+    assert pairs[:2] == [("h", b"1"), ("h", None)]
+    prefix = "__connect.errors."
+    assert pairs[2:-1] == [
+        (prefix + "topic", b"t"), (prefix + "partition", b"3"), (prefix + "offset", b"7"),
+        (prefix + "connector.name", b"c"), (prefix + "task.id", b"2"), (prefix + "stage", b"VALUE_CONVERTER"),
+        (prefix + "class.name", b"a.B"),
+        (prefix + "exception.class.name", b"org.apache.kafka.connect.errors.DataException"),
+        (prefix + "exception.message", b"wrong"),
+    ]  # fmt: skip
+    assert pairs[-1][0] == prefix + "exception.stacktrace"
+    assert sent(refusals) == ([], []), "once"
+
+
+def test_without_headers_it_is_the_record():
+    refusals = Refusals(ErrorHandling(tolerant=True, queue="dead"))
+    refusals.add(FAILURE, original())
+    [letter] = sent(refusals)[1]
+    assert [pair["key"] for pair in letter["headers"]] == ["h", "h"]
+
+
+def test_none_is_told_and_has_its_letter():
+    refusals = Refusals(ErrorHandling(queue="dead"))
+    with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: value of rec") as told:
+        refusals.add(FAILURE, original())
+    assert told.value.__cause__ is FAILURE.error
+    assert len(sent(refusals)[1]) == 1
+
+
+def test_log_lines():
+    refusals = Refusals(ErrorHandling("c", 0, tolerant=True, log=True, log_records=True))
+    refusals.add(FAILURE, original())
+    refusals.add(FAILURE, original(timestamp=-1))
+    assert refusals.refused.count == 2
+    assert refusals.refused.lines[0] == (
+        "Error encountered in task c-0. Executing stage 'VALUE_CONVERTER' with class 'a.B', where consumed record is "
+        "{topic='t', partition=3, offset=7, timestamp=5, timestampType=CreateTime}. "
+        "org.apache.kafka.connect.errors.DataException: wrong"
+    )
+    assert "offset=7}." in refusals.refused.lines[1]
+    quiet = Refusals(ErrorHandling(tolerant=True))
+    quiet.add(FAILURE, original())
+    assert quiet.refused.lines == ()
+    assert sent(quiet) == ([], [])
+
+
+def test_a_letter_that_no_topic_can_hold_takes_no_other_with_it(caplog):
+    refusals = Refusals(ErrorHandling(tolerant=True, queue="dead"))
+    for offset in (1, 2, 3):
+        refusals.add(FAILURE, original(offset))
+    found = []
+
+    def append(topic, raw):
+        if 2 in raw.column("offset").to_pylist():
+            raise RecordTooLargeError(0, 9, 5, topic)
+        found.extend(raw.column("offset").to_pylist())
+
+    refusals.send(append)
+    assert found == [1, 3]
+    assert "Could not produce message to dead letter queue. topic=dead" in caplog.text

@@ -1,0 +1,114 @@
+"""What a writer refuses is found, whatever it is, and never because its target is out of order."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
+
+from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.plugins.errant_records import errant_record_reporter
+from spark_tasks.sinks.putting import Putting
+
+
+def batches(*sizes):
+    at = 100
+    for size in sizes:
+        offsets = list(range(at, at + 2 * size, 2))  # with gaps, as in a compacted topic
+        yield pa.RecordBatch.from_pydict({"offset": offsets, "value": [{"n": n} for n in offsets]})
+        at += 2 * size
+
+
+class Picky(DataSourceArrowWriter):
+    def __init__(self, bad, error):
+        self.bad, self.error = bad, error
+
+    def write(self, iterator):
+        seen = [offset for batch in iterator for offset in batch.column("offset").to_pylist()]
+        if self.bad & set(seen):
+            raise self.error
+        return seen
+
+
+class PickyRows(DataSourceWriter):
+    """Sees fields of values only, one row at a time."""
+
+    def __init__(self, bad):
+        self.bad = bad
+
+    def write(self, iterator):
+        seen = []
+        for number, row in enumerate(iterator):
+            if row.n in self.bad:
+                errant_record_reporter().report(ValueError(f"{row.n}"), row=number)
+            else:
+                seen.append(row.n)
+        return seen
+
+
+def putting(writer, accepts="records", *, tolerant=True):
+    def refuse(offset, error):
+        raise ToleranceExceededError(f"{offset}: {error}")
+
+    return Putting(cloudpickle.dumps(writer), accepts, tolerant=tolerant, refuse=refuse)
+
+
+def test_exactly_the_refused_records_are_left_out():
+    every = list(batches(10, 1, 300))
+    bad = {100, 120, 122, 720}
+    messages, reports = putting(Picky(bad, ValueError("no"))).write_what_it_takes(every)
+    assert [offset for message in messages for offset in message] == [
+        offset for batch in every for offset in batch.column("offset").to_pylist() if offset not in bad
+    ]
+    assert [offset for offset, _ in reports] == sorted(bad)
+    assert {str(error) for _, error in reports} == {"no"}
+
+
+@pytest.mark.parametrize("error", [
+    RetriableError("busy"), ConnectionRefusedError("nobody"), TimeoutError("slow"), sqlite3.OperationalError("locked"),
+])
+def test_an_outage_is_not_the_records_fault(error):
+    with pytest.raises(RetriableError):
+        putting(Picky({100}, error)).write_what_it_takes(list(batches(5)))
+
+
+def test_a_full_disk_is_not_the_records_fault():
+    with pytest.raises(OSError, match="No space"):
+        putting(Picky({100}, OSError(28, "No space left on device"))).write_what_it_takes(list(batches(5)))
+
+
+def test_reports_by_row_of_a_writer_that_sees_no_offsets():
+    message, reports = putting(PickyRows({104, 122}), "rows").write(batches(10, 5))
+    assert len(message) == 13
+    assert [(offset, str(error)) for offset, error in reports] == [(104, "104"), (122, "122")]
+
+
+def test_a_report_that_is_not_tolerated():
+    with pytest.raises(ToleranceExceededError, match="104: 104"):
+        putting(PickyRows({104}), "rows", tolerant=False).write(batches(10))
+
+
+class Careless(DataSourceArrowWriter):
+    def __init__(self, **where):
+        self.where = where
+
+    def write(self, iterator):
+        _ = list(iterator)
+        errant_record_reporter().report(ValueError(), **self.where)
+
+
+@pytest.mark.parametrize(("where", "wrong"), [
+    ({}, TypeError), ({"offset": 100, "row": 0}, TypeError), ({"row": 5}, IndexError), ({"row": -1}, IndexError),
+    ({"offset": 101}, ValueError),
+])
+def test_a_report_of_a_record_that_there_is_not(where, wrong):
+    with pytest.raises(wrong, match=r"report\("):
+        putting(Careless(**where)).write(batches(5))
+
+
+def test_there_is_no_reporter_outside_of_write():
+    with pytest.raises(RuntimeError, match="write"):
+        errant_record_reporter()

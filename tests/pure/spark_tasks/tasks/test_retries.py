@@ -1,0 +1,39 @@
+"""errors.retry.timeout and errors.retry.delay.max.ms."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.pipeline.failures import StageOutageError
+from spark_tasks.tasks.retries import Patience, RetryLimits
+
+
+def test_pauses_double_up_to_the_longest():
+    limits = RetryLimits(-1, 2000)
+    assert [limits.wait_ms(n, 10.0**9, 0.25) for n in (1, 2, 3, 4, 5)] == [300, 600, 1200, 500, 500]
+
+
+def test_the_last_pause_ends_with_the_time():
+    limits = RetryLimits(1000, 60_000)
+    assert [limits.wait_ms(2, since, 0) for since in (0, 300, 900, 1000)] == [600, 600, 100, None]
+
+
+def test_a_stage_that_is_away_for_too_long_fails_the_task():
+    patience = Patience("t-0", RetryLimits(1, 60_000))
+    first = patience.later(StageOutageError("registry away"))
+    assert 0 <= first.idle_ms <= 1
+
+    def until_it_fails():
+        while True:
+            patience.later(StageOutageError("registry away"))
+
+    with pytest.raises(ToleranceExceededError, match="Tolerance exceeded in error handler: registry away"):
+        until_it_fails()
+
+
+def test_other_outages_have_no_end():
+    patience = Patience("t-0", RetryLimits(1, 60_000))
+    assert [patience.later(RetriableError("down")).idle_ms for _ in range(3)] == [100, 200, 400]
+    unlimited = Patience("t-0")
+    assert [unlimited.later(StageOutageError("registry away")).idle_ms for _ in range(2)] == [100, 200]
