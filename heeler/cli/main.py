@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from heeler.cli.plugins import plugins
 from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
 from heeler.cli.topics import topics
 from heeler.errors import SetupError
@@ -103,4 +104,5 @@ def warm() -> None:
     prepare()
 
 
+main.add_command(plugins)
 main.add_command(topics)
