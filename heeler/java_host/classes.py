@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from spark_tasks.sources.delivery import Delivery
 
 log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 5.0
 
 NO_SINKS: Final = ("Java sink connectors do not run on heeler yet, only source connectors do (docs/java-plugins.md); "
                    "run it on a Java worker, or use a sink of heeler's")
@@ -54,7 +58,8 @@ class _JavaConnector(JavaPlugins):
     task_class: str | None = None
     """The class of its tasks in Java; known once it has started."""
     _connection: Connection | None = None
-    _runs = False  # started, neither stopped nor failed
+    _wanted = False  # started, neither stopped nor failed
+    _runs = False  # and has an instance in the host
 
     @classmethod
     def examine(cls, config: Options) -> list[ConfigValue]:
@@ -69,6 +74,23 @@ class _JavaConnector(JavaPlugins):
 
     def start(self) -> None:
         """Make and start it in the host."""
+        self._wanted = True
+        self._patiently()
+
+    def _patiently(self) -> None:
+        """Also where the host is just ending: then in the next one."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                self._begin()
+                break
+            except HostGoneError:
+                if not self._wanted or pause_s > _LONGEST_PAUSE_S:
+                    raise
+            time.sleep(pause_s)
+            pause_s *= 2
+
+    def _begin(self) -> None:
         name = self.config.get("name", "")
         connection = self.host.connect(self._heed, self._offsets, name)
         try:
@@ -79,10 +101,13 @@ class _JavaConnector(JavaPlugins):
         self.task_class = str(answer["taskClass"])
         self._connection = connection
         self._runs = True
+        if connection.gone:  # in between
+            self._runs = False
+            raise HostGoneError("The host of Java plugins has ended")
 
     def stop(self) -> None:
         """Stop it; the host forgets it."""
-        self._runs = False
+        self._runs = self._wanted = False
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -109,17 +134,20 @@ class _JavaConnector(JavaPlugins):
         """By the thread that reads."""
         if isinstance(event, HostGoneError):
             if self._runs:
+                self._runs = False
                 threading.Thread(target=self._again, name=f"again-{self.config.get('name')}", daemon=True).start()
         elif isinstance(event, Mapping) and event.get("op") == "reconfigure":
             self.context.request_task_reconfiguration()
         elif isinstance(event, Mapping) and event.get("op") == "failed":
-            self._runs = False  # and it does not start again where that was the end of the host
+            self._runs = self._wanted = False  # it does not start again where that was the end of the host
             self.context.raise_error(thrown(event))
 
     def _again(self) -> None:
         """The host has ended under it: it starts again in the next one."""
         try:
-            self.start()
+            self._patiently()
+            if not self._wanted:  # it was stopped meanwhile
+                self.stop()
         except Exception as error:  # noqa: BLE001 - the plugin's: the connector is FAILED with it
             self.context.raise_error(error)
 

@@ -75,6 +75,11 @@ class Connection:
         """Say something that has no answer. Raises HostGoneError."""
         self._send(message(0, {"op": op, **more}))
 
+    @property
+    def gone(self) -> bool:
+        """Whether its end was read."""
+        return self._gone
+
     def close(self) -> None:
         """Any thread, any number of times; whoever waits for an answer gets a HostGoneError."""
         try:
