@@ -145,7 +145,13 @@ ROOMS = {
     "heeler": ("spark_tasks.config", "spark_tasks.pipeline", "spark_tasks.plugins"),
     "heeler.errors": (),
     "heeler.embedded_kafka": ("heeler.errors", "spark_tasks.process", "spark_tasks.spark"),
-    "heeler.worker": ("actors.", "rest.", "storage.", "spark_tasks."),  # the composition root
+    # a worker's Java plugins: the host, and what makes them look like Python's
+    "heeler.java_host": (
+        "heeler.embedded_kafka", "heeler.errors", "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka",
+        "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task",
+        "spark_tasks.tasks", "storage.log",
+    ),
+    "heeler.worker": ("actors.", "heeler.java_host", "rest.", "storage.", "spark_tasks."),  # the composition root
     "heeler.doctor": (
         "heeler.embedded_kafka", "heeler.errors", "heeler.worker", "rest.server", "spark_tasks.kafka",
         "spark_tasks.plugins", "spark_tasks.spark", "storage.log",

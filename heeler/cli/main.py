@@ -18,6 +18,7 @@ from heeler.cli.cluster.validation import validate
 from heeler.cli.completion import completion
 from heeler.cli.doctor import doctor
 from heeler.cli.foreground import run
+from heeler.cli.install import install
 from heeler.cli.scaffold import new
 from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
 from heeler.cli.topics import topics
@@ -113,5 +114,6 @@ def warm() -> None:
     prepare()
 
 
+plugins.add_command(install)
 for command in (completion, connectors, doctor, loggers, new, offsets, plugins, run, top, topics, try_, validate):
     main.add_command(command)

@@ -8,7 +8,7 @@ do the same for Linux only, and would fire when the *thread* that started the ch
 from __future__ import annotations
 
 import subprocess
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from spark_tasks.process.private_files import open_private
@@ -39,12 +39,12 @@ exit $code
 
 
 class GuardedProcess:
-    """A command with its output in a file for this user only. Where this process dies first, it is killed and the
-    folder `remove` goes.
+    """A command with its output in a file for this user only, or in an open file descriptor. Where this process dies
+    first, it is killed and the folder `remove` goes.
     """
 
-    def __init__(self, command: list[str], output: Path, remove: Path | None = None) -> None:
-        with open_private(output, "a") as file:
+    def __init__(self, command: list[str], output: Path | int, remove: Path | None = None) -> None:
+        with nullcontext(output) if isinstance(output, int) else open_private(output, "a") as file:
             self._shell = subprocess.Popen(  # noqa: S603 - a fixed script; the command is the caller's
                 ["/bin/sh", "-c", _SCRIPT, "heeler-guard", str(remove or ""), *command],
                 stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,

@@ -49,7 +49,15 @@ from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.reloads import Resolver
 from heeler.worker.settings import group_settings, herder_settings, new_session_key
-from heeler.worker.startup import StoppedError, Turns, checked_plugins, in_background, stop_on_signals, wait_for
+from heeler.worker.startup import (
+    StoppedError,
+    Turns,
+    checked_plugins,
+    in_background,
+    java_runtime,
+    stop_on_signals,
+    wait_for,
+)
 from heeler.worker.trial import Trials
 from heeler.worker.view import PublishedView
 from rest.app import create_admin_app, create_app
@@ -100,7 +108,9 @@ class Worker:
         self._cleanup = ExitStack()
         self._ticker = Ticker()
         self.turns = Turns(self.fail, config["rebalance.timeout.ms"] / 1000)
-        self._plugins = checked_plugins(config)
+        self._java = java_runtime(config)
+        self._cleanup.callback(self._java.close)
+        self._plugins = checked_plugins(config, self._java)
         self._configs, self._statuses = ConfigView(), StatusView()
         # Any other worker than the connector's refuses: each one that used the value asks itself.
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))

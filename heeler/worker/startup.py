@@ -13,6 +13,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
 from actors.messages.commands import HerderAlive
+from heeler.java_host.runtime import PREFER, JavaRuntime
 from heeler.worker.config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import Kind, Plugins, data_sources
@@ -27,10 +28,13 @@ class StoppedError(ConnectError):
     """The worker is asked to stop before it has started."""
 
 
-def checked_plugins(config: WorkerConfig) -> Plugins:
-    """The worker's plugins. ConfigError where one of its converters is not there, as Kafka Connect says it."""
+def checked_plugins(config: WorkerConfig, java: JavaRuntime | None = None) -> Plugins:
+    """The worker's plugins, `java` among them. ConfigError where one of its converters is not there, as Kafka Connect
+    says it.
+    """
     in_background(data_sources.installed)  # what is there when the worker starts, and nothing that comes later
-    plugins = Plugins(config["plugin.path"])
+    plugins = Plugins(config["plugin.path"], others=java.found if java else None,
+                      complaints=java.complaints if java else ())
     for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),
                       ("header.converter", Kind.HEADER_CONVERTER)):
         name = str(config[key])
@@ -38,6 +42,11 @@ def checked_plugins(config: WorkerConfig) -> Plugins:
             raise ConfigError(f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
                               f"There are: {', '.join(plugins.names(kind))}\n{plugins.advice(kind, name)}")
     return plugins
+
+
+def java_runtime(config: WorkerConfig) -> JavaRuntime:
+    """The worker's Java plugins. Starts a JVM where there are jars that nobody has looked into."""
+    return JavaRuntime(config.originals, config["plugin.path"] or (), config[PREFER])
 
 
 def allow_many_files() -> None:

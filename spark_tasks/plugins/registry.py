@@ -6,7 +6,7 @@ import inspect
 import logging
 import re
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
@@ -39,15 +39,22 @@ class Plugins:
     """
 
     def __init__(
-        self, plugin_path: Iterable[str] | str | None = None, *, installed: Sequence[Found] | None = None
+        self, plugin_path: Iterable[str] | str | None = None, *, installed: Sequence[Found] | None = None,
+        others: Mapping[Found, Callable[[], type[Any]]] | None = None, complaints: Sequence[str] = (),
     ) -> None:
-        """`installed` replaces what the distributions on sys.path publish."""
+        """`installed` replaces what the distributions on sys.path publish. `others`: plugins of another runtime and
+        what makes the class of each; `complaints`: what was wrong where they were looked for. Executors know none of
+        these.
+        """
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
         self._given = installed
-        self.complaints: list[str] = []  # of the folders
+        self.complaints: list[str] = list(complaints)
+        self._others = dict(others or {})
         folders = discovery.in_folders(self.plugin_path, self.complaints.append)
         self._found = [*(discovery.installed() if installed is None else installed), *folders]
+        replaced = {(found.kind, found.name) for found in self._others}
+        self._found = [found for found in self._found if (found.kind, found.name) not in replaced] + list(self._others)
         data_sources.add(folders)
         code_folders.add(self.plugin_path)
         for complaint in self.complaints:
@@ -179,12 +186,17 @@ class Plugins:
 
     def _load(self, found: Found) -> Plugin:
         if found not in self._loaded:
-            self._loaded[found] = _import(found)
+            self._loaded[found] = self._loaded_from(found)
         result = self._loaded[found]
         if isinstance(result, Exception):
             what = f"Plugin {found.name} ({found.target})"
             raise PluginNotFoundError(f"{what} cannot be imported: {why(result)}") from result
         return result
+
+    def _loaded_from(self, found: Found) -> Plugin | Exception:
+        if found in self._others:
+            return Plugin(found.name, found.kind, self._others[found](), found.location)
+        return _import(found)
 
     def _try(self, found: Found) -> Plugin | None:
         try:

@@ -69,7 +69,8 @@ def make_task_configs(
         return value if raw.get(key) == value else _put_back(value, back)
 
     tasks = [{key: stored(key, value) for key, value in _checked(connector, config).items()} for config in answered]
-    added = {"task.class": task_class(class_name), **{k: raw[k] if k in secrets else v for k, v in extra.items()}}
+    own_class = getattr(instance, "task_class", None) or task_class(class_name)
+    added = {"task.class": own_class, **{k: raw[k] if k in secrets else v for k, v in extra.items()}}
     return tuple({**task, **added} for task in tasks)
 
 

@@ -16,6 +16,7 @@ from spark_tasks.validation.given import Given
 from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
 from spark_tasks.validation.overrides import clients_of, policy_of, validate_overrides
 from spark_tasks.validation.rules import check_sink, check_source
+from spark_tasks.validation.runtimes import check_runtimes
 
 Resolve = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Replaces the placeholders of config providers; raises ConfigError."""
@@ -101,6 +102,7 @@ def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     for link in chain:
         check_link(link, subject.props, subject.plugins, values)
     (check_sink if subject.is_sink else check_source)(subject, values)
+    check_runtimes(subject, chain, values)
     note_nulls(subject.props, values)
     return definition, values
 
@@ -110,6 +112,10 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     definition = config_def_of(subject.plugin)
     if definition is None:
         raise ConfigError(f"{subject.plugin.name} has no config_def")
+    if (examine := getattr(subject.plugin.cls, "examine", None)) is not None:  # of another runtime, which does it all
+        values = {v.name: v for v in examine({k: text for k, text in subject.props.items() if text is not None})}
+        note_nulls({key: value for key, value in subject.props.items() if key in values}, values)
+        return definition, values
     values = definition.validate_all(subject.props)
     note_nulls({key: value for key, value in subject.props.items() if key in values}, values)
     if any(value.errors for value in values.values()):

@@ -1,0 +1,35 @@
+"""`heeler plugins install`: Java plugins from Maven Central."""
+# ruff: noqa: PLC0415  (imports inside the commands: `heeler worker` has to answer REST within seconds)
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from heeler.cli.terminal import Progress, told_without_trace
+
+
+@click.command()
+@click.argument("what", metavar="GROUP:ARTIFACT:VERSION")
+@click.option("--plugin-path", "folder", required=True, type=click.Path(file_okay=False, path_type=Path),
+              help="A folder of the worker's plugin.path.")
+def install(what: str, folder: Path) -> None:
+    """Put a Java plugin and the jars that it needs into a folder of plugin.path.
+
+    They come from Maven Central, or from the mirror of HEELER_IVY_SETTINGS.
+    """
+    from rich.console import Console
+
+    from heeler.java_host.install import Coordinates
+    from heeler.java_host.install import install as put
+
+    with told_without_trace():
+        wanted = Coordinates.parse(what)
+        progress = Progress(Console(stderr=True))
+        with progress:
+            done = put(wanted, folder, progress)
+        click.echo(f"{done.jars} jars in {done.folder}")
+        for name in done.plugins:
+            click.echo(f"  {name}")
+        click.echo("Workers with this folder in plugin.path have it after their next start.")

@@ -1,0 +1,84 @@
+"""What the host of Java plugins is made of: Kafka's jars, and its own classes, which are compiled once.
+
+Compiled with Eclipse's compiler, a jar like the others, so that nobody needs a JDK. The classes lie in the cache, in a
+folder whose name has the content of all that they are made from; it is complete or absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
+from heeler.embedded_kafka.java import MINIMUM, find_java
+from heeler.errors import SetupError
+from spark_tasks.spark.class_archive import cache_root
+
+log = logging.getLogger(__name__)
+
+SOURCES: Final = Path(__file__).with_name("src")
+RUNTIME: Final = JarSet(
+    f"Kafka Connect runtime {KAFKA_VERSION}",
+    (
+        *(("org.apache.kafka", name, KAFKA_VERSION) for name in ("connect-runtime", "connect-json",
+                                                                 "connect-transforms")),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),
+    ),
+)
+COMPILER: Final = JarSet("Eclipse compiler 3.46.100", (("org.eclipse.jdt", "ecj", "3.46.100"),))
+_COMPILE_S: Final = 120
+
+
+def identity(sources: Path = SOURCES) -> str:
+    """Names what the host is made of, by content."""
+    digest = hashlib.sha256(f"{RUNTIME.modules} {COMPILER.modules}".encode())
+    for file in sorted(sources.rglob("*.java")):
+        digest.update(str(file.relative_to(sources)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def host_classpath() -> str:
+    """Fetched and compiled first where the cache does not have it. Raises SetupError."""
+    jars = classpath(resolve(RUNTIME, log.info))
+    return os.pathsep.join((str(compiled(jars)), jars))
+
+
+def compiled(jars: str, sources: Path = SOURCES) -> Path:
+    """The folder of the host's classes. Raises SetupError."""
+    target = cache_root() / f"java-host-{identity(sources)}"
+    if target.is_dir():
+        return target
+    compiler = classpath(resolve(COMPILER, log.info))
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise SetupError(f"Cannot write to the cache {target.parent}: {error}. Set HEELER_CACHE to a folder that can "
+                         "be written.") from error
+    try:
+        _compile(compiler, jars, sources, work)
+        with suppress(OSError):  # another process has been quicker
+            work.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if not target.is_dir():
+        raise SetupError(f"The classes of the host of Java plugins could not be put into {target}")
+    return target
+
+
+def _compile(compiler: str, jars: str, sources: Path, into: Path) -> None:
+    command = [find_java(), "-jar", compiler, "--release", str(MINIMUM), "-nowarn", "-proc:none", "-d", str(into),
+               "-classpath", jars, *map(str, sorted(sources.rglob("*.java")))]
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's Java and a compiler from the cache
+            command, capture_output=True, text=True, timeout=_COMPILE_S, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"The host of Java plugins could not be compiled: {error}") from error
+    if done.returncode != 0:
+        raise SetupError(f"The host of Java plugins could not be compiled: {(done.stdout + done.stderr)[-2000:]}")

@@ -1,0 +1,206 @@
+"""Java plugins as the registry's classes: each looks like one of Python and asks the host."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from heeler.java_host.connection import Connection, Event, HostGoneError, thrown
+from heeler.java_host.discovery import JavaPlugin
+from heeler.java_host.host import JavaHost
+from heeler.java_host.offset_texts import as_texts
+from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, ConfigValue, Importance, Type, Width
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins.api import Connector, ConnectorContext, Options, SinkConnector, SourceConnector
+from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRunner
+
+if TYPE_CHECKING:
+    from spark_tasks.sources.delivery import Delivery
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 5.0
+
+NO_SINKS: Final = ("Java sink connectors do not run on heeler yet, only source connectors do (docs/java-plugins.md); "
+                   "run it on a Java worker, or use a sink of heeler's")
+
+
+class _Definition:
+    """`config_def` of a class of Java: asked of the host when somebody looks at it, and then kept."""
+
+    def __init__(self) -> None:
+        self._known: ConfigDef | None = None
+
+    def __get__(self, instance: object, owner: type[JavaPlugins]) -> ConfigDef:
+        if self._known is None:
+            keys = owner.host.ask("config", **{"class": owner.java_class})["keys"]
+            self._known = ConfigDef(*map(_key, keys))
+        return self._known
+
+
+class JavaPlugins:
+    """Base of them all."""
+
+    runtime: ClassVar[str] = "java"
+    host: ClassVar[JavaHost]
+    java_class: ClassVar[str]
+
+
+class _JavaConnector(JavaPlugins):
+    """What sources and sinks have in common: one instance in the host for each `start`."""
+
+    config: Options
+    context: ConnectorContext
+    task_class: str | None = None
+    """The class of its tasks in Java; known once it has started."""
+    _connection: Connection | None = None
+    _wanted = False  # started, neither stopped nor failed
+    _runs = False  # and has an instance in the host
+
+    @classmethod
+    def examine(cls, config: Options) -> list[ConfigValue]:
+        """Every key's value, errors, recommended values and visibility, as the plugin's own `validate` says."""
+        told = cls.host.ask("validate", **{"class": cls.java_class}, config=dict(config))["values"]
+        return [ConfigValue(v["name"], v["value"], v["recommended"], v["errors"], v["visible"]) for v in told]
+
+    @classmethod
+    def data_source(cls, options: Options) -> Any:  # noqa: ARG003
+        """Its records do not come from PySpark."""
+        raise ConnectError(f"{cls.java_class} is a Java plugin and has no data source")
+
+    def start(self) -> None:
+        """Make and start it in the host."""
+        self._wanted = True
+        self._patiently()
+
+    def _patiently(self) -> None:
+        """Also where the host is just ending: then in the next one."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                self._begin()
+                break
+            except HostGoneError:
+                if not self._wanted or pause_s > _LONGEST_PAUSE_S:
+                    raise
+            time.sleep(pause_s)
+            pause_s *= 2
+
+    def _begin(self) -> None:
+        name = self.config.get("name", "")
+        connection = self.host.connect(self._heed, self._offsets, name)
+        try:
+            answer = connection.ask("connector", **{"class": self.java_class}, name=name, config=dict(self.config))
+        except BaseException:
+            connection.close()
+            raise
+        self.task_class = str(answer["taskClass"])
+        self._connection = connection
+        self._runs = True
+        if connection.gone:  # in between
+            self._runs = False
+            raise HostGoneError("The host of Java plugins has ended")
+
+    def stop(self) -> None:
+        """Stop it; the host forgets it."""
+        self._runs = self._wanted = False
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.ask("stop")
+        except HostGoneError:
+            log.info("The host of Java plugins has ended before %s was stopped", self.java_class)
+        finally:
+            connection.close()
+
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
+        """As the connector in the host says; values that are null are left out."""
+        if self._connection is None:
+            raise ConnectError(f"{self.java_class} does not run")
+        told = self._connection.ask("taskConfigs", most=max_tasks)["configs"]
+        if not isinstance(told, list):
+            raise ConfigError(f"{self.java_class}.taskConfigs() must return a list")
+        return [{key: str(value) for key, value in (config or {}).items() if value is not None} for config in told]
+
+    def _offsets(self) -> list[tuple[str, str]]:
+        return as_texts(self.context.offsets())
+
+    def _heed(self, event: Event) -> None:
+        """By the thread that reads."""
+        if isinstance(event, HostGoneError):
+            if self._runs:
+                self._runs = False
+                threading.Thread(target=self._again, name=f"again-{self.config.get('name')}", daemon=True).start()
+        elif isinstance(event, Mapping) and event.get("op") == "reconfigure":
+            self.context.request_task_reconfiguration()
+        elif isinstance(event, Mapping) and event.get("op") == "failed":
+            self._runs = self._wanted = False  # it does not start again where that was the end of the host
+            self.context.raise_error(thrown(event))
+
+    def _again(self) -> None:
+        """The host has ended under it: it starts again in the next one."""
+        try:
+            self._patiently()
+            if not self._wanted:  # it was stopped meanwhile
+                self.stop()
+        except Exception as error:  # noqa: BLE001 - the plugin's: the connector is FAILED with it
+            self.context.raise_error(error)
+
+
+class JavaSourceConnector(_JavaConnector, SourceConnector):
+    """Base of the classes that stand for source connectors."""
+
+    @classmethod
+    def exactly_once_support(cls, config: Options) -> bool | None:
+        """As its `exactlyOnceSupport` says."""
+        told = cls.host.ask("exactlyOnce", **{"class": cls.java_class}, config=dict(config))["support"]
+        return {"SUPPORTED": True, "UNSUPPORTED": False}.get(told)
+
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+        """As its `alterOffsets` says."""
+        told = cls.host.ask("alterOffsets", **{"class": cls.java_class}, config=dict(config), pairs=as_texts(offsets))
+        return bool(told["altered"])
+
+    @classmethod
+    def make_runner(cls, context: TaskContext, delivery: Delivery | None) -> TaskRunner:
+        """What runs a task of it."""
+        from heeler.java_host.source_task import JavaSourceTask  # noqa: PLC0415 - numba and more, for tasks only
+
+        return JavaSourceTask(context, cls.host, cls.java_class, cls.version, delivery)
+
+
+class JavaSinkConnector(_JavaConnector, SinkConnector):
+    """Base of the classes that stand for sink connectors: they are listed and validated, and do not run yet."""
+
+    refused: ClassVar[str] = NO_SINKS
+
+    def start(self) -> None:
+        """Refused."""
+        raise ConfigError(NO_SINKS)
+
+
+_BASES: Final[Mapping[str, type[Connector]]] = {"source": JavaSourceConnector, "sink": JavaSinkConnector}
+
+
+def class_of(plugin: JavaPlugin, host: JavaHost) -> type[Any]:
+    """The class that stands for it in the registry."""
+    simple = plugin.name.rpartition(".")[2]
+    base = _BASES.get(plugin.type, JavaPlugins)
+    return type(simple, (base,), {
+        "host": host, "java_class": plugin.name, "version": plugin.version, "config_def": _Definition(),
+        "__doc__": f"{plugin.name} in {plugin.location}.", "__module__": __name__,
+    })
+
+
+def _key(told: Mapping[str, Any]) -> ConfigKey:
+    return ConfigKey(
+        told["name"], Type[told["type"]], default=REQUIRED if told["required"] else told["default"],
+        importance=Importance[told["importance"]], doc=told["doc"] or "", group=told["group"], order=told["order"],
+        width=Width[told["width"]], display_name=told["display"] or "", dependents=tuple(told["dependents"] or ()),
+    )

@@ -1,0 +1,143 @@
+"""The worker's end of a connection to the host: one for a connector's instance, a task, or some questions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from heeler.java_host.frames import BATCH, HEAD, Batch, batch, message
+from spark_tasks.errors import ConnectError, RetriableError
+
+log = logging.getLogger(__name__)
+_BUFFER = 1 << 20
+
+Message = Mapping[str, Any]
+Event = Message | Batch | ConnectError
+"""What comes without being asked for; last of all a HostGoneError."""
+
+
+class HostGoneError(RetriableError):
+    """The host of Java plugins has ended, or closed the connection."""
+
+
+class JavaPluginError(ConnectError):
+    """What a Java plugin threw: its class, its message, its stack trace."""
+
+
+def thrown(told: Message) -> JavaPluginError:
+    """The error in a message."""
+    return JavaPluginError(f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}".rstrip())
+
+
+class Connection:
+    """Frames over a socket that is connected and trusted. A thread reads: answers go to who asked, everything else to
+    `heed`, which may block (so the host is held back) and is last told a HostGoneError. `offsets` answers the host
+    when it asks for the connector's committed ones, as JSON texts.
+    """
+
+    def __init__(
+        self, sock: socket.socket, heed: Callable[[Event], None] = lambda _: None,
+        offsets: Callable[[], list[tuple[str, str]]] = list, name: str = "questions",
+    ) -> None:
+        self._socket = sock
+        self._heed = heed
+        self._offsets = offsets
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()  # of what is written
+        self._asked: dict[int, Future[Message]] = {}
+        self._gone = False
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
+        threading.Thread(target=self._read, name=f"java-host-{name}", daemon=True).start()
+
+    def ask(self, op: str, **more: Any) -> Message:
+        """Wait for the host's answer. Raises JavaPluginError, HostGoneError."""
+        number = next(self._numbers)
+        future: Future[Message] = Future()
+        self._asked[number] = future
+        if self._gone:
+            raise HostGoneError("The host of Java plugins has ended")
+        self._send(message(number, {"op": op, **more}))
+        answer = future.result()
+        if answer.get("op") == "failed":
+            raise thrown(answer)
+        return answer
+
+    def tell(self, op: str, **more: Any) -> None:
+        """Say something that has no answer. Raises HostGoneError."""
+        self._send(message(0, {"op": op, **more}))
+
+    @property
+    def gone(self) -> bool:
+        """Whether its end was read."""
+        return self._gone
+
+    def close(self) -> None:
+        """Any thread, any number of times; whoever waits for an answer gets a HostGoneError."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            log.debug("The connection is closed already")
+
+    def _send(self, frame: bytes) -> None:
+        try:
+            with self._lock:
+                self._socket.sendall(frame)
+        except OSError as error:
+            raise HostGoneError(f"The host of Java plugins has ended: {error}") from error
+
+    def _read(self) -> None:
+        why: ConnectError
+        try:
+            while True:
+                self._frame()
+        except HostGoneError as error:
+            why = error
+        except (OSError, ValueError, ConnectError) as error:
+            why = HostGoneError(f"The connection to the host of Java plugins is broken: {error}")
+        self._gone = True
+        self._socket.close()
+        for future in list(self._asked.values()):
+            if not future.done():
+                future.set_exception(why)
+        self._heed(why)
+
+    def _frame(self) -> None:
+        kind, number, size = HEAD.unpack(self._exactly(HEAD.size))
+        body = self._exactly(size)
+        if kind == BATCH:
+            self._heed(batch(number, body))
+            return
+        told = json.loads(bytes(body))
+        if number > 0:
+            asked = self._asked.pop(number, None)
+            if asked is not None:
+                asked.set_result(told)
+        elif number < 0:
+            self._answer(number)
+        else:
+            self._heed(told)
+
+    def _answer(self, number: int) -> None:
+        try:
+            content: Message = {"op": "answer", "pairs": self._offsets()}
+        except ConnectError as error:
+            content = {"op": "failed", "message": str(error)}
+        self._send(message(number, content))
+
+    def _exactly(self, size: int) -> memoryview:
+        view, at = np.empty(size, np.uint8).data, 0  # aligned, as Arrow wants it
+        while at < size:
+            got = self._socket.recv_into(view[at:])
+            if not got:
+                raise HostGoneError("The host of Java plugins has ended")
+            at += got
+        return view

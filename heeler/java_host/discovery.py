@@ -1,0 +1,184 @@
+"""Which Java plugins the folders of plugin.path have. The host looks, once for each content: a worker that knows its
+jars starts no JVM for that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from heeler.embedded_kafka.jars import KAFKA_VERSION
+from heeler.java_host.host import JavaHost
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins import Kind
+from spark_tasks.spark.class_archive import cache_root
+
+log = logging.getLogger(__name__)
+
+MANIFESTS: Final = "META-INF/services/org.apache.kafka.connect."
+_KINDS: Final = {
+    "source": Kind.CONNECTOR, "sink": Kind.CONNECTOR, "converter": Kind.CONVERTER,
+    "header_converter": Kind.HEADER_CONVERTER, "transformation": Kind.TRANSFORMATION, "predicate": Kind.PREDICATE,
+}
+_API: Final = b"org/apache/kafka/connect/"  # in every class that implements a plugin
+
+
+@dataclass(frozen=True, slots=True)
+class JavaPlugin:
+    """A plugin in a place of plugin.path. `type`: REST's word for its kind."""
+
+    name: str
+    type: str
+    version: str
+    location: str
+
+    @property
+    def kind(self) -> Kind:
+        """As the registry has it."""
+        return _KINDS[self.type]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of jars, or a jar alone: what gets a class loader of its own."""
+
+    path: Path
+    jars: tuple[Path, ...]
+
+
+def places(plugin_path: Iterable[str]) -> list[Place]:
+    """Where Kafka Connect looks: each folder with jars, and each jar, one level below a folder of plugin.path."""
+    found = []
+    for entry in plugin_path:
+        for child in _children(Path(entry)):
+            if child.is_dir():
+                jars = tuple(sorted(f for f in child.rglob("*") if f.suffix == ".jar" and f.is_file()))
+                found += [Place(child, jars)] if jars else []
+            elif child.suffix == ".jar":
+                found.append(Place(child, (child,)))
+    return found
+
+
+def _children(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):  # the registry has told that it is no folder
+        yield from sorted(folder.iterdir())
+
+
+def look(place: Place, complain: Callable[[str], None]) -> tuple[str, bool]:
+    """What stands for the content of its jars, and whether any has a manifest. Reads what each jar says of its entries
+    and no more. `complain` is told of a jar that is broken.
+    """
+    digest = hashlib.sha256(f"1 {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
+    manifests = False
+    for jar in place.jars:
+        try:
+            with zipfile.ZipFile(jar) as archive:
+                entries = archive.infolist()
+        except (OSError, zipfile.BadZipFile) as error:
+            complain(f"plugin.path: {jar} cannot be read: {error}")
+            digest.update(f"{jar} {error}".encode())
+            continue
+        for entry in entries:
+            digest.update(f"{jar.name} {entry.filename} {entry.CRC} {entry.file_size}\n".encode(errors="replace"))
+            manifests = manifests or entry.filename.startswith(MANIFESTS)
+    return digest.hexdigest()[:32], manifests
+
+
+def _java() -> str:
+    """Which Java there is: a newer one may find more. Asked of the file system alone."""
+    home = os.environ.get("JAVA_HOME")
+    return os.path.realpath(Path(home) / "bin" / "java" if home else shutil.which("java") or "")
+
+
+class Discovery:
+    """The Java plugins of some folders. `host` starts only where a place was never seen."""
+
+    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[str], JavaHost]) -> None:
+        """`make_host` takes how it has to look for plugins: service_load, or hybrid_warn where manifests are missing,
+        which takes long.
+        """
+        self.complaints: list[str] = []
+        self._places = {place: look(place, self.complaints.append) for place in places(plugin_path)}
+        self._known = {place: _known(place, *seen) for place, seen in self._places.items()}
+        without = [str(place.path) for place, (_, manifests) in self._places.items()
+                   if not manifests and self._known[place] != []]
+        if without:
+            log.warning("plugin.path: %s has no manifests, so each start of the host of Java plugins looks into every "
+                        "class; Kafka's bin/connect-plugin-path.sh sync-manifests adds them", ", ".join(without))
+        self.host = make_host("hybrid_warn" if without else "service_load")
+
+    def plugins(self) -> list[JavaPlugin]:
+        """All of them. What hinders the host from looking is a complaint, as a broken jar is."""
+        known = dict(self._known)
+        if any(plugins is None for plugins in known.values()):
+            try:
+                told = self.host.ask("plugins")["plugins"]
+            except ConnectError as error:
+                self.complaints.append(f"The Java plugins of plugin.path cannot be used: {error}")
+                return []
+            for place, (digest, manifests) in self._places.items():
+                everything = [one for one in map(_plugin, told) if one.location == str(place.path.absolute())]
+                known[place] = mine = [one for one in everything if one.type in _KINDS]
+                if everything or not manifests:
+                    _remember(digest, mine)
+                else:
+                    self.complaints.append(f"plugin.path: {place.path} names plugins, and none of them can be loaded; "
+                                           "the host's lines in the log (heeler.java) tell why")
+        return [plugin for plugins in known.values() for plugin in plugins or ()]
+
+
+def _known(place: Place, digest: str, manifests: bool) -> list[JavaPlugin] | None:
+    """Its plugins, if the host need not be asked: jars that never name Connect, such as a driver's, have none."""
+    known = _remembered(digest)
+    if known is None and not manifests and not any(map(_names_connect, place.jars)):
+        known = []
+        _remember(digest, known)
+    return known
+
+
+def _names_connect(jar: Path) -> bool:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return any(_API in archive.read(name) for name in archive.namelist() if name.endswith(".class"))
+    except (OSError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile):
+        return False  # `look` has told of it
+
+
+def _plugin(told: Mapping[str, str]) -> JavaPlugin:
+    location = unquote(urlsplit(told["location"]).path).rstrip("/")
+    return JavaPlugin(told["class"], told["kind"], told["version"], location)
+
+
+def _file(digest: str) -> Path:
+    return cache_root() / "java-plugins" / f"{digest}.json"
+
+
+def _remembered(digest: str) -> list[JavaPlugin] | None:
+    try:
+        return [JavaPlugin(**one) for one in json.loads(_file(digest).read_text())]
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _remember(digest: str, plugins: Sequence[JavaPlugin]) -> None:
+    file = _file(digest)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".", dir=file.parent)
+        with os.fdopen(handle, "w") as out:
+            json.dump([asdict(plugin) for plugin in plugins], out)
+        Path(name).rename(file)
+    except OSError as error:
+        log.info("Which plugins are in plugin.path is looked for again at the next start: %s", error)

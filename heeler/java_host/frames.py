@@ -1,0 +1,103 @@
+"""Frames between worker and host: messages of JSON, and records as flat columns that pyarrow wraps without a copy.
+
+src/heeler/host/Connection.java and Columns.java are the other end and tell the layout.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
+from spark_tasks.errors import ConnectError
+
+MESSAGE: Final = 1
+BATCH: Final = 2
+HEAD: Final = struct.Struct("<iiq")  # kind, id, bytes of the body
+_BODY: Final = struct.Struct("<iiii")  # rows, bytes of the meta JSON, sections, 0
+_TOPIC, _PARTITION, _TIMESTAMP, _KEY, _VALUE, _HEADERS, _HEADER_KEY, _HEADER_VALUE = 0, 1, 2, 3, 6, 9, 10, 13
+_SECTIONS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A frame of a source task. `topics`: the names that `topic` (int32, one a record) counts; `partition` (int32): -1
+    where the partitioner decides; `raw`: RAW_SCHEMA; `offsets`: JSON texts of source partition and offset; `more`: the
+    rest of what one poll returned comes in the next frame.
+    """
+
+    number: int
+    topics: tuple[str, ...]
+    topic: np.ndarray[Any, Any]
+    partition: np.ndarray[Any, Any]
+    raw: pa.RecordBatch
+    offsets: tuple[tuple[str, str], ...]
+    more: bool
+
+
+def message(number: int, content: Mapping[str, Any]) -> bytes:
+    """A message as a frame."""
+    body = json.dumps(content).encode()
+    return HEAD.pack(MESSAGE, number, len(body)) + body
+
+
+def batch(number: int, body: memoryview) -> Batch:
+    """The records of a frame's body, which must stay as it is. Raises ConnectError for one that is none."""
+    try:
+        return _batch(number, body)
+    except (struct.error, ValueError, KeyError, IndexError, pa.ArrowException) as error:
+        raise ConnectError(f"the host of Java plugins sent what is no batch: {error!r}") from error
+
+
+def _batch(number: int, body: memoryview) -> Batch:
+    rows, meta_bytes, sections, _ = _BODY.unpack_from(body)
+    if sections != _SECTIONS:
+        raise ValueError(f"{sections} sections")
+    sizes = struct.unpack_from(f"<{sections}q", body, _BODY.size)
+    at = _BODY.size + 8 * sections
+    meta = json.loads(bytes(body[at : at + meta_bytes]))
+    at += _padded(meta_bytes)
+    whole, parts = pa.py_buffer(body), []
+    for size in sizes:
+        if size < 0 or at + size > len(body):
+            raise ValueError("a section is longer than the frame")
+        parts.append(whole.slice(at, size))
+        at += _padded(size)
+    return Batch(
+        number, tuple(meta["topics"]), np.frombuffer(parts[_TOPIC], np.int32),
+        np.frombuffer(parts[_PARTITION], np.int32), _raw(rows, sizes, parts),
+        tuple((partition, offset) for partition, offset in meta["offsets"]), bool(meta["more"]),
+    )
+
+
+def _raw(rows: int, sizes: tuple[int, ...], parts: list[pa.Buffer]) -> pa.RecordBatch:
+    if rows == 0:
+        return pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)
+
+    def strings(section: int, kind: pa.DataType, count: int) -> pa.Array:
+        valid = parts[section + 2] if sizes[section + 2] else None
+        found = pa.Array.from_buffers(kind, count, [valid, parts[section], parts[section + 1]])
+        found.validate()
+        return found
+
+    if sizes[_HEADERS]:
+        count = sizes[_HEADER_KEY] // 4 - 1
+        pairs = [strings(_HEADER_KEY, pa.string(), count), strings(_HEADER_VALUE, pa.binary(), count)]
+        structs = pa.StructArray.from_arrays(pairs, fields=list(HEADERS_TYPE.value_type))
+        headers = pa.Array.from_buffers(HEADERS_TYPE, rows, [None, parts[_HEADERS]], children=[structs])
+        headers.validate()
+    else:
+        headers = pa.nulls(rows, HEADERS_TYPE)
+    times = pa.Array.from_buffers(pa.int64(), rows, [None, parts[_TIMESTAMP]])
+    columns = [times, times, strings(_KEY, pa.binary(), rows), strings(_VALUE, pa.binary(), rows), headers]
+    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)  # nobody reads a source's column of offsets
+
+
+def _padded(size: int) -> int:
+    return (size + 7) & ~7

@@ -1,0 +1,90 @@
+"""Puts a Java plugin from Maven Central, with all that it needs, into a folder of plugin.path."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from heeler.embedded_kafka.jars import JarSet, Progress, resolve
+from heeler.errors import SetupError
+from heeler.java_host.building import RUNTIME
+from heeler.java_host.discovery import MANIFESTS
+
+_PART: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_CLASS: Final = re.compile(r"[\w.$]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """What Maven calls an artifact."""
+
+    group: str
+    artifact: str
+    version: str
+
+    @classmethod
+    def parse(cls, text: str) -> Coordinates:
+        """From GROUP:ARTIFACT:VERSION. Raises SetupError."""
+        parts = text.split(":")
+        if len(parts) != 3 or not all(map(_PART.fullmatch, parts)):
+            raise SetupError(f"{text} is no plugin: expected GROUP:ARTIFACT:VERSION, such as "
+                             "org.apache.kafka:connect-file:4.3.1")
+        return cls(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """`plugins`: the classes that its jars say they have."""
+
+    folder: Path
+    jars: int
+    plugins: Sequence[str]
+
+
+def install(what: Coordinates, plugin_path: Path, progress: Progress,
+            resolve: Callable[[JarSet, Progress], Path] = resolve) -> Installed:
+    """A new folder in `plugin_path`, whole or not there. Raises SetupError: it is there already, or cannot be fetched.
+
+    What every Java plugin has anyway (Kafka's clients, the plugin API) is left out.
+    """
+    target = plugin_path / f"{what.artifact}-{what.version}"
+    if target.exists():
+        raise SetupError(f"{target} is there already; remove it to install it again")
+    jars = resolve(JarSet(f"{what.artifact} {what.version}", ((what.group, what.artifact, what.version),)), progress)
+    shared = {jar.name for jar in resolve(RUNTIME, progress).glob("*.jar")}
+    own = f"{what.artifact}-{what.version}.jar"
+    chosen = sorted(jar for jar in jars.glob("*.jar") if jar.name not in shared or jar.name == own)
+    try:
+        plugin_path.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=plugin_path))
+        try:
+            for jar in chosen:
+                shutil.copyfile(jar, work / jar.name)
+            work.chmod(0o755)
+            work.rename(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        raise SetupError(f"Cannot write to {plugin_path}: {error}") from error
+    return Installed(target, len(chosen), declared(target))
+
+
+def declared(folder: Path) -> list[str]:
+    """The plugin classes in the manifests of a folder's jars."""
+    found: dict[str, None] = {}
+    for jar in sorted(folder.glob("*.jar")):
+        try:
+            with zipfile.ZipFile(jar) as archive:
+                names = [name for name in archive.namelist() if name.startswith(MANIFESTS)]
+                texts = [archive.read(name).decode("utf-8", "replace") for name in names]
+        except (OSError, zipfile.BadZipFile) as error:
+            raise SetupError(f"{jar} cannot be read: {error}") from error
+        lines = (line.partition("#")[0].strip() for text in texts for line in text.splitlines())
+        found |= dict.fromkeys(line for line in lines if _CLASS.fullmatch(line))
+    return sorted(found)

@@ -1,0 +1,27 @@
+"""Source offsets as the JSON texts of the offsets topic: what passes between worker and host, so that a number means
+the same on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_tasks.errors import DataError
+from spark_tasks.task import SourceOffset, SourcePartition
+from storage.log.java_json import dumps, loads
+
+
+def as_texts(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[tuple[str, str]]:
+    """Source partition and offset of each, as Java writes them."""
+    return [(dumps(partition).decode(), dumps(offset).decode()) for partition, offset in offsets]
+
+
+def from_texts(pairs: Iterable[tuple[str, str]]) -> list[tuple[SourcePartition, SourceOffset]]:
+    """The reverse; the store writes the same bytes again. Raises DataError for what is no offset."""
+    found: list[tuple[SourcePartition, SourceOffset]] = []
+    for partition_text, offset_text in pairs:
+        partition, offset = loads(partition_text.encode()), loads(offset_text.encode())
+        if not isinstance(partition, dict) or not isinstance(offset, dict):
+            raise DataError(f"a source partition and its offset are maps, not {partition_text} and {offset_text}")
+        found.append((partition, offset))
+    return found

@@ -1,0 +1,69 @@
+"""A worker's Java plugins: none, and then nothing of this costs anything, or a host and what the registry shows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_tasks.plugins import Kind, discovery
+from spark_tasks.plugins.discovery import Found
+
+if TYPE_CHECKING:
+    from heeler.java_host.discovery import Discovery, JavaPlugin
+    from heeler.java_host.host import JavaHost
+
+log = logging.getLogger(__name__)
+
+PREFER: Final = "java.plugins.prefer"
+
+
+class JavaRuntime:
+    """Looks for jars when it is made; `close` ends the host."""
+
+    def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str], prefer: Collection[str]) -> None:
+        """`worker`: its properties; `prefer`: the connector classes that Java's are taken for."""
+        self.found: dict[Found, Callable[[], type[Any]]] = {}
+        self.complaints: Sequence[str] = ()
+        self._host: JavaHost | None = None
+        if not any(_has_jars(Path(folder)) for folder in plugin_path):
+            return
+        from heeler.java_host.discovery import Discovery  # noqa: PLC0415 - only for who has Java plugins
+        from heeler.java_host.host import JavaHost  # noqa: PLC0415
+
+        seen = Discovery(plugin_path, lambda mode: JavaHost.of(worker, plugin_path, mode))
+        self._host = seen.host
+        self._take(seen, prefer)
+
+    def _take(self, seen: Discovery, prefer: Collection[str]) -> None:
+        own = {(found.kind, found.name) for found in discovery.installed()}
+        for plugin in seen.plugins():
+            if (plugin.kind, plugin.name) not in own:
+                pass
+            elif plugin.kind is Kind.CONNECTOR and plugin.name in prefer:
+                log.info("%s: the Java plugin in %s is taken, as %s says", plugin.name, plugin.location, PREFER)
+            else:
+                log.info("%s: heeler's own is taken, not the Java plugin in %s%s", plugin.name, plugin.location,
+                         f" ({PREFER} would have that)" if plugin.kind is Kind.CONNECTOR else "")
+                continue
+            self._add(plugin, seen.host)
+        self.complaints = seen.complaints
+
+    def _add(self, plugin: JavaPlugin, host: JavaHost) -> None:
+        def make() -> type[Any]:
+            from heeler.java_host.classes import class_of  # noqa: PLC0415 - imports PySpark
+
+            return class_of(plugin, host)
+
+        self.found[Found(plugin.name, plugin.kind, f"java:{plugin.name}", plugin.location)] = make
+
+    def close(self) -> None:
+        """End the host, if there is one."""
+        if self._host is not None:
+            self._host.close()
+
+
+def _has_jars(folder: Path) -> bool:
+    """Whether there is a jar in it, or in a folder of it."""
+    return folder.is_dir() and any(True for depth in ("*.jar", "*/**/*.jar") for _ in folder.glob(depth))

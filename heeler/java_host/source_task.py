@@ -1,0 +1,367 @@
+"""Runs one task of a Java source connector: the host polls, transforms and converts, this appends and commits.
+
+Frames that have come are appended under one lane; when all is acknowledged, the delivery makes them final together with
+the offsets in them; then the plugin is told. So everything that a delivery promises of Python's sources holds here.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from heeler.java_host.connection import Connection, Event, HostGoneError, Message, thrown
+from heeler.java_host.frames import Batch
+from heeler.java_host.host import JavaHost
+from heeler.java_host.offset_texts import as_texts, from_texts
+from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError, StartCancelledError
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.appender_settings import appender_options
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.task_clients import connection_settings
+from spark_tasks.kafka.topic_creation import topic_creation
+from spark_tasks.kafka.transactions import Member
+from spark_tasks.process.pulse import process_pulse
+from spark_tasks.sources.boundaries import Kind
+from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
+from spark_tasks.task import Progress, TaskContext
+from spark_tasks.tasks.retries import Patience
+
+log = logging.getLogger(__name__)
+
+STEP_S: Final = 1.0  # how long frames are gathered before they are committed, so that messages are served
+IDLE_MS: Final = 60_000  # the thread that reads wakes the task
+HELD_FRAMES: Final = 8  # of up to 4 MB; then the host is held back
+_LOOK_S: Final = 0.2
+_CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
+
+
+class _Session:
+    """A task in the host, and what has come from it."""
+
+    def __init__(self, connect: Callable[..., Connection], order: Message, context: TaskContext,
+                 offsets: Callable[[], list[tuple[str, str]]]) -> None:
+        self._events: queue.Queue[Event] = queue.Queue(HELD_FRAMES)
+        self._wake = context.wake
+        self._closed = False
+        self.connection = connect(self._put, offsets, context.id)
+        self.connection.tell("source", **order)
+
+    def _put(self, event: Event) -> None:
+        """By the thread that reads. It waits where much is waiting, which holds the host back."""
+        while not self._closed:
+            with suppress(queue.Full):
+                self._events.put(event, timeout=_LOOK_S)
+                break
+        self._wake()
+
+    def next(self, *, wait: bool) -> Event | None:
+        """What came first; None where nothing has come and nobody shall wait. Raises HostGoneError at the end."""
+        while True:
+            try:
+                event = self._events.get(timeout=_LOOK_S) if wait else self._events.get_nowait()
+            except queue.Empty:
+                if self._closed:
+                    raise HostGoneError("The connection to the host of Java plugins was given up") from None
+                if not wait:
+                    return None
+                continue
+            if isinstance(event, HostGoneError):
+                raise event
+            return event
+
+    def close(self) -> None:
+        """Any thread, any number of times. The host gives the task up."""
+        self._closed = True
+        self.connection.close()
+
+
+class JavaSourceTask:
+    """A TaskRunner. `delivery` None: at least once."""
+
+    def __init__(self, context: TaskContext, host: JavaHost, java_class: str, version: str,
+                 delivery: Delivery | None = None) -> None:
+        if context.offsets is None:
+            raise ConnectError(f"source task {context.id} has no offset store")
+        self.version = version
+        self._context = context
+        self._offsets = context.offsets
+        self._host = host
+        self._class = java_class
+        properties = client_properties(context.worker, context.connector, "producer")
+        client = connection_settings(properties)
+        self._options, idempotent = appender_options(properties)
+        self._cluster = shared_cluster(client)
+        self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=idempotent)
+        if self._delivery.boundary is not None and self._delivery.boundary.kind is Kind.CONNECTOR:
+            raise ConfigError("Invalid value connector for configuration transaction.boundary: Java plugins cannot "
+                              "define the boundaries of their transactions on heeler yet; use poll or interval")
+        admin = connection_settings(client_properties(context.worker, context.connector, "admin"))
+        self._creation = topic_creation(context.worker, context.connector, admin)
+        self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
+        self._patience = Patience(context.id)
+        self._session: _Session | None = None
+        self._opened_at = time.monotonic()
+        self._topics: set[str] = set()
+        self._unsaid: int | None = None  # the last frame that is final and of which the plugin was not told
+        self._starting = False
+        self._unwanted = False
+        self._paused = False
+        self._polls = False
+        self._cancelled = False
+
+    def start(self) -> None:
+        """Fence predecessors where the delivery does that; make and start the task in the host."""
+        self._delivery.start()
+        with suppress(RetriableError):  # run_once tries again
+            self._open()
+
+    def _open(self) -> _Session:
+        self._delivery.recover()
+        self._opened_at = time.monotonic()
+        self._unsaid = None
+        self._polls = False
+        self._starting = True
+        try:
+            self._session = session = _Session(self._host.connect, self._order(), self._context, self._read_offsets)
+            if self._cancelled or self._unwanted:
+                session.close()
+            event = session.next(wait=True)
+        except HostGoneError:
+            self._drop()
+            if self._unwanted:
+                raise StartCancelledError(f"{self._context.id} is stopped before it has started") from None
+            raise
+        finally:
+            self._starting = False
+        if not isinstance(event, Mapping) or event.get("op") != "started":
+            self._drop()
+            raise _unexpected(event)
+        return session
+
+    def _order(self) -> Message:
+        """What the host needs to know. The worker's converters are the connector's where it names none."""
+        connector = {"name": self._context.connector_name, **self._context.connector}
+        for name in _CONVERTERS:
+            if not connector.get(name) and self._context.worker.get(name):
+                connector |= {k: v for k, v in self._context.worker.items() if k == name or k.startswith(f"{name}.")}
+        return {"name": self._context.connector_name, "task": self._context.task, "class": self._class,
+                "connector": connector, "config": dict(self._context.config)}
+
+    def _read_offsets(self) -> list[tuple[str, str]]:
+        return as_texts(self._offsets.read())
+
+    @property
+    def _slept(self) -> bool:
+        """See SourceTask: another worker may run this task, and write its offsets."""
+        return self._delivery.boundary is None and process_pulse().silence_since(self._opened_at) > self._session_s
+
+    def run_once(self) -> Progress:
+        """See TaskRunner. A task that is paused still takes what was polled before."""
+        if self._cancelled:
+            raise ConnectError(f"{self._context.id} was given up")
+        pause = self._patience.pause()
+        if pause is not None:
+            return pause
+        try:
+            if self._slept:
+                raise RetriableError("this process did nothing for so long that another worker may run its tasks")  # noqa: TRY301
+            session = self._session or self._open()
+            if self._polls is self._paused:
+                session.connection.tell("pause" if self._paused else "resume")
+                self._polls = not self._paused
+            return self._step(session, time.monotonic() + STEP_S)
+        except Exception as error:  # noqa: BLE001 - Kafka's, and the plugin's
+            return self._failed(error)
+
+    def _step(self, session: _Session, until: float, *, wait: bool = False) -> Progress:
+        """Append and commit the frames that have come. With `wait`, up to "drained", which the host says at the end."""
+        writing = _Writing(self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used)
+        error: ConnectError | None = None
+        drained = False
+        try:
+            while writing.amid_poll or wait or time.monotonic() < until:
+                try:
+                    event = session.next(wait=writing.amid_poll or wait)
+                except HostGoneError as gone:
+                    event = gone
+                if event is None:
+                    break
+                if isinstance(event, Batch):
+                    writing.write(event)
+                    continue
+                drained = isinstance(event, Mapping) and event.get("op") == "drained"
+                error = None if drained else _unexpected(event)
+                break
+            if error is not None and (writing.amid_poll or self._cancelled):
+                raise error  # what one poll returned is committed as a whole
+            final = self._commit(writing)
+        finally:
+            writing.close()
+        if error is not None:
+            raise error
+        if final and self._unsaid is not None:
+            frame, self._unsaid = self._unsaid, None
+            session.connection.tell("acknowledge", frame=frame)
+        if writing.number is None:
+            due_ms = self._delivery.due_ms
+            return Progress(idle_ms=IDLE_MS if due_ms is None else max(1, min(IDLE_MS, int(due_ms))))
+        return Progress(writing.records, writing.size)
+
+    def _commit(self, writing: _Writing) -> bool:
+        """Whether all that was appended is final."""
+        if writing.number is None:
+            return self._delivery.settle(finish=False)
+        writing.flush()
+        self._delivery.written([writing.sequences])
+        if self._slept:
+            raise RetriableError("this process did nothing for so long that another worker may run its tasks")
+        self._unsaid = writing.number
+        self._patience.succeeded()
+        return self._delivery.commit(from_texts(writing.offsets.items()))
+
+    def _failed(self, error: Exception) -> Progress:
+        """A retriable error has everything after the last offsets repeated; another one fails the task."""
+        self._drop()
+        self._delivery.abort()
+        seen = self._delivery.failure(error)
+        if self._cancelled or seen is not error:
+            raise seen from error
+        return self._patience.later(error)
+
+    def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def pause(self) -> None:
+        """See TaskRunner; the next run_once tells the host."""
+        self._paused = True
+        if self._session is not None:
+            with suppress(HostGoneError):  # run_once sees it too
+                self._session.connection.tell("pause")
+                self._polls = False
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._paused = False
+
+    def close(self) -> None:
+        """Have the last poll end, commit what it gave, stop the task in the host."""
+        try:
+            if self._session is not None and not self._cancelled:
+                self._finish(self._session)
+        except HostGoneError:
+            log.info("%s: the host has ended before the task was stopped", self._context.id)
+            self._delivery.abort()
+        except Exception:
+            self._delivery.abort()
+            raise
+        finally:
+            self._drop()
+            self._delivery.close()
+            self._offsets.close_soon()
+
+    def _finish(self, session: _Session) -> None:
+        session.connection.tell("stop")
+        self._step(session, time.monotonic(), wait=True)
+        if self._delivery.settle(finish=True) and self._unsaid is not None:
+            session.connection.tell("acknowledge", frame=self._unsaid)
+        session.connection.tell("finish")
+        event = session.next(wait=True)
+        if not isinstance(event, Mapping) or event.get("op") != "stopped":
+            raise _unexpected(event)
+
+    def stop_starting(self) -> None:
+        """See TaskRunner."""
+        self._delivery.cancel()
+        self._unwanted = True
+        if self._starting and (session := self._session) is not None:
+            session.close()
+
+    def cancel(self) -> None:
+        """See TaskRunner. The host gives the task up too."""
+        self._cancelled = True
+        self._delivery.cancel()
+        if (session := self._session) is not None:
+            session.close()
+
+    def _used(self, topic: str) -> None:
+        if topic not in self._topics:
+            if self._creation is not None:
+                self._creation.ensure(self._cluster, topic)
+            self._topics.add(topic)
+            self._context.topic_used(topic)
+
+
+class _Writing:
+    """The frames of one step into an appender, which is made for the first of them. `used` is told of each topic."""
+
+    def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
+                 used: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._lane = lane
+        self._used = used
+        self._appender: Appender | None = None
+        self.offsets: dict[str, str] = {}
+        self.number: int | None = None
+        self.amid_poll = False
+        self.records = 0
+        self.size = 0
+
+    @property
+    def sequences(self) -> Mapping[TopicPartition, int]:
+        """As the appender's."""
+        return self._open().sequences
+
+    def _open(self) -> Appender:
+        if self._appender is None:
+            lane = self._lane()
+            admit = None
+            if lane.identity is not None and lane.identity.transactional_id is not None:
+                admit = Member(self._cluster, lane.identity, lane.added, lane.likely).admit
+            self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit,
+                                      **self._options)
+        return self._appender
+
+    def write(self, batch: Batch) -> None:
+        """Append a frame."""
+        appender = self._open()
+        for number, topic in enumerate(batch.topics):
+            self._used(topic)
+            mine, partitions = batch.raw, batch.partition
+            if len(batch.topics) > 1:
+                rows = np.flatnonzero(batch.topic == number)
+                mine, partitions = mine.take(pa.array(rows)), partitions[rows]
+            if partitions.min(initial=0) < -1:
+                raise DataError(f"a record for topic {topic} has partition {partitions.min()}, which cannot be")
+            appender.append(topic, None if (partitions == -1).all() else partitions, mine)
+        self.offsets |= dict(batch.offsets)
+        self.number, self.amid_poll = batch.number, batch.more
+        self.records += len(batch.raw)
+        self.size += batch.raw.nbytes
+
+    def flush(self) -> None:
+        """Wait until all is acknowledged."""
+        self._open().flush()
+
+    def close(self) -> None:
+        """Stop sending."""
+        if self._appender is not None:
+            self._appender.close()
+
+
+def _unexpected(event: Event | None) -> ConnectError:
+    """The error that the host tells instead of what was waited for."""
+    if isinstance(event, Mapping) and event.get("op") == "failed":
+        return thrown(event)
+    return event if isinstance(event, ConnectError) else ConnectError(f"the host of Java plugins said {event!r:.200}")

@@ -1,0 +1,131 @@
+package heeler.host;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.Closeable;
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.SocketChannel;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * Frames to and from the worker: kind (int), id (int), length of the body (long), body; little endian.
+ *
+ * A message is a JSON object with "op". The worker's questions have ids above 0, the host's below; the answer has the
+ * question's id. An id of 0 wants no answer.
+ */
+final class Connection implements Closeable {
+    static final int MESSAGE = 1;
+    static final int BATCH = 2;
+    static final ObjectMapper MAPPER = new ObjectMapper();
+    private static final int MOST_BYTES = 256 << 20;
+
+    record Message(int id, Map<String, Object> content) {
+        String op() {
+            return String.valueOf(content.get("op"));
+        }
+
+        String text(String key) {
+            return (String) content.get(key);
+        }
+
+        int number(String key) {
+            return ((Number) content.get(key)).intValue();
+        }
+
+        /** A configuration. A copy, since plugins change what they are given. */
+        @SuppressWarnings("unchecked")
+        Map<String, String> strings(String key) {
+            return new HashMap<>((Map<String, String>) content.get(key));
+        }
+    }
+
+    private final SocketChannel channel;
+    private final AtomicInteger questions = new AtomicInteger();
+    private final Map<Integer, CompletableFuture<Map<String, Object>>> open = new ConcurrentHashMap<>();
+    private volatile boolean ended;
+
+    Connection(SocketChannel channel) {
+        this.channel = channel;
+    }
+
+    /** The next message that is no answer; null at the end. One thread only. */
+    Message read() throws IOException {
+        while (true) {
+            Message message = next();
+            if (message == null) {
+                ended = true;
+                for (CompletableFuture<Map<String, Object>> answer : open.values())
+                    answer.completeExceptionally(new EOFException("the worker has closed the connection"));
+                return null;
+            }
+            CompletableFuture<Map<String, Object>> asked = message.id() < 0 ? open.remove(message.id()) : null;
+            if (asked == null) return message;
+            if (message.op().equals("failed"))
+                asked.completeExceptionally(new IOException(String.valueOf(message.content().get("message"))));
+            else asked.complete(message.content());
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private Message next() throws IOException {
+        ByteBuffer head = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN);
+        if (!fill(head)) return null;
+        long size = head.getLong(8);
+        if (head.getInt(0) != MESSAGE || size < 0 || size > MOST_BYTES) throw new IOException("not a message");
+        ByteBuffer body = ByteBuffer.allocate((int) size);
+        if (!fill(body) && size > 0) throw new EOFException();
+        return new Message(head.getInt(4), MAPPER.readValue(body.array(), Map.class));
+    }
+
+    private boolean fill(ByteBuffer buffer) throws IOException {
+        while (buffer.hasRemaining()) {
+            if (channel.read(buffer) < 0) {
+                if (buffer.position() == 0) return false;
+                throw new EOFException();
+            }
+        }
+        return true;
+    }
+
+    /** Ask the worker and wait for its answer. Never by the thread that reads. */
+    Map<String, Object> ask(String op) throws IOException, InterruptedException {
+        CompletableFuture<Map<String, Object>> answer = new CompletableFuture<>();
+        int id = -questions.incrementAndGet();
+        open.put(id, answer);
+        if (ended) throw new EOFException("the worker has closed the connection");
+        tell(id, Map.of("op", op));
+        try {
+            return answer.get();
+        } catch (ExecutionException e) {
+            throw new IOException(e.getCause().getMessage(), e.getCause());
+        }
+    }
+
+    void tell(int id, Map<String, ?> content) throws IOException {
+        byte[] body = MAPPER.writeValueAsBytes(content);
+        ByteBuffer frame = ByteBuffer.allocate(16 + body.length).order(ByteOrder.LITTLE_ENDIAN);
+        frame.putInt(MESSAGE).putInt(id).putLong(body.length).put(body).flip();
+        write(frame);
+    }
+
+    /** One frame, whatever it is made of. */
+    synchronized void write(ByteBuffer... parts) throws IOException {
+        int first = 0;
+        while (first < parts.length) {
+            channel.write(parts, first, parts.length - first);
+            while (first < parts.length && !parts[first].hasRemaining()) first++;
+        }
+    }
+
+    @Override
+    public void close() throws IOException {
+        channel.close();
+    }
+}

@@ -1,0 +1,145 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
+import org.apache.kafka.connect.connector.Connector;
+import org.apache.kafka.connect.connector.ConnectorContext;
+import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
+import org.apache.kafka.connect.source.SourceConnector;
+import org.apache.kafka.connect.source.SourceConnectorContext;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+
+/** One instance of a connector. A thread of its own runs the plugin; another one reads, so that it can ask meanwhile. */
+final class ConnectorSession implements Host.Session {
+    private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
+    private final Host host;
+    private final Connection connection;
+    private final BlockingQueue<Connection.Message> asked = new LinkedBlockingQueue<>();
+    private volatile Thread thread;
+    private volatile ClassLoader loader;
+    private Connector connector;
+    private PluginMetricsImpl metrics;
+
+    ConnectorSession(Host host, Connection connection) {
+        this.host = host;
+        this.connection = connection;
+    }
+
+    void run(Connection.Message first) throws IOException {
+        thread = new Thread(this::work, "connector " + first.text("name"));
+        thread.start();
+        try {
+            for (Connection.Message m = first; m != null; m = connection.read()) asked.add(m);
+        } finally {
+            asked.add(END); // the worker is no longer interested: what was started is stopped
+        }
+    }
+
+    private void work() {
+        try {
+            for (Connection.Message m = asked.take(); m != END; m = asked.take()) {
+                Map<String, ?> answer;
+                try {
+                    answer = answered(m);
+                } catch (Throwable e) { // plugin code
+                    answer = Host.failure(e);
+                }
+                connection.tell(m.id(), answer);
+            }
+        } catch (IOException | InterruptedException e) {
+            // Nobody listens any more.
+        } finally {
+            try {
+                stop();
+            } catch (Throwable e) { // plugin code
+                e.printStackTrace();
+            }
+        }
+    }
+
+    private Map<String, ?> answered(Connection.Message m) throws Exception {
+        if (m.op().equals("connector")) return start(m);
+        try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
+            return switch (m.op()) {
+                case "taskConfigs" -> Map.of("op", "answer", "configs", connector.taskConfigs(m.number("most")));
+                case "stop" -> {
+                    stop();
+                    yield Map.of("op", "answer");
+                }
+                default -> throw new IllegalArgumentException("unknown question " + m.op());
+            };
+        }
+    }
+
+    private Map<String, ?> start(Connection.Message m) throws Exception {
+        String name = m.text("class");
+        loader = host.plugins.connectorLoader(name, null);
+        try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
+            Connector made = host.plugins.newConnector(name);
+            metrics = host.metrics.connectorPluginMetrics(m.text("name"));
+            made.initialize(made instanceof SourceConnector ? new SourceContext() : new Context());
+            connector = made; // one whose start fails may hold something already
+            made.start(m.strings("config"));
+            return Map.of("op", "answer", "taskClass", made.taskClass().getName());
+        }
+    }
+
+    private void stop() {
+        Connector running = connector;
+        connector = null;
+        if (running == null) return;
+        try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
+            running.stop();
+        } finally {
+            try {
+                metrics.close();
+            } catch (IOException e) {
+                e.printStackTrace();
+            }
+        }
+    }
+
+    @Override
+    public boolean owns(Thread other) {
+        return other == thread || other.getContextClassLoader() == loader && loader != null;
+    }
+
+    @Override
+    public void blame(Throwable error) {
+        event(Host.failure(error));
+    }
+
+    private void event(Map<String, ?> told) {
+        try {
+            connection.tell(0, told);
+        } catch (IOException e) {
+            // The worker has given this instance up.
+        }
+    }
+
+    private class Context implements ConnectorContext {
+        @Override public void requestTaskReconfiguration() {
+            event(Map.of("op", "reconfigure"));
+        }
+
+        @Override public void raiseError(Exception e) {
+            blame(e);
+        }
+
+        @Override public PluginMetrics pluginMetrics() {
+            return metrics;
+        }
+    }
+
+    private final class SourceContext extends Context implements SourceConnectorContext {
+        private final Offsets offsets = new Offsets(connection);
+
+        @Override public OffsetStorageReader offsetStorageReader() {
+            return offsets;
+        }
+    }
+}

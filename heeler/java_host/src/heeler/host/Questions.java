@@ -1,0 +1,130 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.config.Config;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.connect.connector.Connector;
+import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
+import org.apache.kafka.connect.runtime.isolation.PluginDesc;
+import org.apache.kafka.connect.source.SourceConnector;
+import org.apache.kafka.connect.storage.Converter;
+import org.apache.kafka.connect.storage.HeaderConverter;
+import org.apache.kafka.connect.transforms.Transformation;
+import org.apache.kafka.connect.transforms.predicates.Predicate;
+
+/** Answers what can be asked about plugins while nothing of them runs. */
+final class Questions {
+    private final Host host;
+
+    Questions(Host host) {
+        this.host = host;
+    }
+
+    void answer(Connection connection, Connection.Message asked) throws IOException {
+        Map<String, ?> answer;
+        try {
+            answer = answered(asked);
+        } catch (Throwable e) { // plugin code
+            answer = Host.failure(e);
+        }
+        connection.tell(asked.id(), answer);
+    }
+
+    private Map<String, ?> answered(Connection.Message asked) throws Exception {
+        if (asked.op().equals("plugins")) return Map.of("op", "answer", "plugins", all());
+        Object plugin = host.plugins.newPlugin(asked.text("class"), null);
+        try (LoaderSwap swap = host.plugins.withClassLoader(plugin.getClass().getClassLoader())) {
+            return switch (asked.op()) {
+                case "config" -> Map.of("op", "answer", "keys", keys(definition(plugin)));
+                case "validate" -> Map.of("op", "answer", "values", values((Connector) plugin, asked.strings("config")));
+                case "exactlyOnce" -> told("support", String.valueOf(
+                    ((SourceConnector) plugin).exactlyOnceSupport(asked.strings("config"))));
+                case "alterOffsets" -> told("altered", ((SourceConnector) plugin).alterOffsets(
+                    asked.strings("config"), Offsets.maps(asked.content().get("pairs"))));
+                default -> throw new IllegalArgumentException("unknown question " + asked.op());
+            };
+        }
+    }
+
+    private static Map<String, Object> told(String key, Object value) {
+        return Map.of("op", "answer", key, value);
+    }
+
+    private List<Object> all() {
+        List<Object> found = new ArrayList<>();
+        add(found, host.plugins.sourceConnectors());
+        add(found, host.plugins.sinkConnectors());
+        add(found, host.plugins.converters());
+        add(found, host.plugins.headerConverters());
+        add(found, host.plugins.transformations());
+        add(found, host.plugins.predicates());
+        return found;
+    }
+
+    private static <T> void add(List<Object> found, Iterable<PluginDesc<T>> some) {
+        for (PluginDesc<T> one : some)
+            found.add(Map.of("class", one.className(), "kind", one.typeName(), "version", String.valueOf(one.version()),
+                "location", one.location()));
+    }
+
+    private static ConfigDef definition(Object plugin) {
+        ConfigDef found;
+        if (plugin instanceof Connector connector) found = connector.config();
+        else if (plugin instanceof Transformation<?> transformation) found = transformation.config();
+        else if (plugin instanceof Predicate<?> predicate) found = predicate.config();
+        else if (plugin instanceof HeaderConverter converter) found = converter.config();
+        else found = ((Converter) plugin).config();
+        if (found == null) throw new IllegalStateException(plugin.getClass().getName() + ".config() must return a ConfigDef");
+        return found;
+    }
+
+    private static List<Object> keys(ConfigDef definition) {
+        List<Object> found = new ArrayList<>();
+        for (ConfigDef.ConfigKey key : definition.configKeys().values()) {
+            Map<String, Object> told = new LinkedHashMap<>();
+            told.put("name", key.name);
+            told.put("type", key.type.name());
+            told.put("required", !key.hasDefault());
+            told.put("default", key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : null);
+            told.put("importance", key.importance.name());
+            told.put("doc", key.documentation);
+            told.put("group", key.group);
+            told.put("order", key.orderInGroup);
+            told.put("width", key.width.name());
+            told.put("display", key.displayName);
+            told.put("dependents", key.dependents);
+            found.add(told);
+        }
+        return found;
+    }
+
+    private static List<Object> values(Connector connector, Map<String, String> config) {
+        Map<String, ConfigDef.ConfigKey> keys = definition(connector).configKeys();
+        Config validated = connector.validate(config);
+        if (validated == null) throw new IllegalStateException(connector.getClass().getName() + ".validate() must return a Config");
+        List<Object> found = new ArrayList<>();
+        for (ConfigValue value : validated.configValues()) {
+            ConfigDef.Type type = keys.containsKey(value.name()) ? keys.get(value.name()).type : null;
+            ConfigDef.Type item = type == ConfigDef.Type.LIST ? ConfigDef.Type.STRING : type;
+            Map<String, Object> told = new LinkedHashMap<>();
+            told.put("name", value.name());
+            told.put("value", text(value.value(), type));
+            List<String> recommended = new ArrayList<>();
+            for (Object one : value.recommendedValues()) recommended.add(text(one, item));
+            told.put("recommended", recommended);
+            told.put("errors", value.errorMessages());
+            told.put("visible", value.visible());
+            found.add(told);
+        }
+        return found;
+    }
+
+    private static String text(Object value, ConfigDef.Type type) {
+        return value == null ? null : type == null ? String.valueOf(value) : ConfigDef.convertToString(value, type);
+    }
+}

@@ -1,0 +1,272 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
+import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.runtime.SourceConnectorConfig;
+import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTask;
+import org.apache.kafka.connect.source.SourceTaskContext;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.apache.kafka.connect.util.ConnectorTaskId;
+
+/**
+ * One source task. A thread polls, transforms and converts; one writes what has gathered meanwhile as a frame, together
+ * with the offsets up to there; the connection's own hears the worker: it appends a frame, makes it final together with
+ * its offsets, and then says so.
+ *
+ * The end: "stop" -> the last poll returns, the last frame goes, "drained" -> the worker makes all of it final,
+ * "finish" -> the task is stopped, "stopped".
+ */
+final class SourceSession implements Host.Session {
+    private static final int FRAME_BYTES = 4 << 20;
+    private static final int SLICE = 500; // records that are converted in one go: more would leave the caches
+    private final Host host;
+    private final Connection connection;
+    private final Connection.Message order;
+    private final ConnectorTaskId id;
+    private final ClassLoader loader;
+    private final Thread thread;
+    private final CountDownLatch finish = new CountDownLatch(1);
+    private volatile SourceTask task;
+    private volatile boolean stopping;
+    private volatile boolean gone; // the worker does not listen any more
+    private boolean paused = true; // until the worker says "resume"; guarded, as all that follows, by this
+
+    private Columns filling = new Columns();
+    private Columns spare = new Columns();
+    private Map<Map<String, ?>, Map<String, ?>> ends = new HashMap<>();
+    private List<Sent> sent = new ArrayList<>();
+    private boolean amidPoll;
+    private boolean drained;
+    private boolean wantsRecords; // the plugin has a commitRecord of its own
+    private int frames;
+    private final ArrayDeque<Map.Entry<Integer, List<Sent>>> unacknowledged = new ArrayDeque<>();
+
+    /** A record as it was polled, and where it went; topic null where a transform dropped it. */
+    private record Sent(SourceRecord record, String topic, Integer partition, Long timestamp) { }
+
+    SourceSession(Host host, Connection connection, Connection.Message order) throws Exception {
+        this.host = host;
+        this.connection = connection;
+        this.order = order;
+        id = new ConnectorTaskId(order.text("name"), order.number("task"));
+        loader = host.plugins.connectorLoader(order.text("class"), null);
+        thread = new Thread(this::run, "task " + id);
+    }
+
+    /** Heed the worker until it closes the connection. */
+    void listen() throws Exception {
+        thread.start();
+        try {
+            for (Connection.Message m = connection.read(); m != null; m = connection.read()) {
+                switch (m.op()) {
+                    case "acknowledge" -> acknowledge(m.number("frame"));
+                    case "pause" -> pause(true);
+                    case "resume" -> pause(false);
+                    case "stop" -> stop();
+                    case "finish" -> finish.countDown();
+                    default -> throw new IOException("unknown message " + m.op());
+                }
+            }
+        } finally {
+            gone = true;
+            stop();
+            finish.countDown();
+            thread.interrupt(); // perhaps that ends what it hangs in
+        }
+    }
+
+    private synchronized void pause(boolean on) {
+        paused = on;
+        notifyAll();
+    }
+
+    private synchronized void stop() {
+        stopping = true;
+        notifyAll();
+    }
+
+    private void run() {
+        try (LoaderSwap swap = host.plugins.withClassLoader(loader);
+             PluginMetricsImpl metrics = host.metrics.connectorPluginMetrics(id.toString())) {
+            try {
+                work(metrics);
+            } finally {
+                if (task != null) task.stop();
+            }
+            connection.tell(0, Map.of("op", "stopped"));
+        } catch (Throwable e) { // plugin code
+            blame(e);
+        }
+    }
+
+    private void work(PluginMetrics metrics) throws Throwable {
+        SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, order.strings("connector"), false);
+        Map<String, String> own = order.strings("config");
+        Class<? extends Task> type = Class.forName(own.get("task.class"), true, loader).asSubclass(Task.class);
+        SourceTask made = (SourceTask) host.plugins.newTask(type);
+        wantsRecords = made.getClass().getMethod("commitRecord", SourceRecord.class, RecordMetadata.class)
+            .getDeclaringClass() != SourceTask.class;
+        try (Conversion<SourceRecord> conversion = new Conversion<>(host, config, id)) {
+            Offsets offsets = new Offsets(connection);
+            made.initialize(new SourceTaskContext() {
+                @Override public Map<String, String> configs() { return own; }
+                @Override public OffsetStorageReader offsetStorageReader() { return offsets; }
+                @Override public PluginMetrics pluginMetrics() { return metrics; }
+            });
+            task = made;
+            made.start(own);
+            connection.tell(0, Map.of("op", "started", "version", String.valueOf(made.version())));
+            Thread writer = new Thread(this::write, "writer " + id);
+            writer.setDaemon(true);
+            writer.start();
+            try {
+                while (!stopping) if (mayPoll()) poll(conversion);
+            } finally {
+                synchronized (this) { drained = true; amidPoll = false; notifyAll(); }
+                writer.join();
+            }
+            connection.tell(0, Map.of("op", "drained"));
+            finish.await();
+        } catch (InterruptedException e) {
+            if (!gone) throw e;
+        }
+    }
+
+    private synchronized boolean mayPoll() throws InterruptedException {
+        while (paused && !stopping) wait();
+        return !stopping;
+    }
+
+    private void poll(Conversion<SourceRecord> conversion) throws InterruptedException {
+        List<SourceRecord> records;
+        try {
+            records = task.poll();
+        } catch (org.apache.kafka.connect.errors.RetriableException | org.apache.kafka.common.errors.RetriableException e) {
+            System.err.println("[WARN] " + id + " failed to poll records from the source task; it polls again: " + e);
+            return;
+        }
+        if (records == null) return;
+        for (int from = 0; from < records.size(); from += SLICE)
+            take(conversion, records.subList(from, Math.min(from + SLICE, records.size())),
+                from + SLICE < records.size());
+    }
+
+    private synchronized void take(Conversion<SourceRecord> conversion, List<SourceRecord> records, boolean more)
+        throws InterruptedException {
+        while (filling.size() > FRAME_BYTES && !gone) wait();
+        for (SourceRecord before : records) {
+            SourceRecord after = conversion.transform(before);
+            if (after != null) add(conversion, after);
+            if (before.sourcePartition() != null && before.sourceOffset() != null)
+                ends.put(before.sourcePartition(), before.sourceOffset());
+            if (wantsRecords)
+                sent.add(after == null ? new Sent(before, null, null, null)
+                    : new Sent(before, after.topic(), after.kafkaPartition(), after.timestamp()));
+        }
+        amidPoll = more;
+        notifyAll();
+    }
+
+    private void add(Conversion<SourceRecord> conversion, SourceRecord record) {
+        String topic = record.topic();
+        if (topic == null) throw new org.apache.kafka.connect.errors.DataException("a source record has no topic");
+        // Converters may add headers, so these come first; and nothing is added before all is converted.
+        RecordHeaders headers = new RecordHeaders();
+        for (Header h : record.headers())
+            headers.add(h.key(), conversion.headers.fromConnectHeader(topic, h.key(), h.schema(), h.value()));
+        byte[] key = conversion.key.fromConnectData(topic, headers, record.keySchema(), record.key());
+        byte[] value = conversion.value.fromConnectData(topic, headers, record.valueSchema(), record.value());
+        for (org.apache.kafka.common.header.Header h : headers) filling.header(h.key(), h.value());
+        filling.add(topic, record.kafkaPartition(), record.timestamp(), key, value);
+    }
+
+    private void write() {
+        try {
+            while (true) {
+                Columns full;
+                Map<String, Object> meta = new HashMap<>();
+                int number;
+                Map<Map<String, ?>, Map<String, ?>> upTo;
+                synchronized (this) {
+                    while (!drained && (ends.isEmpty() && filling.count() == 0 || amidPoll && filling.size() <= FRAME_BYTES))
+                        wait();
+                    if (ends.isEmpty() && filling.count() == 0) return;
+                    full = filling;
+                    filling = spare;
+                    upTo = ends;
+                    ends = new HashMap<>();
+                    number = ++frames;
+                    meta.put("more", amidPoll); // the rest of what one poll returned comes in the next frame
+                    if (wantsRecords) {
+                        unacknowledged.add(Map.entry(number, sent));
+                        sent = new ArrayList<>();
+                    }
+                    notifyAll();
+                }
+                List<List<String>> pairs = new ArrayList<>();
+                upTo.forEach((partition, offset) -> pairs.add(List.of(Offsets.text(partition), Offsets.text(offset))));
+                meta.put("topics", full.topics());
+                meta.put("offsets", pairs);
+                connection.write(full.frame(number, Connection.MAPPER.writeValueAsBytes(meta)));
+                full.clear();
+                synchronized (this) { spare = full; }
+            }
+        } catch (Throwable e) {
+            if (!gone) blame(e); // an offset that JSON cannot hold
+            stop();
+        }
+    }
+
+    /** All frames up to this one are in Kafka, and their offsets. */
+    private void acknowledge(int frame) {
+        SourceTask running = task;
+        try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
+            while (true) {
+                List<Sent> done;
+                synchronized (this) {
+                    if (unacknowledged.isEmpty() || unacknowledged.peek().getKey() > frame) break;
+                    done = unacknowledged.poll().getValue();
+                }
+                for (Sent one : done) running.commitRecord(one.record(), metadata(one));
+            }
+            running.commit();
+        } catch (Throwable e) { // plugin code; Java's worker also only tells
+            System.err.println("[ERROR] " + id + " commit of the source task failed: " + e);
+        }
+    }
+
+    private static RecordMetadata metadata(Sent one) {
+        if (one.topic() == null) return null;
+        int partition = one.partition() == null ? RecordMetadata.UNKNOWN_PARTITION : one.partition();
+        long at = one.timestamp() == null ? -1L : one.timestamp();
+        return new RecordMetadata(new TopicPartition(one.topic(), partition), -1, 0, at, -1, -1);
+    }
+
+    @Override
+    public boolean owns(Thread other) {
+        return other == thread || other.getContextClassLoader() == loader;
+    }
+
+    @Override
+    public void blame(Throwable error) {
+        try {
+            connection.tell(0, Host.failure(error));
+        } catch (IOException e) {
+            // The worker has given this task up.
+        }
+    }
+}

@@ -1,0 +1,89 @@
+"""The worker's end of a connection, with this test at the other."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from heeler.java_host.connection import Connection, HostGoneError, JavaPluginError
+from heeler.java_host.frames import HEAD, message
+from spark_tasks.errors import ConnectError
+
+
+class Host:
+    def __init__(self, offsets=list):
+        self.socket, other = socket.socketpair()
+        self.events = queue.Queue()
+        self.connection = Connection(other, self.events.put, offsets)
+
+    def read(self):
+        _, number, size = HEAD.unpack(self.socket.recv(HEAD.size, socket.MSG_WAITALL))
+        return number, json.loads(self.socket.recv(size, socket.MSG_WAITALL))
+
+    def say(self, number, **content):
+        self.socket.sendall(message(number, content))
+
+
+@pytest.fixture
+def host():
+    made = Host(lambda: [('{"a":1}', '{"b":2}')])
+    yield made
+    made.connection.close()
+    made.socket.close()
+
+
+@pytest.fixture
+def asking():
+    with ThreadPoolExecutor() as pool:
+        yield pool.submit
+
+
+def test_answers_find_who_asked(host, asking):
+    first, second = asking(host.connection.ask, "one", x=1), asking(host.connection.ask, "two")
+    asked = {content["op"]: number for number, content in (host.read(), host.read())}
+    host.say(asked["two"], op="answer", n=2)
+    host.say(asked["one"], op="answer", n=1)
+    assert (first.result(5)["n"], second.result(5)["n"]) == (1, 2)
+
+
+def test_what_a_plugin_threw_is_raised(host, asking):
+    asked = asking(host.connection.ask, "start")
+    host.say(host.read()[0], op="failed", **{"class": "x.Boom", "message": "no", "trace": "x.Boom: no\n\tat y.Z"})
+    with pytest.raises(JavaPluginError, match=r"x\.Boom: no\n.*at y\.Z") as error:
+        asked.result(5)
+    assert not isinstance(error.value, HostGoneError)
+
+
+def test_events_are_heeded_and_questions_answered(host):
+    host.say(0, op="reconfigure")
+    assert host.events.get(timeout=5) == {"op": "reconfigure"}
+    host.say(-4, op="offsets")
+    assert host.read() == (-4, {"op": "answer", "pairs": [['{"a":1}', '{"b":2}']]})
+
+
+def test_offsets_that_cannot_be_read_are_told():
+    def fail():
+        raise ConnectError("no answer of the topic")
+
+    host = Host(fail)
+    host.say(-1, op="offsets")
+    assert host.read() == (-1, {"op": "failed", "message": "no answer of the topic"})
+    host.connection.close()
+
+
+@pytest.mark.parametrize("last", [b"", b"half a head", HEAD.pack(1, 0, -5), HEAD.pack(2, 1, 3) + b"abc",
+                                  HEAD.pack(1, 0, 1) + b"{"])
+def test_the_end_and_what_cannot_be_read_are_told_to_everybody(host, asking, last):
+    asked = asking(host.connection.ask, "taskConfigs")
+    host.read()
+    host.socket.sendall(last)
+    host.socket.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(HostGoneError):
+        asked.result(5)
+    assert isinstance(host.events.get(timeout=5), HostGoneError)
+    with pytest.raises(HostGoneError):
+        host.connection.ask("stop")

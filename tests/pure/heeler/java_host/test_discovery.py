@@ -1,0 +1,144 @@
+"""Where Java plugins are looked for, when the host is asked, and which of two plugins of one name is taken."""
+
+from __future__ import annotations
+
+import zipfile
+
+import pytest
+
+from heeler.java_host import discovery
+from heeler.java_host.discovery import Discovery, look, places
+from heeler.java_host.offset_texts import as_texts, from_texts
+from heeler.java_host.runtime import JavaRuntime
+from spark_tasks.errors import ConnectError, DataError
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+
+
+def jar(path, content="x", manifest=True):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("some/Plugin.class", content)
+        if manifest:
+            archive.writestr("META-INF/services/org.apache.kafka.connect.source.SourceConnector", "some.Plugin")
+    return path
+
+
+class Host:
+    """Answers what the JVM would."""
+
+    def __init__(self, plugins, error=None):
+        self.plugins, self.error, self.asked = plugins, error, 0
+
+    def ask(self, op):
+        assert op == "plugins"
+        self.asked += 1
+        if self.error:
+            raise self.error
+        return {"plugins": self.plugins}
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEELER_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    jar(tmp_path / "path" / "my plugin" / "lib" / "one.jar")
+    jar(tmp_path / "path" / "alone.jar")
+    (tmp_path / "path" / "python").mkdir()
+    (tmp_path / "path" / "python" / "mine.py").write_text("")
+    return tmp_path / "path"
+
+
+def told(folder, name="some.Plugin", kind="source"):
+    where = f"file:{folder}/my%20plugin/"
+    return {"class": name, "kind": kind, "version": "1", "location": where}
+
+
+def test_folders_with_jars_and_jars_are_places(folder):
+    assert [place.path.name for place in places([str(folder), str(folder / "missing")])] == ["alone.jar", "my plugin"]
+
+
+def test_plugins_that_cannot_be_loaded_are_told_and_looked_for_again(folder):
+    host = Host([told(folder)])
+    for asked in (1, 2):
+        seen = Discovery([str(folder)], lambda _mode: host)
+        assert len(seen.plugins()) == 1
+        assert [c.partition(", and")[0] for c in seen.complaints] == [f"plugin.path: {folder}/alone.jar names plugins"]
+        assert host.asked == asked
+
+
+def test_the_host_is_asked_once_for_each_content(folder):
+    alone = {**told(folder), "location": f"file:{folder}/alone.jar", "kind": "rest_extension"}  # not shown
+    host = Host([told(folder), alone, {**told(folder), "location": "classpath"}])
+    for _ in range(2):
+        (found,) = Discovery([str(folder)], lambda _mode: host).plugins()
+        assert (found.name, found.type, found.location) == ("some.Plugin", "source", str(folder / "my plugin"))
+    assert host.asked == 1
+    jar(folder / "my plugin" / "lib" / "one.jar", "y")
+    assert len(Discovery([str(folder)], lambda _mode: host).plugins()) == 1
+    assert host.asked == 2
+
+
+def test_folders_without_manifests_are_looked_into(folder):
+    modes = []
+    Discovery([str(folder)], lambda mode: modes.append(mode) or Host([]))
+    jar(folder / "driver" / "driver.jar", manifest=False)
+    Discovery([str(folder)], lambda mode: modes.append(mode) or Host([]))
+    jar(folder / "old" / "old.jar", "org/apache/kafka/connect/source/SourceConnector", manifest=False)
+    Discovery([str(folder)], lambda mode: modes.append(mode) or Host([]))
+    assert modes == ["service_load", "service_load", "hybrid_warn"]
+
+
+def test_jars_that_have_no_plugins_start_no_host(tmp_path):
+    jar(tmp_path / "driver" / "driver.jar", manifest=False)
+    (tmp_path / "broken.jar").write_bytes(b"PK no jar")
+    host = Host([])
+    assert Discovery([str(tmp_path)], lambda _mode: host).plugins() == []
+    assert host.asked == 0
+
+
+def test_a_broken_jar_is_told_and_hides_nothing(folder):
+    (folder / "broken.jar").write_bytes(b"PK no jar")
+    seen = Discovery([str(folder)], lambda _mode: Host([told(folder)]))
+    assert len(seen.plugins()) == 1
+    assert [c.partition(" cannot")[0] for c in seen.complaints][:1] == [f"plugin.path: {folder / 'broken.jar'}"]
+    (place,) = (p for p in places([str(folder)]) if p.path.name == "broken.jar")
+    assert look(place, lambda _: None) == look(place, lambda _: None)
+
+
+def test_a_host_that_cannot_be_started_is_told_and_asked_again(folder):
+    host = Host([told(folder)], ConnectError("no Java"))
+    seen = Discovery([str(folder)], lambda _mode: host)
+    assert seen.plugins() == []
+    assert seen.complaints == ["The Java plugins of plugin.path cannot be used: no Java"]
+    host.error = None
+    assert len(Discovery([str(folder)], lambda _mode: host).plugins()) == 1
+
+
+@pytest.mark.parametrize(("prefer", "taken"), [([], ["some.Plugin"]), ([FILE_SOURCE], [FILE_SOURCE, "some.Plugin"])])
+def test_heelers_own_is_taken_unless_javas_is_preferred(folder, monkeypatch, prefer, taken):
+    host = Host([told(folder), told(folder, FILE_SOURCE)])
+    monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)
+    runtime = JavaRuntime({}, [str(folder)], prefer)
+    assert sorted(found.name for found in runtime.found) == taken
+
+
+def test_without_jars_nothing_is_made(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(discovery, "Discovery", None)
+    runtime = JavaRuntime({}, [str(folder / "python"), str(tmp_path / "missing")], [])
+    assert (runtime.found, list(runtime.complaints)) == ({}, [])
+    runtime.close()
+
+
+def test_offsets_pass_as_the_texts_of_the_topic():
+    texts = [('{"server":"a","n":9007199254740993}', '{"x":1.0E20,"y":0.1,"z":null,"s":"é\\"","b":true}')]
+    assert as_texts(from_texts(texts)) == texts
+    assert as_texts([({"a": 1}, None)]) == [('{"a":1}', "null")]
+    with pytest.raises(DataError, match="are maps"):
+        from_texts([("{}", "7")])

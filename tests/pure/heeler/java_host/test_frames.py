@@ -1,0 +1,91 @@
+"""The columns of the host's frames, packed as Columns.java does."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heeler.java_host.frames import BATCH, HEAD, MESSAGE, batch, message
+from spark_tasks.errors import ConnectError
+
+TEXTS = st.one_of(st.none(), st.binary(max_size=20))
+RECORDS = st.lists(st.tuples(
+    st.sampled_from(["a", "b"]), st.integers(-1, 5), st.integers(-1, 10**13), TEXTS, TEXTS,
+    st.lists(st.tuples(st.text(max_size=3), TEXTS), max_size=3)), max_size=20)
+
+
+def padded(data):
+    return data + bytes(-len(data) % 8)
+
+
+def strings(values):
+    ends, data, bits = [0], b"", bytearray((len(values) + 7) // 8)
+    for n, value in enumerate(values):
+        data += value or b""
+        ends.append(len(data))
+        if value is not None:
+            bits[n >> 3] |= 1 << (n & 7)
+    return [struct.pack(f"<{len(ends)}i", *ends) if values else b"", data, bytes(bits) if None in values else b""]
+
+
+def packed(records, offsets=(), more=False):
+    topics = list(dict.fromkeys(r[0] for r in records))
+    flat = [h for r in records for h in r[5]]
+    ends = [0]
+    for r in records:
+        ends.append(ends[-1] + len(r[5]))
+    sections = [
+        struct.pack(f"<{len(records)}i", *(topics.index(r[0]) for r in records)),
+        struct.pack(f"<{len(records)}i", *(r[1] for r in records)),
+        struct.pack(f"<{len(records)}q", *(r[2] for r in records)),
+        *strings([r[3] for r in records]), *strings([r[4] for r in records]),
+        struct.pack(f"<{len(ends)}i", *ends) if flat else b"",
+        *strings([h[0].encode("utf-8", "replace") for h in flat]), *strings([h[1] for h in flat]),
+    ]
+    meta = json.dumps({"topics": topics, "offsets": offsets, "more": more}).encode()
+    head = struct.pack("<iiii16q", len(records), len(meta), 16, 0, *map(len, sections))
+    return memoryview(head + padded(meta) + b"".join(map(padded, sections)))
+
+
+@given(RECORDS)
+def test_what_was_packed_comes_out(records):
+    found = batch(7, packed(records, [["{}", '{"n":1}']], more=True))
+    assert (found.number, found.offsets, found.more) == (7, (("{}", '{"n":1}'),), True)
+    rows = found.raw.to_pydict()
+    assert [found.topics[n] for n in found.topic] == [r[0] for r in records]
+    assert found.partition.tolist() == [r[1] for r in records]
+    assert (rows["timestamp"], rows["key"], rows["value"]) == tuple([r[n] for r in records] for n in (2, 3, 4))
+    wanted = [[{"key": k, "value": v} for k, v in r[5]] for r in records]
+    assert [row or [] for row in rows["headers"]] == wanted
+
+
+@given(st.data())
+def test_a_damaged_frame_is_an_error_and_nothing_worse(data):
+    whole = bytearray(packed([("a", 0, 1, b"key", b"value", [("h", b"x")]), ("b", 0, 1, None, b"", [])]))
+    if data.draw(st.booleans()):
+        whole = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    else:
+        whole[data.draw(st.integers(0, 143))] ^= data.draw(st.integers(1, 255))
+    try:
+        found = batch(1, memoryview(bytes(whole)))
+    except ConnectError:
+        return
+    assert isinstance(found.raw, pa.RecordBatch)
+    found.raw.validate(full=True)
+
+
+def test_a_message_is_a_frame():
+    frame = message(3, {"op": "stop"})
+    assert HEAD.unpack(frame[:16]) == (MESSAGE, 3, len(frame) - 16)
+    assert json.loads(frame[16:]) == {"op": "stop"}
+    assert BATCH != MESSAGE
+
+
+def test_what_is_no_batch():
+    with pytest.raises(ConnectError, match="sent what is no batch"):
+        batch(1, memoryview(b"short"))

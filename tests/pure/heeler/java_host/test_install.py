@@ -1,0 +1,51 @@
+"""What `heeler plugins install` puts where."""
+
+from __future__ import annotations
+
+import zipfile
+
+import pytest
+from click.testing import CliRunner
+
+from heeler.cli.main import main
+from heeler.errors import SetupError
+from heeler.java_host.building import RUNTIME
+from heeler.java_host.install import Coordinates, install
+
+
+@pytest.fixture
+def registry(tmp_path):
+    """A cache in which everything is."""
+    def make(jars, _progress):
+        folder = tmp_path / jars.folder
+        folder.mkdir(exist_ok=True)
+        for name in ("kafka-clients-4.3.1", *(("slf4j-api-1.7.36",) if jars is RUNTIME else ("mine-1.0", "driver-2"))):
+            with zipfile.ZipFile(folder / f"{name}.jar", "w") as archive:
+                archive.writestr("a", "b")
+                if name == "mine-1.0":
+                    archive.writestr("META-INF/services/org.apache.kafka.connect.sink.SinkConnector",
+                                     "# mine\norg.x.Sink # the one\n\n")
+        return folder
+    return make
+
+
+def test_a_plugin_is_put_into_a_folder_of_its_own(registry, tmp_path):
+    done = install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
+    assert sorted(f.name for f in done.folder.iterdir()) == ["driver-2.jar", "mine-1.0.jar"]
+    assert [f.name for f in (tmp_path / "path").iterdir()] == ["mine-1.0"]
+    assert (done.jars, done.plugins) == (2, ["org.x.Sink"])
+    with pytest.raises(SetupError, match="is there already"):
+        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
+
+
+def test_a_folder_that_cannot_be_written_is_told(registry, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="Cannot write to"):
+        install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "file", lambda _: None, registry)
+
+
+@pytest.mark.parametrize("text", ["org.x:mine", "a:b:c:d", "a:b:", "a:../b:1", 'a:b:"1'])
+def test_what_is_no_artifact(text, tmp_path):
+    result = CliRunner().invoke(main, ("plugins", "install", text, "--plugin-path", str(tmp_path)))
+    assert (result.exit_code, "expected GROUP:ARTIFACT:VERSION" in result.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []

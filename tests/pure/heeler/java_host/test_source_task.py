@@ -1,0 +1,281 @@
+"""The runner of a Java source task, with this test in the place of the host, and Kafka's writer in memory."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from heeler.java_host import source_task
+from heeler.java_host.connection import Connection, JavaPluginError
+from heeler.java_host.frames import BATCH, HEAD, message
+from heeler.java_host.source_task import JavaSourceTask
+from spark_tasks.errors import StartCancelledError
+from spark_tasks.sources.delivery import Lane
+from spark_tasks.task import TaskContext
+from tests.pure.heeler.java_host.test_frames import packed
+from tests.rigs.support import wait_until
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+class Kafka:
+    """What was appended and committed; a Delivery and an OffsetStore at once."""
+
+    boundary = None
+    due_ms = None
+
+    def __init__(self):
+        self.appended, self.committed, self.aborts, self.final = [], [], 0, True
+
+    def start(self): ...
+    def recover(self): ...
+    def cancel(self): ...
+    def close(self): ...
+    def close_soon(self): ...
+    def written(self, sequences): ...
+
+    def lanes(self, count):
+        return [Lane(None)] * count
+
+    def commit(self, offsets):
+        self.committed.append((len(self.appended), offsets))
+        return self.final
+
+    def settle(self, *, finish):
+        return finish and not self.final
+
+    def abort(self):
+        self.aborts += 1
+
+    def failure(self, error):
+        return error
+
+    def read(self):
+        return [({"of": "count"}, {"next": 9007199254740993})]
+
+
+class Host:
+    """Each `connect` is a new session, at whose other end this test is."""
+
+    def __init__(self):
+        self.sessions = queue.Queue()
+
+    def connect(self, heed, offsets, name):
+        mine, other = socket.socketpair()
+        self.sessions.put(Session(mine))
+        return Connection(other, heed, offsets, name)
+
+
+class Session:
+    def __init__(self, sock):
+        self.socket = sock
+        sock.settimeout(10)
+        self.frames = 0
+
+    def read(self):
+        _, number, size = HEAD.unpack(self.socket.recv(HEAD.size, socket.MSG_WAITALL))
+        return number, json.loads(self.socket.recv(size, socket.MSG_WAITALL))
+
+    def op(self):
+        return self.read()[1]["op"]
+
+    def say(self, op, number=0, **content):
+        self.socket.sendall(message(number, {"op": op, **content}))
+
+    def frame(self, *values, offset, more=False):
+        self.frames += 1
+        body = packed([("t", -1, 5, None, value, []) for value in values],
+                      [['{"p":1}', json.dumps({"n": offset})]], more)
+        self.socket.sendall(HEAD.pack(BATCH, self.frames, len(body)) + body)
+
+
+@pytest.fixture
+def rig(monkeypatch):
+    kafka, host, woken = Kafka(), Host(), threading.Event()
+
+    class Appender:
+        def __init__(self, *_arguments, **_more):
+            self.sequences, self._batch = {}, []
+
+        def append(self, topic, _partitions, raw):
+            self._batch += [(topic, value) for value in raw.column("value").to_pylist()]
+
+        def flush(self):
+            kafka.appended += self._batch
+            self._batch = []
+
+        def close(self): ...
+
+    monkeypatch.setattr(source_task, "Appender", Appender)
+    monkeypatch.setattr(source_task, "shared_cluster", lambda _: None)
+    used = []
+    context = TaskContext(
+        connector_name="c", task=2, group_id="g",
+        worker={"bootstrap.servers": "localhost:9", "key.converter": JSON, "key.converter.schemas.enable": "false",
+                "value.converter": JSON},
+        connector={"value.converter": "own.Converter"}, config={"task.class": "x.Task"}, engine=None, offsets=kafka,
+        wake=woken.set, topic_used=used.append)
+    task = JavaSourceTask(context, host, "x.Connector", "1", kafka)
+    rig = SimpleNamespace(task=task, kafka=kafka, host=host, woken=woken, used=used)
+    yield rig
+    task.cancel()
+    task.close()
+
+
+def started(rig):
+    """The task, started, and the session that it has."""
+    thread = threading.Thread(target=rig.task.start)
+    thread.start()
+    session = rig.host.sessions.get(timeout=10)
+    session.order = session.read()[1]
+    session.say("started")
+    thread.join(10)
+    rig.task.run_once()
+    assert session.op() == "resume"
+    return session
+
+
+def stepped(rig):
+    """run_once when something has come."""
+    assert rig.woken.wait(10)
+    rig.woken.clear()
+    return rig.task.run_once()
+
+
+def failure_of(rig):
+    """What the task fails with, in this step or the next."""
+    while True:
+        try:
+            stepped(rig)
+        except JavaPluginError as error:
+            return error
+
+
+def test_the_worker_s_converters_stand_in_for_those_that_are_not_named(rig):
+    connector = started(rig).order["connector"]
+    assert connector == {"name": "c", "key.converter": JSON, "key.converter.schemas.enable": "false",
+                         "value.converter": "own.Converter"}
+
+
+def test_the_host_is_told_the_offsets_when_it_asks(rig):
+    session = started(rig)
+    session.say("offsets", -1)
+    assert session.read() == (-1, {"op": "answer", "pairs": [['{"of":"count"}', '{"next":9007199254740993}']]})
+
+
+def test_frames_are_appended_committed_and_acknowledged(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", b"two", offset=2)
+    wait_until(lambda: stepped(rig).records == 2)
+    assert (rig.kafka.appended, rig.used) == ([("t", b"one"), ("t", b"two")], ["t"])
+    assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
+    assert session.read()[1] == {"op": "acknowledge", "frame": 1}
+    assert rig.task.run_once().idle_ms > 1000
+
+
+def test_what_one_poll_returned_is_committed_as_a_whole(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1, more=True)
+    assert rig.woken.wait(10)
+    stepping = threading.Thread(target=rig.task.run_once)
+    stepping.start()
+    session.frame(b"two", offset=2)
+    stepping.join(10)
+    assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
+
+
+def test_what_came_before_a_failure_is_committed(rig):
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
+    assert str(failure_of(rig)) == "x.Boom: no\nat y"
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])]
+
+
+def test_a_poll_that_failed_amid_is_not_committed(rig):
+    session = started(rig)
+    session.frame(b"one", offset=1, more=True)
+    session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
+    failure_of(rig)
+    assert rig.kafka.committed == []
+    assert rig.kafka.aborts == 1
+
+
+def test_the_end_of_the_host_has_the_task_start_again(rig):
+    session = started(rig)
+    session.frame(b"one", offset=1)
+    session.socket.close()
+    wait_until(lambda: stepped(rig) and rig.kafka.aborts, what="the end to be seen")
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])], "what had come is kept"
+    running = threading.Thread(target=lambda: wait_until(lambda: rig.task.run_once().idle_ms > 1000))
+    running.start()
+    session = rig.host.sessions.get(timeout=10)
+    assert session.op() == "source"
+    session.say("started")
+    assert session.op() == "resume"
+    running.join(10)
+
+
+def test_pause_and_resume_are_told_once(rig):
+    session = started(rig)
+    rig.task.pause()
+    assert session.op() == "pause"
+    rig.task.run_once()
+    session.frame(b"late", offset=1)
+    wait_until(lambda: stepped(rig).records == 1, what="what was polled before the pause")
+    assert session.op() == "acknowledge"
+    rig.task.resume()
+    rig.task.run_once()
+    assert session.op() == "resume"
+
+
+def test_it_ends_in_order(rig):
+    session = started(rig)
+    rig.kafka.final = False  # a transaction by time, which the end of the task ends
+    closing = threading.Thread(target=rig.task.close)
+    closing.start()
+    assert session.op() == "stop"
+    session.frame(b"last", offset=9)
+    session.say("drained")
+    assert session.read()[1] == {"op": "acknowledge", "frame": 1}
+    assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 9})])]
+    assert session.op() == "finish"
+    session.say("stopped")
+    closing.join(10)
+    assert session.socket.recv(1) == b""
+
+
+def test_one_that_does_not_end_is_given_up(rig):
+    session = started(rig)
+    closing = threading.Thread(target=rig.task.close)
+    closing.start()
+    assert session.op() == "stop"
+    session.frame(b"too late", offset=9)
+    rig.task.cancel()
+    closing.join(10)
+    assert not closing.is_alive()
+    assert rig.kafka.committed == []
+
+
+def test_a_start_that_hangs_can_be_stopped(rig):
+    seen = []
+
+    def start():
+        try:
+            rig.task.start()
+        except StartCancelledError as error:
+            seen.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    assert rig.host.sessions.get(timeout=10).op() == "source"
+    rig.task.stop_starting()
+    thread.join(10)
+    assert len(seen) == 1

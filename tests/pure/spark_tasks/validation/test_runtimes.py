@@ -1,0 +1,110 @@
+"""A connector, its transforms and its converters have to be of one runtime."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue, Type
+from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.plugins.api import SinkConnector, SourceConnector
+from spark_tasks.plugins.discovery import Found
+from spark_tasks.validation import validate_connector
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+WORKER = {"group.id": "g", "key.converter": STRING, "value.converter": STRING}
+KEYS = ConfigDef(ConfigKey("topic", Type.STRING))
+
+
+class Mark:
+    version = "1"
+    config_def = ConfigDef()
+
+
+class Source(SourceConnector):
+    config_def = KEYS
+    data_source = None
+
+
+class JavaMark(Mark):
+    runtime = "java"
+
+
+class JavaSource(Source):
+    runtime = "java"
+    examined: ClassVar[list[dict[str, str]]] = []
+
+    @classmethod
+    def examine(cls, config):
+        cls.examined.append(config)
+        return [ConfigValue("topic", config.get("topic"), ["a", "b"], ["no such topic"], visible=False)]
+
+
+class JavaSink(SinkConnector):
+    runtime = "java"
+    config_def = KEYS
+    refused = "not yet"
+    data_source = None
+
+
+def found(name, kind, cls):
+    return Found(name, kind, f"{__name__}:{cls.__name__}", "somewhere")
+
+
+@pytest.fixture
+def plugins():
+    native = [
+        found("py.Source", Kind.CONNECTOR, Source), found("py.Mark", Kind.TRANSFORMATION, Mark),
+        found("py.Converter", Kind.CONVERTER, Mark), found("both.Source", Kind.CONNECTOR, Source),
+        found(STRING, Kind.CONVERTER, Mark),
+    ]
+    java = [
+        (found("java.Source", Kind.CONNECTOR, JavaSource), JavaSource),
+        (found("java.Sink", Kind.CONNECTOR, JavaSink), JavaSink),
+        (found("java.Mark", Kind.TRANSFORMATION, JavaMark), JavaMark),
+        (found("java.Converter", Kind.CONVERTER, JavaMark), JavaMark),
+        (found("both.Source", Kind.CONNECTOR, JavaSource), JavaSource),
+    ]
+    return Plugins(installed=native, others={one: lambda cls=cls: cls for one, cls in java}, complaints=["a bad jar"])
+
+
+def errors(plugins, connector, worker=(), **more):
+    config = {"name": "n", "connector.class": connector, "topic": "t", "topics": "t", **more}
+    infos = validate_connector(config, plugins=plugins, worker={**WORKER, **dict(worker)})
+    return {c.value["name"]: c.value["errors"] for c in infos.configs if c.value and c.value["errors"]}
+
+
+@pytest.mark.parametrize("side", ["py", "java"])
+def test_plugins_of_one_runtime_go_together(plugins, side):
+    chain = {"transforms": "m", "transforms.m.type": f"{side}.Mark", "value.converter": f"{side}.Converter"}
+    wrong = errors(plugins, f"{side}.Source", **chain)
+    assert wrong == ({} if side == "py" else {"topic": ["no such topic"]})
+
+
+@pytest.mark.parametrize(("side", "other", "word"), [("py", "java", "Java"), ("java", "py", "Python")])
+def test_others_do_not(plugins, side, other, word):
+    chain = {"transforms": "m", "transforms.m.type": f"{other}.Mark"}
+    wrong = errors(plugins, f"{side}.Source", {"key.converter": f"{other}.Converter"}, **chain)
+    assert f"{other}.Mark is a {word} plugin" in wrong["transforms.m.type"][0]
+    assert f"{other}.Converter is a {word} plugin" in wrong["key.converter"][0], "the worker's own, too"
+    assert "value.converter" not in wrong, "Kafka's own are there on both sides"
+
+
+def test_a_plugin_of_the_other_runtime_takes_the_place_of_one_of_its_name(plugins):
+    assert plugins.connector("both.Source") is JavaSource
+    assert plugins.names(Kind.CONNECTOR).count("both.Source") == 1
+    assert "a bad jar" in plugins.advice(Kind.CONNECTOR, "missing.Source")
+
+
+def test_its_own_validation_is_asked_with_what_was_given(plugins):
+    infos = validate_connector({"name": "n", "connector.class": "java.Source", "topic": "x", "gone": None},
+                               plugins=plugins, worker=WORKER)
+    assert JavaSource.examined[-1] == {"name": "n", "connector.class": "java.Source", "topic": "x"}
+    (value,) = (c.value for c in infos.configs if c.value and c.value["name"] == "topic")
+    assert value == {"name": "topic", "value": "x", "recommended_values": ["a", "b"], "errors": ["no such topic"],
+                     "visible": False}
+
+
+def test_a_connector_that_cannot_run_is_refused(plugins):
+    assert errors(plugins, "java.Sink")["connector.class"] == ["not yet"]

@@ -1,0 +1,120 @@
+package heeler.tests;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.source.SourceConnector;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTask;
+
+/** Counts into a topic, and misbehaves as `mode` says. */
+public class ModeSource extends SourceConnector {
+    private Map<String, String> config;
+
+    @Override public String version() {
+        return "7.1";
+    }
+
+    @Override public ConfigDef config() {
+        return new ConfigDef()
+            .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
+            .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start", "throw",
+                "memory", "retry", "raise", "reconfigure"), ConfigDef.Importance.LOW, "What it does.")
+            .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
+    }
+
+    @Override public void start(Map<String, String> given) {
+        config = given;
+        if (given.get("mode").equals("raise")) context().raiseError(new ConnectException("raised by the connector"));
+        if (given.get("mode").equals("reconfigure") && !new java.io.File(given.get("once")).exists())
+            new Thread(() -> {
+                try {
+                    new java.io.File(given.get("once")).createNewFile();
+                } catch (java.io.IOException e) {
+                    throw new java.io.UncheckedIOException(e);
+                }
+                context().requestTaskReconfiguration();
+            }).start();
+    }
+
+    @Override public Class<? extends Task> taskClass() {
+        return Counting.class;
+    }
+
+    @Override public List<Map<String, String>> taskConfigs(int most) {
+        boolean again = config.containsKey("once") && new java.io.File(config.get("once")).exists();
+        List<Map<String, String>> tasks = new ArrayList<>();
+        for (int n = 0; n < (again ? most : 1); n++) tasks.add(config);
+        return tasks;
+    }
+
+    @Override public void stop() { }
+
+    /** The task. Its offsets have a number that no double holds. */
+    public static class Counting extends SourceTask {
+        private static final long BASE = 9007199254740993L;
+        private Map<String, String> config;
+        private long next;
+        private int confirmed;
+        private boolean retried;
+
+        @Override public String version() {
+            return "7.1";
+        }
+
+        @Override public void start(Map<String, String> given) {
+            config = given;
+            System.out.println("printed by the plugin: " + given.get("name"));
+            if (given.get("mode").equals("hang-start")) sleep();
+            Map<String, Object> known = context.offsetStorageReader().offset(Map.of("of", "count"));
+            next = known == null ? 0 : (Long) known.get("next") - BASE;
+        }
+
+        @Override public List<SourceRecord> poll() throws InterruptedException {
+            switch (next < 5 ? "count" : config.get("mode")) {
+                case "exit" -> System.exit(1);
+                case "hang" -> sleep();
+                case "throw" -> throw new ConnectException("thrown by poll");
+                case "memory" -> throw new OutOfMemoryError("no heap left, says the plugin");
+                case "retry" -> {
+                    if (!retried) {
+                        retried = true;
+                        throw new RetriableException("once more");
+                    }
+                }
+                default -> { }
+            }
+            if (next >= Integer.parseInt(config.get("records"))) {
+                Thread.sleep(50);
+                return null;
+            }
+            SourceRecord record = new SourceRecord(Map.of("of", "count"), Map.of("next", BASE + next + 1), config.get("topic"),
+                null, Schema.STRING_SCHEMA, "k" + next, Schema.INT64_SCHEMA, next, 1000 + next);
+            record.headers().addLong("confirmed", confirmed);
+            next++;
+            return List.of(record);
+        }
+
+        private static void sleep() {
+            while (true) {
+                try {
+                    Thread.sleep(1000);
+                } catch (InterruptedException e) {
+                    System.err.println("not now"); // as plugins do that swallow it
+                }
+            }
+        }
+
+        @Override public void commitRecord(SourceRecord record, RecordMetadata metadata) {
+            confirmed++;
+        }
+
+        @Override public void stop() { }
+    }
+}

@@ -1,0 +1,42 @@
+"""Jars of Java plugins for tests: Kafka's own connect-file, and one that misbehaves, compiled from tests/rigs/java."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
+from heeler.embedded_kafka.java import find_java
+from heeler.java_host.building import COMPILER, RUNTIME, host_classpath
+from heeler.java_host.discovery import MANIFESTS
+
+FILE = JarSet(f"Kafka Connect file {KAFKA_VERSION}", (("org.apache.kafka", "connect-file", KAFKA_VERSION),))
+SOURCES = Path(__file__).with_name("java")
+
+
+def plugin_folder(folder: Path) -> Path:
+    """A folder for plugin.path: connect-file, the plugin that misbehaves, a jar that is none. All is fetched before."""
+    host_classpath()
+    for name in ("file", "mode", "broken"):
+        (folder / name).mkdir(parents=True)
+    (jar,) = resolve(FILE).glob("connect-file-*.jar")
+    shutil.copy(jar, folder / "file")
+    compile_into(folder / "mode" / "mode.jar")
+    (folder / "broken" / "broken.jar").write_bytes(b"PK\3\4 no jar")
+    return folder
+
+
+def compile_into(jar: Path) -> None:
+    """tests/rigs/java as a jar with a manifest."""
+    classes = jar.with_suffix("")
+    subprocess.run(
+        [find_java(), "-jar", classpath(resolve(COMPILER)), "--release", "17", "-nowarn", "-proc:none",
+         "-d", str(classes), "-classpath", classpath(resolve(RUNTIME)), *map(str, SOURCES.glob("*.java"))],
+        check=True, timeout=120)
+    with zipfile.ZipFile(jar, "w") as archive:
+        for file in sorted(classes.rglob("*.class")):
+            archive.write(file, file.relative_to(classes))
+        archive.writestr(f"{MANIFESTS}source.SourceConnector", "heeler.tests.ModeSource\n")
+    shutil.rmtree(classes)
