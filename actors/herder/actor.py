@@ -168,9 +168,20 @@ class HerderActor(pykka.ThreadingActor):
         self._fail_replies()
 
     def _fail_replies(self) -> None:
-        replies, self._replies = self._replies, {}
-        for reply in replies.values():
+        replies = [*self._replies.values(), *self._unread()]
+        self._replies.clear()
+        for reply in replies:
             reply.set_exception((ConnectError, ConnectError("Worker is shutting down"), None))
+
+    def _unread(self) -> list[Any]:
+        """The replies of requests that are still in the inbox; Pykka answers the other messages there."""
+        envelopes = []
+        while not self.actor_inbox.empty():
+            envelopes.append(self.actor_inbox.get())
+        for envelope in envelopes:
+            if not isinstance(envelope.message, Ask):
+                self.actor_inbox.put(envelope)
+        return [envelope.message.reply for envelope in envelopes if isinstance(envelope.message, Ask)]
 
     def _happened(self, payload: Any) -> None:
         cause = f"{type(payload).__name__}#{next(self._numbers)}"

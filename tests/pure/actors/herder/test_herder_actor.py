@@ -280,9 +280,11 @@ def test_a_herder_that_ends_while_it_is_asked_leaves_nobody_waiting(rig: Rig, ho
     assert entered.wait(WITHIN_S)
     if how == "stop":
         rig.ref.stop(block=False)
+    unread = rig.ask(HealthCheck())
     release.set()
-    with pytest.raises(ConnectError, match="Worker is shutting down"):
-        held.get(timeout=WITHIN_S)
+    for asked in (held, unread):
+        with pytest.raises(ConnectError, match="Worker is shutting down"):
+            asked.get(timeout=WITHIN_S)
     wait_until(lambda: not rig.ref.is_alive())
 
 

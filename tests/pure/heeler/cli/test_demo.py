@@ -45,7 +45,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(SetupError, match=r"holds thesis\.tex, which is no demo's"):
+    with pytest.raises(SetupError, match=r"holds thesis\.tex, which does not belong to the demo"):
         run_demo(None, keep=False, folder=tmp_path)
     assert (tmp_path / "thesis.tex").exists()
 

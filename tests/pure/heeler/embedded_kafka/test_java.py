@@ -40,7 +40,7 @@ def test_something_that_is_not_java(tmp_path):
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\necho coffee >&2\n")
     program.chmod(0o755)
-    with pytest.raises(SetupError, match=r"does not tell its version.*coffee"):
+    with pytest.raises(SetupError, match=r"did not report its version.*coffee"):
         java_version(str(program))
     with pytest.raises(SetupError, match="does not run"):
         java_version(str(tmp_path / "none"))
