@@ -119,6 +119,9 @@ class Flatten(FieldTransform):
         fields: dict[str, pa.Field],
     ) -> None:  # fmt: skip
         inner = {f.name: f.schema for f in schema.fields} if schema else {}
+        if columns.nulls is not None and any(one.default is not None for one in inner.values()):
+            raise NotInColumnsError  # the fields of a struct that is null have no defaults
+        columns.fill_defaults()
         for key, child in columns.children.items():
             name, its = self._name(prefix, key), columns.fields[key]
             of_child = inner.get(key)

@@ -142,8 +142,8 @@ def test_a_file_that_java_reads_in_latin_1(tmp_path):
 def test_what_is_wrong_names_the_file_and_the_key_that_is_misspelt(tmp_path):
     file = tmp_path / "w.properties"
     file.write_text("\n".join(f"{k}={v}" for k, v in BASE.items()).replace("group.id", "gruop.id"))
-    with pytest.raises(ConfigError, match=r"w\.properties has invalid settings:\nMissing required configuration \"group\.id\" "
-                                          r"which has no default value\. Did you mean gruop\.id\?$"):
+    with pytest.raises(ConfigError, match=r"w\.properties has invalid settings:\nMissing required configuration "
+                                          r"\"group\.id\" which has no default value\. Did you mean gruop\.id\?$"):
         load_worker_config(file)
 
 
