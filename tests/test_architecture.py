@@ -32,37 +32,43 @@ ROOMS = {
     "spark_tasks.errors": (),
     "spark_tasks.limits": (),
     "spark_tasks.spaces": (),
-    "spark_tasks.task": (),
+    "spark_tasks.metrics": (),
+    "spark_tasks.task": ("spark_tasks.metrics",),
     "spark_tasks.process": (),
     "spark_tasks.arrays": ("spark_tasks.process",),
     "spark_tasks.java": ("spark_tasks.arrays",),
     "spark_tasks.data": ("spark_tasks.java",),
     "spark_tasks.config": ("spark_tasks.java",),
-    "spark_tasks.plugins": ("spark_tasks.config", "spark_tasks.data", "spark_tasks.spaces", "spark_tasks.task"),
+    "spark_tasks.plugins": (
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.metrics", "spark_tasks.spaces", "spark_tasks.task",
+    ),
     "spark_tasks.validation": ("spark_tasks.config", "spark_tasks.java", "spark_tasks.kafka", "spark_tasks.plugins"),
     "spark_tasks.kafka": (
-        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.process",
+        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
+        "spark_tasks.process",
     ),
     "spark_tasks.pipeline": (
-        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.plugins",
+        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
+        "spark_tasks.plugins",
     ),
     "spark_tasks.connectors": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins",
     ),
     "spark_tasks.spark": (
         "spark_tasks", "spark_tasks.config", "spark_tasks.connectors", "spark_tasks.data", "spark_tasks.kafka",
-        "spark_tasks.pipeline", "spark_tasks.process", "spark_tasks.task",
+        "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.process", "spark_tasks.task",
     ),
     "spark_tasks.tasks": (
-        "spark_tasks.config", "spark_tasks.data", "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task",
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.metrics", "spark_tasks.plugins", "spark_tasks.spark",
+        "spark_tasks.task",
     ),
     "spark_tasks.sources": (
-        "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.process",
-        "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins",
+        "spark_tasks.process", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.sinks": (
-        "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark",
-        "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins",
+        "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.runners": (
         "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
@@ -92,8 +98,8 @@ ROOMS = {
         "storage.config", "storage.errors", "storage.log", "storage.status",
     ),
     "actors.instances": (
-        "actors.herder", "actors.messages", "spark_tasks.config", "spark_tasks.plugins", "spark_tasks.spaces",
-        "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
+        "actors.herder", "actors.messages", "spark_tasks.config", "spark_tasks.metrics", "spark_tasks.plugins",
+        "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
     ),
     "actors.peers": (
         "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "storage.config",
@@ -125,7 +131,7 @@ ROOMS = {
     "rest.app": ("rest.",),
     # what people start
     # the names that plugin authors import
-    "heeler": ("spark_tasks.config", "spark_tasks.pipeline", "spark_tasks.plugins"),
+    "heeler": ("spark_tasks.config", "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins"),
     "heeler.errors": (),
     "heeler.embedded_kafka": ("heeler.errors", "spark_tasks.process", "spark_tasks.spark"),
     "heeler.worker": ("actors.", "rest.", "storage.", "spark_tasks."),  # the composition root
@@ -143,6 +149,7 @@ CONFINED = {
     "kafka.coordinator": ("actors/group/coordinator.py", "spark_tasks/kafka/membership.py"),
     "click": ("heeler",),
     "rich": ("heeler",),
+    "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
 
 # Pure: values in, values out, in themselves and in all of ours that they import. Time, chance, threads, files, sockets

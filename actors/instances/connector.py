@@ -21,6 +21,7 @@ from actors.messages.ids import Epoch
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.plugins import Kind, Plugin, Plugins
 from spark_tasks.task import SourceOffset, SourcePartition
 from spark_tasks.tasks.configs import TooManyTasksError, make_task_configs
@@ -51,7 +52,9 @@ class _Context:
     """The plugin's ConnectorContext. Its methods are called from any thread, and only tell."""
 
     def __init__(self, actor: pykka.ActorRef[Any], tell: Tell, name: ConnectorName, epoch: Epoch,
-                 read_offsets: Callable[[], Sequence[tuple[SourcePartition, SourceOffset]]]) -> None:
+                 read_offsets: Callable[[], Sequence[tuple[SourcePartition, SourceOffset]]],
+                 metrics: PluginMetrics) -> None:
+        self.metrics = metrics
         self._actor = actor
         self._tell = tell
         self._name = name
@@ -81,9 +84,10 @@ class ConnectorActor(pykka.ThreadingActor):
 
     def __init__(
         self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
-        log_context: LogContext | None = None,
+        log_context: LogContext | None = None, metrics: Callable[[ConnectorName], PluginMetrics] | None = None,
     ) -> None:
         super().__init__()
+        self._metrics = metrics or (lambda _name: PluginMetrics())
         self._epoch = epoch
         self._tell = tell
         self._plugins = plugins
@@ -156,7 +160,8 @@ class ConnectorActor(pykka.ThreadingActor):
         hide_passwords(name, self._resolved, self._plugin.cls)
         _check(self._plugin, self._resolved)
         resolved = self._resolved
-        context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved))
+        context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved),
+                           self._metrics(name))
         connector: Connector = self._plugin.cls(dict(self._resolved), context)
         self._connector = connector
         return connector

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.metadata import version as version_of
 from typing import Any, Literal, cast
 
 from actors.herder.state import HerderState, Phase
@@ -25,6 +26,7 @@ class PublishedView:
 
     version = KAFKA_VERSION
     commit = COMMIT
+    heeler_version = version_of("heeler")
 
     def __init__(self, configs: ConfigView, statuses: StatusView, plugins: Plugins) -> None:
         self._configs = configs
@@ -34,6 +36,7 @@ class PublishedView:
         self.stage: Stage | None = None
         self.started = False
         self.kafka_cluster_id: str | None = None
+        self.metrics: Callable[[Collection[str]], str] = lambda _names: ""  # the worker's, from its first moment
         self.degraded: Callable[[], Sequence[str]] = tuple  # the data plane says, once there is one
 
     def follow(self, state: HerderState) -> None:

@@ -15,6 +15,7 @@ from rest.wire.view import WorkerView
 
 JSON = "application/json"
 ACCEPTABLE = frozenset({"", "*/*", "*", JSON, "application/*"})
+ALWAYS = frozenset({"root.health", "metrics.metrics"})  # what is answered before Kafka is reached
 ANY_BODY = frozenset({"root", "internal"})  # blueprints whose resources do not look at a request's media type
 
 
@@ -25,11 +26,12 @@ def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
     def check() -> None:
         if request.routing_exception is not None or request.method == "OPTIONS":
             return
-        if view.kafka_cluster_id is None and request.endpoint != "root.health":
+        if view.kafka_cluster_id is None and request.endpoint not in ALWAYS:
             raise NotFound
         if request.blueprint not in ANY_BODY:
             _check_content_type()
-        _check_accept()
+        if request.blueprint != "metrics":  # Prometheus does not ask for JSON
+            _check_accept()
 
     app.after_request(_typed)
     if settings.cors is not None:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, one_topic
 from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.metrics.phases import each, phase
 from spark_tasks.pipeline.converters.base import BadRowError, Column, Converter, HeaderConverter, MixedSchemasError
 from spark_tasks.pipeline.transforms.chain import Chain, make_chain
 from spark_tasks.pipeline.transforms.rows import put
@@ -73,15 +74,17 @@ class SinkPipeline(_Pipeline):
     def to_connect_batches(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The same in order, in as few batches as there are runs of records of one schema."""
         try:
-            key = _read(self.stages.key, "key", topic, partition, raw)
-            value = _read(self.stages.value, "value", topic, partition, raw)
+            with phase("convert"):
+                key = _read(self.stages.key, "key", topic, partition, raw)
+                value = _read(self.stages.value, "value", topic, partition, raw)
+                batch = _connect_batch(topic, partition, raw, key, value)
         except MixedSchemasError as mixed:
             begin = 0
             for end in mixed.ends:
                 yield from self.to_connect_batches(topic, partition, raw.slice(begin, end - begin))
                 begin = end
             return
-        yield from self.stages.chain.apply(_connect_batch(topic, partition, raw, key, value))
+        yield from each("transform", self.stages.chain.apply(batch))
 
 
 def _read(converter: Converter, part: str, topic: str, partition: int, raw: pa.RecordBatch) -> Column:
@@ -134,9 +137,11 @@ class SourcePipeline(_Pipeline):
         if not self._rows and "value" not in batch.schema.names:
             raise DataError(f"the source's records have no column value, only {', '.join(batch.schema.names)}; "
                             'a connector whose rows are values says yields = "rows"')
-        for out in self.stages.chain.apply(self._prepared(batch)):
+        for out in each("transform", self.stages.chain.apply(self._prepared(batch))):
             for topic, part in self._by_topic(out):
-                yield self._raw(topic, part)
+                with phase("convert"):
+                    raw = self._raw(topic, part)
+                yield raw
 
     def _prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """As transforms expect it: rows are values, and records have a topic."""

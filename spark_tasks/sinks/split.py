@@ -22,6 +22,9 @@ from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.metrics.phases import Stopwatch, measured, phase
+from spark_tasks.metrics.plugins import PluginMetrics, counting
+from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import Shape
 from spark_tasks.spark.executor import Outcome, failed_outcome
 from spark_tasks.tasks.pacing import MOST_BYTES
@@ -68,6 +71,7 @@ class SinkResult:
     message: Any = None
     out_of_range: tuple[int, int] | None = None
     failure: Outcome | None = None
+    figures: SplitFigures | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,10 @@ class SinkSplit:
 
     def run(self) -> SinkResult:
         """Read, convert, write. Errors come back in the result, so that the writer can be told of the others."""
+        with measured() as watch, counting() as plugins:
+            return self._run(watch, plugins)
+
+    def _run(self, watch: Stopwatch, plugins: PluginMetrics) -> SinkResult:
         begun = time.perf_counter()
         try:
             reading = _Reading(self, _unpacked(self.job))
@@ -92,14 +100,17 @@ class SinkSplit:
         except Exception as error:  # noqa: BLE001 - converters and transforms are plugin code
             return SinkResult(self.topic, self.partition, self.start, failure=failed_outcome(error))
         try:
-            message = None if first is None else reading.write(itertools.chain([first], reading))
+            with phase("write"):
+                message = None if first is None else reading.write(itertools.chain([first], reading))
             for _ in reading:  # as in Spark, what the writer does not take is dropped
                 pass
         except Exception as error:  # noqa: BLE001 - plugin code
             return SinkResult(self.topic, self.partition, self.start, failure=failed_outcome(error))
         return SinkResult(
             self.topic, self.partition, reading.position, reading.records, reading.size,
-            time.perf_counter() - begun, message,
+            time.perf_counter() - begun, message, figures=SplitFigures(
+                reading.records, reading.size, reading.written, reading.written_bytes, watch.seconds, plugins.counted()
+            ),
         )
 
 
@@ -113,6 +124,8 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.position = split.start
         self.records = 0
         self.size = 0
+        self.written = 0  # after the transforms
+        self.written_bytes = 0
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
         self._batches = self._read()
@@ -125,6 +138,8 @@ class _Reading(Iterator[pa.RecordBatch]):
         for raw in self._raw():
             for connect in convert(split.topic, split.partition, raw):
                 if len(connect):
+                    self.written += len(connect)
+                    self.written_bytes += connect.nbytes
                     yield connect
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)

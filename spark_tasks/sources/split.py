@@ -22,6 +22,9 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.kafka.transactions import Member
+from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
+from spark_tasks.metrics.plugins import PluginMetrics, counting
+from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.stages import SourcePipeline
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
@@ -57,6 +60,7 @@ class SourceResult:
     seconds: float
     topics: tuple[str, ...]
     end: dict[str, Any] | None = None
+    figures: SplitFigures | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class SourceSplit:
 
     def run(self) -> SourceResult:
         """Read, convert, append, and wait until everything is acknowledged."""
+        with measured() as watch, counting() as plugins:
+            return self._run(watch, plugins)
+
+    def _run(self, watch: Stopwatch, plugins: PluginMetrics) -> SourceResult:
         begun = time.perf_counter()
         job = _unpacked(self.job)
         reader = cloudpickle.loads(job.reader)
@@ -80,16 +88,22 @@ class SourceSplit:
         end = None
         try:
             if self.start is not None:
-                rows, end = answer_of(reader, pickle.loads(self.start))
+                with phase("read"):
+                    rows, end = answer_of(reader, pickle.loads(self.start))
                 writing.write(rows)
             for partition in self.partitions:
-                writing.write(reader.read(cloudpickle.loads(partition)))
-            writing.flush()
+                with phase("read"):
+                    rows = reader.read(cloudpickle.loads(partition))
+                writing.write(rows)
+            with phase("write"):
+                writing.flush()
         finally:
             writing.close()
         return SourceResult(
             dict(writing.sequences), writing.records, writing.size, time.perf_counter() - begun,
-            tuple(writing.topics), end,
+            tuple(writing.topics), end, SplitFigures(
+                writing.read, writing.read_bytes, writing.records, writing.size, watch.seconds, plugins.counted()
+            ),
         )
 
 
@@ -118,6 +132,8 @@ class _Writing:
         if lane.identity is not None and lane.identity.transactional_id is not None:
             admit = Member(self._cluster, lane.identity, lane.added, lane.likely).admit
         self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
+        self.read = 0  # before the transforms
+        self.read_bytes = 0
         self.records = 0
         self.size = 0
         self.topics: dict[str, None] = {}
@@ -129,13 +145,16 @@ class _Writing:
         return self._appender.sequences
 
     def write(self, rows: Iterable[Any]) -> None:
-        for batch in as_batches(rows, self._job.schema):
+        for batch in each("read", as_batches(rows, self._job.schema)):
+            self.read += len(batch)
+            self.read_bytes += batch.nbytes
             for topic, partitions, raw in self._job.pipeline.to_raw(batch):
-                if topic not in self.topics:
-                    if self._job.creation is not None:
-                        self._job.creation.ensure(self._cluster, topic)
-                    self.topics[topic] = None
-                self._appender.append(topic, partitions, raw)
+                with phase("write"):
+                    if topic not in self.topics:
+                        if self._job.creation is not None:
+                            self._job.creation.ensure(self._cluster, topic)
+                        self.topics[topic] = None
+                    self._appender.append(topic, partitions, raw)
                 self.records += len(raw)
                 self.size += raw.nbytes
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, replace
 
 from spark_tasks.errors import RetriableError
+from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.task import Progress
 
@@ -52,8 +53,9 @@ class Retries:
 class Patience:
     """A task's retries with the time to the next attempt."""
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, task: str, metrics: TaskMetrics | None = None) -> None:
         self._task = task
+        self._metrics = metrics or TaskMetrics()
         self._retries = Retries()
         self._until = 0.0
 
@@ -63,6 +65,7 @@ class Patience:
         if retries is None:
             raise error
         self._retries = retries
+        self._metrics.failed(error, "spark" if isinstance(error, SparkLostError) else "task", again=True)
         self._until = time.monotonic() + retries.wait_ms / 1000
         _logger.warning("%s tries again in %d ms: %s", self._task, retries.wait_ms, error)
         return Progress(idle_ms=retries.wait_ms)
