@@ -9,7 +9,7 @@ from flask import Blueprint, Flask
 from rest import errors
 from rest.asking import Ask, Asking
 from rest.forwarding import RestClient
-from rest.resources import connectors, internal, lifecycle, loggers, metrics, offsets, plugins, root, topics
+from rest.resources import connectors, internal, lifecycle, loggers, logs, metrics, offsets, plugins, root, topics
 from rest.resources.front import Front
 from rest.server import rules as http_rules
 from rest.server.paths import NameConverter, RawPaths, TaskConverter
@@ -18,12 +18,13 @@ from rest.server.tls import client_context
 from rest.wire.view import WorkerView
 
 PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, internal, metrics)
+ADMIN = (loggers, logs)
 GRACE_S = 5.0  # the other worker reports its own time-out before we give up on it
 
 
 def create_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flask:
     """The application of the main listeners. `ask` gives a request to the herder and answers with its future."""
-    modules = (*PUBLIC, loggers) if settings.admin_on_main else PUBLIC
+    modules = (*PUBLIC, *ADMIN) if settings.admin_on_main else PUBLIC
     return _app(ask, view, settings, [module.blueprint for module in modules])
 
 
@@ -31,7 +32,7 @@ def create_admin_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flas
     """The application of `admin.listeners`; None where there are none of its own."""
     if settings.admin_on_main or not settings.admin_listeners:
         return None
-    return _app(ask, view, settings, [loggers.blueprint, metrics.blueprint])
+    return _app(ask, view, settings, [module.blueprint for module in (*ADMIN, metrics)])
 
 
 def _app(

@@ -116,6 +116,7 @@ class Worker:
     # ------------------------------------------------------------ start and end
     def start(self) -> None:
         """REST, then Kafka, the stores, the herder, the group, and Spark in the background."""
+        self.view.recent_logs.install()
         self._ticker.start()
         self._cleanup.callback(self._ticker.stop)
         self.rest = self._start_rest()

@@ -10,6 +10,7 @@ from actors.herder.state import HerderState, Phase
 from actors.messages.requests import Stage
 from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers
+from heeler.worker.recent_logs import RecentLogs
 from spark_tasks.plugins import PluginInfo, Plugins
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
@@ -33,6 +34,7 @@ class PublishedView:
         self._statuses = statuses
         self._plugins = plugins
         self.loggers = WorkerLoggers()
+        self.recent_logs = RecentLogs()
         self.stage: Stage | None = None
         self.started = False
         self.kafka_cluster_id: str | None = None
@@ -57,6 +59,10 @@ class PublishedView:
     def connector_type(self, config: Config | None) -> Literal["source", "sink", "unknown"]:
         """What the class in a connector's config is."""
         return cast("Literal['source', 'sink', 'unknown']", self._plugins.connector_type(config))
+
+    def logs(self, connector: str) -> Sequence[str]:
+        """The last lines of this worker's log about a connector."""
+        return self.recent_logs.lines(connector)
 
     def plugins(self) -> Sequence[PluginInfo]:
         """Installed plugins, in the order of GET /connector-plugins."""

@@ -98,6 +98,9 @@ class WorkerView(Protocol):
     def connector_type(self, config: Config | None) -> ConnectorType:
         """What the class in a connector's config is."""
 
+    def logs(self, connector: str) -> Sequence[str]:
+        """The last lines of this worker's log about a connector, oldest first, without secrets."""
+
     def plugins(self) -> Sequence[PluginInfo]:
         """Installed plugins: sinks, sources, transformations, predicates, converters, header converters."""
 

@@ -121,6 +121,9 @@ class FakeWorker:
     def metrics(self, names: Collection[str]) -> str:
         return "".join(f"{name} 1\n" for name in names)
 
+    def logs(self, connector: str) -> Sequence[str]:
+        return [f"{connector} {n}" for n in range(3)]
+
     def connector_type(self, config: Config | None) -> ConnectorType:
         found = CLASSES.get((config or {}).get("connector.class", ""))
         return found[1] if found else "unknown"  # type: ignore[return-value]
