@@ -9,7 +9,19 @@ from flask import Blueprint, Flask
 from rest import errors
 from rest.asking import Ask, Asking
 from rest.forwarding import RestClient
-from rest.resources import connectors, internal, lifecycle, loggers, logs, metrics, offsets, plugins, root, topics
+from rest.resources import (
+    connectors,
+    internal,
+    lifecycle,
+    loggers,
+    logs,
+    metrics,
+    offsets,
+    openapi,
+    plugins,
+    root,
+    topics,
+)
 from rest.resources.front import Front
 from rest.server import rules as http_rules
 from rest.server.paths import NameConverter, RawPaths, TaskConverter
@@ -17,7 +29,7 @@ from rest.server.settings import RestSettings
 from rest.server.tls import client_context
 from rest.wire.view import WorkerView
 
-PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, internal, metrics)
+PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, internal, metrics, openapi)
 ADMIN = (loggers, logs)
 GRACE_S = 5.0  # the other worker reports its own time-out before we give up on it
 
@@ -32,7 +44,7 @@ def create_admin_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flas
     """The application of `admin.listeners`; None where there are none of its own."""
     if settings.admin_on_main or not settings.admin_listeners:
         return None
-    return _app(ask, view, settings, [module.blueprint for module in (*ADMIN, metrics)])
+    return _app(ask, view, settings, [module.blueprint for module in (*ADMIN, metrics, openapi)])
 
 
 def _app(

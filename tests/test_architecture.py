@@ -127,6 +127,7 @@ ROOMS = {
     "rest.asking": (
         "rest.errors", "rest.forwarding", "rest.server", "rest.wire", "actors.errors", "actors.messages",
     ),
+    "rest.openapi": (),
     "rest.resources": ("rest.", "actors.errors", "actors.messages", "storage.config"),
     "rest.app": ("rest.",),
     # what people start
@@ -149,6 +150,7 @@ CONFINED = {
     "kafka.coordinator": ("actors/group/coordinator.py", "spark_tasks/kafka/membership.py"),
     "click": ("heeler",),
     "rich": ("heeler",),
+    "apispec": ("rest/openapi/document.py",),
     "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
 
