@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from typing import Any, Final
-
-from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
 
 from actors.herder.state import HerderState
 from heeler.worker.metrics import java, own
@@ -44,9 +43,6 @@ class WorkerMetrics:
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
         self._connectors: dict[ConnectorName, PluginMetrics] = {}
         self._seen = Observed()
-        self._process = CollectorRegistry()
-        ProcessCollector(registry=self._process)
-        GCCollector(registry=self._process)
         self.worker_id = WorkerId("")
         self.queues: Queues = lambda: ({}, {})
         self.engine: Callable[[], EngineFigures] = EngineFigures
@@ -91,7 +87,7 @@ class WorkerMetrics:
         own.queues(page, core, where, [*connectors, *tasks])
         own.spark(page, self.engine(), where)
         own.plugins(page, _plugins(connectors, tasks))
-        return page.text() + generate_latest(self._process).decode()
+        return page.text() + _process()
 
     def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:
         now, config = time.time(), self._configs()
@@ -139,6 +135,22 @@ def _plugins(connectors: Iterable[ConnectorRow], tasks: Iterable[TaskRow]) -> It
     for task in tasks:
         if task.metrics is not None:
             yield task.labels, task.metrics.plugins.figures()
+
+
+@cache
+def _collectors() -> Callable[[], bytes]:
+    # Imported by the first who looks: it takes a tenth of a second, which REST must not wait for.
+    from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    GCCollector(registry=registry)
+    return lambda: generate_latest(registry)
+
+
+def _process() -> str:
+    """Memory, CPU time, open files and garbage collections of the worker's process."""
+    return _collectors()().decode()
 
 
 def queue_length(ref: Any) -> int:
