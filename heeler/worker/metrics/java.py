@@ -203,6 +203,13 @@ def worker(page: Page, seen: Observed, where: str, now: float) -> None:
                                   ("leader_name", "The group's leader", seen.leader)):
         page.add(name_of(group, attribute), "gauge", f"{text}, as a label.",
                  [(f"{where},{labels({attribute: told})}", 1)] if told else [])
-    add("connect-coordinator-metrics", "assigned-connectors", "Connectors that the group gave this worker.",
-        seen.assigned_connectors)
-    add("connect-coordinator-metrics", "assigned-tasks", "Tasks that the group gave this worker.", seen.assigned_tasks)
+    group = "connect-coordinator-metrics"
+    add(group, "assigned-connectors", "Connectors that the group gave this worker.", seen.assigned_connectors)
+    add(group, "assigned-tasks", "Tasks that the group gave this worker.", seen.assigned_tasks)
+    add(group, "rebalance-total", "Rebalances that this worker has completed.", rounds.count)
+    add(group, "rebalance-rate-per-hour", "Rebalances in an hour, as of lately.", 3600 * rounds.often.rate(now))
+    add(group, "rebalance-latency-avg", "Average rebalance lately, in milliseconds.", 1000 * rounds.lately.average(now))
+    add(group, "rebalance-latency-max", "Longest rebalance lately, in milliseconds.", 1000 * rounds.lately.most(now))
+    add(group, "rebalance-latency-total", "Time of all rebalances, in milliseconds.", 1000 * rounds.seconds)
+    add(group, "last-rebalance-seconds-ago", "Time since the last rebalance; -1: there was none.",
+        -1 if rounds.ended is None else now - rounds.ended)

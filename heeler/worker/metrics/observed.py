@@ -29,7 +29,8 @@ class Rounds:
     seconds: float = 0.0
     begun: float | None = None
     ended: float | None = None
-    lately: Window = field(default_factory=Window)
+    lately: Window = field(default_factory=Window)  # their lengths
+    often: Window = field(default_factory=Window)  # ones
 
 
 class Observed:
@@ -77,6 +78,7 @@ class Observed:
             rounds.count += 1
             rounds.seconds += length
             rounds.lately.add(length, now)
+            rounds.often.add(1, now)
 
     def _compare(self, item: ItemId, old: Slot | None, new: Slot) -> None:
         starts = self.task_starts if is_task(item) else self.connector_starts

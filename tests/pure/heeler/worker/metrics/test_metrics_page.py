@@ -52,7 +52,8 @@ GROUPS = {
         connector-restarting-task-count""",
     "connect-worker-rebalance-metrics": """connect-protocol leader-name epoch completed-rebalances-total rebalancing
         rebalance-max-time-ms rebalance-avg-time-ms time-since-last-rebalance-ms""",
-    "connect-coordinator-metrics": "assigned-connectors assigned-tasks",
+    "connect-coordinator-metrics": """assigned-connectors assigned-tasks rebalance-total rebalance-rate-per-hour
+        rebalance-latency-avg rebalance-latency-max rebalance-latency-total last-rebalance-seconds-ago""",
     "connector-metrics": "status connector-type connector-class connector-version",
     "connector-task-metrics": """status running-ratio pause-ratio offset-commit-max-time-ms offset-commit-avg-time-ms
         batch-size-max batch-size-avg offset-commit-failure-percentage offset-commit-success-percentage
