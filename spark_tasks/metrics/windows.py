@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+_NAN = float("nan")
 HALF_S = 30.0  # as Kafka's metrics.sample.window.ms; a window is two of them (metrics.num.samples)
 
 
@@ -24,22 +25,29 @@ class Window:
         else:
             self._now = (begun, count + 1, total + value, min(least, value) if count else value, max(most, value))
 
-    def _halves(self, now: float) -> list[tuple[float, int, float, float, float]]:
-        return [half for half in (self._before, self._now) if half[1] and now - half[0] < 2 * HALF_S]
+    def _halves(self, now: float) -> tuple[tuple[float, int, float, float, float], ...]:
+        """What of it is of the last minute."""
+        before, last = self._before, self._now
+        if not last[1] or now - last[0] >= 2 * HALF_S:
+            return ()
+        return (before, last) if before[1] and now - before[0] < 2 * HALF_S else (last,)
 
     def average(self, now: float) -> float:
         """Of the values; NaN where there are none."""
         halves = self._halves(now)
-        count = sum(half[1] for half in halves)
-        return sum(half[2] for half in halves) / count if count else float("nan")
+        if not halves:
+            return _NAN
+        return (halves[0][2] + halves[-1][2]) / (halves[0][1] + halves[-1][1])
 
     def most(self, now: float) -> float:
         """The largest value; NaN where there are none."""
-        return max((half[4] for half in self._halves(now)), default=float("nan"))
+        halves = self._halves(now)
+        return max(halves[0][4], halves[-1][4]) if halves else _NAN
 
     def least(self, now: float) -> float:
         """The smallest value; NaN where there are none."""
-        return min((half[3] for half in self._halves(now)), default=float("nan"))
+        halves = self._halves(now)
+        return min(halves[0][3], halves[-1][3]) if halves else _NAN
 
     def rate(self, now: float) -> float:
         """The sum of the values for each second; as in Kafka over half a window at least: one value is no peak."""
