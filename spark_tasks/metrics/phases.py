@@ -106,7 +106,7 @@ def each(name: Phase, items: Iterable[T]) -> Iterator[T]:
 def mark(error: BaseException, stage: str) -> None:
     """Remember where an error came from; the first word counts."""
     if stage and not stage_of(error):
-        setattr(error, _STAGE, stage)
+        vars(error)[_STAGE] = stage  # not by setattr: a plugin's error may refuse that
 
 
 def stage_of(error: BaseException) -> str:
@@ -115,7 +115,7 @@ def stage_of(error: BaseException) -> str:
     for _ in range(10):
         if seen is None:
             return ""
-        stage = getattr(seen, _STAGE, "")
+        stage = vars(seen).get(_STAGE, "")
         if isinstance(stage, str) and stage:
             return stage
         seen = seen.__cause__

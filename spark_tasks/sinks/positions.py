@@ -105,8 +105,7 @@ class Positions:
         return found
 
     def look(self) -> None:
-        """Ask where the partitions end, for `lags`. ConnectError."""
-        self._look_up()
+        """Ask where the partitions end whose position is known, for `lags`. ConnectError."""
         self._ends = self._watcher.refresh(list(self._at), self._isolation)
 
     def lags(self) -> dict[TopicPartition, int]:

@@ -143,7 +143,7 @@ class SinkTask:
 
     def _look_at_lag(self) -> None:
         """A paused task falls behind: who looks at it wants to know how far."""
-        if time.monotonic() - self._lag_asked > LAG_S:
+        if self._positions and time.monotonic() - self._lag_asked > LAG_S:
             self._lag_asked = time.monotonic()
             with suppress(ConnectError):  # Kafka's: asked again later
                 self._positions.look()

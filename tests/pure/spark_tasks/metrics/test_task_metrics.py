@@ -6,6 +6,7 @@ import math
 import pickle
 import threading
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -82,6 +83,19 @@ def test_an_error_that_cannot_be_sent_keeps_its_phase():
     with pytest.raises(ConnectError) as home:
         value_of(pickle.loads(pickle.dumps(failed_outcome(caught.value))))
     assert stage_of(home.value) == "transform"
+
+
+def test_an_error_that_lets_nobody_write_to_it_is_marked_all_the_same():
+    @dataclass(frozen=True)
+    class FrozenError(Exception):
+        code: int
+
+        def __getattr__(self, name: str) -> object:
+            raise RuntimeError(name)
+
+    with pytest.raises(FrozenError) as caught, phase("write"):
+        raise FrozenError(7)
+    assert stage_of(caught.value) == "write"
 
 
 def test_what_plugins_count_in_a_split_adds_up_on_the_worker():
