@@ -77,7 +77,7 @@ chaos: $(READY)
 	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"
 	@$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
-BENCHES := records converters transforms rest assignment
+BENCHES := records converters transforms rest assignment metrics
 
 bench: $(READY)
 	@for name in $(BENCHES); do echo "== Microbenchmarks: $$name"; $(BIN)/python -m tests.benchmarks.bench_$$name || exit; done

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from spark_tasks.errors import ConnectError as ConnectError
     from spark_tasks.errors import DataError as DataError
     from spark_tasks.errors import RetriableError as RetriableError
+    from spark_tasks.metrics.plugins import PluginMetrics as PluginMetrics
+    from spark_tasks.metrics.plugins import plugin_metrics as plugin_metrics
     from spark_tasks.pipeline.transforms.base import Predicate as Predicate
     from spark_tasks.pipeline.transforms.base import Transform as Transform
     from spark_tasks.pipeline.transforms.simple import Record as Record
@@ -37,6 +39,7 @@ _HOMES = {
     "spark_tasks.plugins.config_providers": ("ConfigData", "ConfigProvider"),
     "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "RetriableError"),
     "spark_tasks.plugins.errant_records": ("errant_record_reporter",),
+    "spark_tasks.metrics.plugins": ("PluginMetrics", "plugin_metrics"),
     "spark_tasks.plugins.simple": ("source",),
     "spark_tasks.pipeline.transforms.base": ("Predicate", "Transform"),
     "spark_tasks.pipeline.transforms.simple": ("Record", "transform"),

@@ -9,7 +9,21 @@ from flask import Blueprint, Flask
 from rest import errors
 from rest.forwarding import RestClient
 from rest.herder_client import Ask, HerderClient
-from rest.resources import connectors, internal, lifecycle, loggers, offsets, plugins, root, story, topics, trial
+from rest.resources import (
+    connectors,
+    internal,
+    lifecycle,
+    loggers,
+    logs,
+    metrics,
+    offsets,
+    openapi,
+    plugins,
+    root,
+    story,
+    topics,
+    trial,
+)
 from rest.resources.front import Front
 from rest.server import rules as http_rules
 from rest.server.paths import NameConverter, RawPaths, TaskConverter
@@ -17,8 +31,8 @@ from rest.server.settings import RestSettings
 from rest.server.tls import client_context
 from rest.wire.view import WorkerView
 
-PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, trial, internal)
-ADMIN = (loggers, story)
+PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, trial, internal, metrics, openapi)
+ADMIN = (loggers, logs, story)
 GRACE_S = 5.0  # the other worker reports its own time-out before we give up on it
 
 
@@ -32,7 +46,7 @@ def create_admin_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flas
     """The application of `admin.listeners`; None where there are none of its own."""
     if settings.admin_on_main or not settings.admin_listeners:
         return None
-    return _app(ask, view, settings, [module.blueprint for module in ADMIN])
+    return _app(ask, view, settings, [module.blueprint for module in (*ADMIN, metrics, openapi)])
 
 
 def _app(

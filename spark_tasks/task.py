@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
+
+from spark_tasks.metrics.task import TaskMetrics
 
 R_co = TypeVar("R_co", covariant=True)
 SourcePartition = Mapping[str, Any]
@@ -98,6 +100,7 @@ class TaskContext:
     wake: Callable[[], None]
     topic_used: Callable[[str], None]
     guard: StartGuard | None = None  # sources with exactly-once delivery only
+    metrics: TaskMetrics = field(default_factory=TaskMetrics)  # the runner reports to it
 
     @property
     def id(self) -> str:

@@ -20,6 +20,7 @@ from pyspark import cloudpickle
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json
 from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.pipeline.transforms.chain import Chain
 from spark_tasks.pipeline.transforms.rows import joined
@@ -58,6 +59,9 @@ class Seen:
 
 class _Context:
     """A connector's, while its task configurations are asked for."""
+
+    def __init__(self) -> None:
+        self.metrics = PluginMetrics()  # which nobody shows
 
     def request_task_reconfiguration(self) -> None:
         """There is nobody to ask."""

@@ -32,24 +32,29 @@ ROOMS = {
     "spark_tasks.errors": (),
     "spark_tasks.limits": (),
     "spark_tasks.spaces": (),
-    "spark_tasks.task": (),
+    "spark_tasks.metrics": (),
+    "spark_tasks.task": ("spark_tasks.metrics",),
     "spark_tasks.process": (),
     "spark_tasks.arrays": ("spark_tasks.process",),
     "spark_tasks.java": ("spark_tasks.arrays",),
     "spark_tasks.data": ("spark_tasks.java",),
     "spark_tasks.config": ("spark_tasks.java",),
     "spark_tasks.plugins": (
-        "spark_tasks.config", "spark_tasks.data", "spark_tasks.process", "spark_tasks.spaces", "spark_tasks.task",
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.metrics", "spark_tasks.process", "spark_tasks.spaces",
+        "spark_tasks.task",
     ),
     "spark_tasks.validation": ("spark_tasks.config", "spark_tasks.java", "spark_tasks.kafka", "spark_tasks.plugins"),
     "spark_tasks.kafka": (
-        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.process",
+        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
+        "spark_tasks.process",
     ),
     "spark_tasks.pipeline": (
-        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.plugins",
+        "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
+        "spark_tasks.plugins",
     ),
     "spark_tasks.dead_letters": (
-        "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.task",
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.pipeline",
+        "spark_tasks.task",
     ),
     "spark_tasks.connectors": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins",
@@ -57,19 +62,19 @@ ROOMS = {
     ),
     "spark_tasks.spark": (
         "spark_tasks", "spark_tasks.config", "spark_tasks.connectors", "spark_tasks.data", "spark_tasks.kafka",
-        "spark_tasks.pipeline", "spark_tasks.process", "spark_tasks.task",
+        "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.process", "spark_tasks.task",
     ),
     "spark_tasks.tasks": (
-        "spark_tasks.config", "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark",
-        "spark_tasks.task",
+        "spark_tasks.config", "spark_tasks.data", "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins",
+        "spark_tasks.spark", "spark_tasks.task",
     ),
     "spark_tasks.sources": (
-        "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.pipeline",
-        "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.metrics",
+        "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.sinks": (
-        "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.pipeline",
-        "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.data", "spark_tasks.dead_letters", "spark_tasks.kafka", "spark_tasks.metrics",
+        "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.runners": (
         "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
@@ -80,8 +85,8 @@ ROOMS = {
         "spark_tasks.tasks", "spark_tasks.trial",
     ),
     "spark_tasks.trial": (
-        "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
-        "spark_tasks.tasks",
+        "spark_tasks.data", "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
+        "spark_tasks.sources", "spark_tasks.tasks",
     ),
     # the internal topics
     "storage": (),
@@ -107,8 +112,8 @@ ROOMS = {
         "storage.config", "storage.errors", "storage.log", "storage.status",
     ),
     "actors.instances": (
-        "actors.herder", "actors.messages", "spark_tasks.config", "spark_tasks.plugins", "spark_tasks.spaces",
-        "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
+        "actors.herder", "actors.messages", "spark_tasks.config", "spark_tasks.metrics", "spark_tasks.plugins",
+        "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
     ),
     "actors.peers": (
         "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "spark_tasks.task", "storage.config",
@@ -138,11 +143,12 @@ ROOMS = {
     "rest.herder_client": (
         "rest.errors", "rest.forwarding", "rest.server", "rest.wire", "actors.errors", "actors.messages",
     ),
+    "rest.openapi": (),
     "rest.resources": ("rest.", "actors.errors", "actors.messages", "storage.config"),
     "rest.app": ("rest.",),
     # what people start
     # the names that plugin authors import
-    "heeler": ("spark_tasks.config", "spark_tasks.pipeline", "spark_tasks.plugins"),
+    "heeler": ("spark_tasks.config", "spark_tasks.metrics", "spark_tasks.pipeline", "spark_tasks.plugins"),
     "heeler.errors": (),
     "heeler.embedded_kafka": ("heeler.errors", "spark_tasks.process", "spark_tasks.spark"),
     # a worker's Java plugins: the host, and what makes them look like Python's
@@ -173,6 +179,8 @@ CONFINED = {
     "kafka.coordinator": ("actors/group/coordinator.py", "spark_tasks/kafka/membership.py"),
     "click": ("heeler",),
     "rich": ("heeler",),
+    "apispec": ("rest/openapi/document.py",),
+    "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
 
 # Pure: values in, values out, in themselves and in all of ours that they import. Time, chance, threads, files, sockets

@@ -22,6 +22,7 @@ from actors.messages.ids import Epoch
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.plugins import Kind, Plugin, Plugins
 from spark_tasks.plugins.api import ConnectorContext
 from spark_tasks.task import SourceOffset, SourcePartition
@@ -53,12 +54,19 @@ class _Context(ConnectorContext):
     """The plugin's ConnectorContext. Its methods are called from any thread, and only tell."""
 
     def __init__(self, actor: pykka.ActorRef[Any], tell: Tell, name: ConnectorName, epoch: Epoch,
-                 read_offsets: Callable[[], Sequence[tuple[SourcePartition, SourceOffset]]]) -> None:
+                 read_offsets: Callable[[], Sequence[tuple[SourcePartition, SourceOffset]]],
+                 metrics: PluginMetrics) -> None:
+        self._metrics = metrics
         self._actor = actor
         self._tell = tell
         self._name = name
         self._epoch = epoch
         self._read_offsets = read_offsets
+
+    @property
+    @override
+    def metrics(self) -> PluginMetrics:
+        return self._metrics
 
     @override
     def request_task_reconfiguration(self) -> None:
@@ -83,9 +91,10 @@ class ConnectorActor(pykka.ThreadingActor):
 
     def __init__(
         self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
-        log_context: LogContext | None = None,
+        log_context: LogContext | None = None, metrics: Callable[[ConnectorName], PluginMetrics] | None = None,
     ) -> None:
         super().__init__()
+        self._metrics = metrics or (lambda _name: PluginMetrics())
         self._epoch = epoch
         self._tell = tell
         self._plugins = plugins
@@ -158,7 +167,8 @@ class ConnectorActor(pykka.ThreadingActor):
         hide_passwords(name, self._resolved, self._plugin.cls)
         _check(self._plugin, self._resolved)
         resolved = self._resolved
-        context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved))
+        context = _Context(self.actor_ref, self._tell, name, self._epoch, lambda: self._read_offsets(name, resolved),
+                           self._metrics(name))
         connector: Connector = self._plugin.cls(dict(self._resolved), context)
         self._connector = connector
         return connector

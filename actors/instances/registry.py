@@ -73,6 +73,10 @@ class ActorInstances:
             error = ConnectError(f"{effect.connector}: the connector does not run")
             self._tell(TaskConfigsGenerated(effect.connector, effect.epoch, effect.op, error=error))
 
+    def living(self) -> list[tuple[ItemId, pykka.ActorRef[Any]]]:
+        """The newest instance of each item last. Any thread."""
+        return list(self._actors.copy().values())
+
     def watch(self) -> None:
         """Report instances whose actor died without a word (a defect of ours: their plugin's errors are caught)."""
         for epoch, (item, ref) in list(self._actors.items()):

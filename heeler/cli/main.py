@@ -50,7 +50,8 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
     with told_without_trace():
         set_up_logging()
         config = load_worker_config(file, overrides, os.environ)
-        set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."))
+        set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
+                       form=config["heeler.log.format"])
         from heeler.worker.process import run_worker
         from heeler.worker.startup import allow_many_files
 

@@ -17,6 +17,8 @@ from actors.messages.commands import StartTask
 from actors.peers.start_guard import HerderGuard, Herding
 from heeler.worker.config import WorkerConfig
 from spark_tasks.config.masking import hide_passwords
+from spark_tasks.metrics.engine import EngineFigures
+from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.plugins import Plugins
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.configs import check_tasks_max
@@ -68,6 +70,11 @@ class DataPlane:
         ready = self._runners.done() and self._runners.exception() is None
         return self._runners.result().engine.degraded() if ready else ()
 
+    def figures(self) -> EngineFigures:
+        """Of the engine. Zeros while it is not there."""
+        ready = self._runners.done() and self._runners.exception() is None
+        return self._runners.result().engine.figures() if ready else EngineFigures()
+
     def close(self) -> None:
         """Stop Spark; the tasks must be gone. From now on it is not started any more."""
         with self._lock:
@@ -88,10 +95,12 @@ class TaskRunners:
     resolve: Callable[[Mapping[str, Any], ConnectorName], Mapping[str, str]]
     topic_used: Callable[[ConnectorTaskId, TopicName], None]
     herding: Herding
+    metrics: Callable[[ConnectorTaskId], TaskMetrics]
 
     def make(self, command: StartTask, wake: Callable[[], None]) -> TaskRunner:
         """A runner, not started. Raises ConfigError, TooManyTasksError, PluginNotFoundError."""
         task = command.task
+        metrics = self.metrics(task)
         connector = self.resolve(command.connector_config, task.connector)
         check_tasks_max(task.connector, self.configs.config.task_count(task.connector), connector)
         hide_passwords(task.connector, connector, self.plugins.connector(connector.get("connector.class", "")))
@@ -105,7 +114,7 @@ class TaskRunners:
                 worker=self.config.originals, connector=connector,
                 config=self.resolve(command.task_config, task.connector), engine=runners.engine, offsets=offsets,
                 wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
-                guard=guard if source and self.config.exactly_once else None,
+                guard=guard if source and self.config.exactly_once else None, metrics=metrics,
             ))
         except Exception:
             if offsets is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import IO
+from datetime import UTC, datetime
+from typing import IO, Any
 
 from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError
@@ -26,17 +28,28 @@ QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 SILENT = ("kafka.cluster",)
 """Loggers whose errors are harmless: they report a topic that has just been created, and ask for it again."""
 _NAMES = {number: name for name, number in LEVELS.items()}
-_context: ContextVar[str] = ContextVar("connector_context", default="")
+TEXT, JSON = "text", "json"
+_context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
 
 
 @contextmanager
 def log_context(connector: str, task: int | None = None) -> Iterator[None]:
     """Lines that this thread writes meanwhile begin with `[name|worker]` or `[name|task-0]`."""
-    token = _context.set(f"[{connector}|{'worker' if task is None else f'task-{task}'}] ")
+    token = _context.set((connector, task))
     try:
         yield
     finally:
         _context.reset(token)
+
+
+def current_connector() -> str:
+    """Which connector this thread works for; empty where it works for none."""
+    return _context.get()[0]
+
+
+def _prefix() -> str:
+    connector, task = _context.get()
+    return f"[{connector}|{'worker' if task is None else f'task-{task}'}] " if connector else ""
 
 
 class ConnectFormatter(LineFormatter):
@@ -49,8 +62,26 @@ class ConnectFormatter(LineFormatter):
         """Uses the thread's context, or the one that the record already carries (`extra`)."""
         record.connect_level = level_name(record.levelno)
         if not hasattr(record, "connect_context"):
-            record.connect_context = _context.get()
+            record.connect_context = _prefix()
         return super().format(record)
+
+
+class JsonFormatter(LineFormatter):
+    """One JSON object a line: time, level, logger, line, thread, message, and where they are there connector, task and
+    trace. Nothing in a message can end its line.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """ASCII only."""
+        connector, task = _context.get()
+        trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
+        told: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": level_name(record.levelno), "logger": record.name, "line": record.lineno,
+            "thread": record.threadName, "connector": connector or None, "task": task,
+            "message": record.getMessage(), "trace": trace, "stack": record.stack_info,
+        }
+        return json.dumps({key: value for key, value in told.items() if value is not None})
 
 
 def level_name(number: int) -> str:
@@ -66,8 +97,9 @@ def parse_level(text: str, key: str = "level") -> int:
     return LEVELS[name]
 
 
-def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, stream: IO[str] | None = None) -> None:
-    """Send all loggers' lines to `stream` (standard output) at these levels. May be called again.
+def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, stream: IO[str] | None = None, *,
+                   form: str = TEXT) -> None:
+    """Send all loggers' lines to `stream` (standard output) at these levels; `form`: text or json. May be called again.
 
     An uncaught error of a thread is logged too. Raises ConfigError for a level that there is not.
     """
@@ -75,10 +107,11 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
     top = logging.getLogger()
     top.setLevel(parse_level(root, "heeler.log.level"))
     logging.addLevelName(TRACE, "TRACE")
-    for old in [h for h in top.handlers if isinstance(h.formatter, ConnectFormatter)]:
+    for old in [h for h in top.handlers if getattr(h, "of_the_worker", False)]:
         top.removeHandler(old)
     handler = logging.StreamHandler(stream or sys.stdout)
-    handler.setFormatter(ConnectFormatter())
+    handler.of_the_worker = True  # type: ignore[attr-defined]
+    handler.setFormatter(JsonFormatter() if form == JSON else ConnectFormatter())
     handler.addFilter(MaskingFilter())
     top.addHandler(handler)
     for name in QUIET:

@@ -22,7 +22,9 @@ class MaskingFilter(logging.Filter):
         masked = secrets.mask(text)
         if masked != text:
             record.msg, record.args = masked, None
-        if record.exc_info and not record.exc_text:
+        if record.exc_text:  # a handler before this one has made it, for itself
+            record.exc_text = secrets.mask(record.exc_text)
+        elif record.exc_info:
             trace = _TRACES.formatException(record.exc_info)
             masked = secrets.mask(trace)
             if masked != trace:

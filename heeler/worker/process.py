@@ -47,6 +47,7 @@ from heeler.worker.config import WorkerConfig
 from heeler.worker.data_plane import DataPlane, TaskRunners
 from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
+from heeler.worker.metrics.registry import WorkerMetrics, queue_length
 from heeler.worker.reloads import Resolver
 from heeler.worker.settings import group_settings, herder_settings, new_session_key
 from heeler.worker.startup import (
@@ -65,7 +66,7 @@ from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError, ConnectError
 from storage.config.view import ConfigView
-from storage.ids import ConnectorTaskId, TopicName
+from storage.ids import ConnectorTaskId, ItemId, TopicName, WorkerId
 from storage.offsets.stores import OffsetStores, OffsetTopic
 from storage.status.state import TopicStatus
 from storage.status.view import StatusView
@@ -116,6 +117,10 @@ class Worker:
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
         trials = Trials(config.originals, config.providers)
         self.view = PublishedView(self._configs, self._statuses, self._plugins, trials)
+        self.metrics = WorkerMetrics(config.originals, lambda: self._configs.config, lambda: self._statuses.statuses,
+                                     self.view.connector_type, self.view.heeler_version)
+        self.view.metrics = self.metrics.page
+        self._core: dict[str, pykka.ActorRef[Any]] = {}
         self._herder: pykka.ActorRef[Any] | None = None
         self._stores: dict[str, pykka.ActorRef[Any]] = {}
         self.rest: RestServer
@@ -123,9 +128,11 @@ class Worker:
     # ------------------------------------------------------------ start and end
     def start(self) -> None:
         """REST, then Kafka, the stores, the herder, the group, and Spark in the background."""
+        self.view.recent_logs.install()
         self._ticker.start()
         self._cleanup.callback(self._ticker.stop)
         self.rest = self._start_rest()
+        self.metrics.worker_id = WorkerId(self.rest.worker_id)
         parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)
         self._cleanup.callback(parts.close)
         self._start_stores(parts)
@@ -136,6 +143,7 @@ class Worker:
         self.view.kafka_cluster_id = parts.cluster_id
         self._tell_herder(Loaded(self._configs.config))
         self.view.degraded = data_plane.degraded
+        self.metrics.engine, self.metrics.queues = data_plane.figures, self._queues
         data_plane.start()
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
@@ -209,14 +217,16 @@ class Worker:
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
         fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
         make = TaskRunners(config, self._plugins, data_plane, self._offsets, self._configs, self.resolve,
-                           self._topic_used, Herding(self._tell_herder, leader, self._configs)).make
+                           self._topic_used, Herding(self._tell_herder, leader, self._configs),
+                           self.metrics.task).make
         tasks = TaskActors(self._tell_herder, make, self._ticker,
                            lambda task: log_context(task.connector, task.task))
         self._instances = ActorInstances(
             self._tell_herder,
             lambda epoch, _: ConnectorActor.start(
                 epoch, self._tell_herder, self._plugins, self.resolve,
-                lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context),
+                lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
+                self.metrics.connector),
             tasks.start, tasks.cancel, tasks.stopping)
         validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
@@ -244,7 +254,8 @@ class Worker:
         settings = herder_settings(config, self.rest.worker_id, self._plugins.connector_type)
         self._herder = herder = HerderActor.start(settings, ports, self._ticker)
         self._cleanup.callback(herder.stop, timeout=5)
-        self._watch({"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}})
+        self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
+        self._watch(self._core)
 
     def _watch(self, core: Mapping[str, pykka.ActorRef[Any]]) -> None:
         supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)
@@ -287,7 +298,12 @@ class Worker:
 
     def _publish(self, state: HerderState, leader: LeaderClient) -> None:
         self.view.follow(state)
+        self.metrics.follow(state)
         leader.follow(state.leader_url)
+
+    def _queues(self) -> tuple[dict[str, int], dict[ItemId, int]]:
+        core = {name: queue_length(ref) for name, ref in self._core.items()}
+        return core, {item: queue_length(ref) for item, ref in self._instances.living()}
 
     def _validate(self, validation: Validation, effect: Validate) -> None:
         validation.check(effect.config, lambda error: self._tell_herder(Validated(effect.request_id, error)))

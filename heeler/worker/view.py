@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.metadata import version as version_of
 from typing import Any, Literal, cast
 
 from actors.herder.standing import Phase
@@ -10,6 +11,7 @@ from actors.herder.state import HerderState
 from actors.messages.requests import Stage
 from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers
+from heeler.worker.recent_logs import RecentLogs
 from heeler.worker.trial import Trials
 from spark_tasks.plugins import PluginInfo, Plugins
 from storage.config.state import ClusterConfigState
@@ -27,6 +29,7 @@ class PublishedView:
 
     version = KAFKA_VERSION
     commit = COMMIT
+    heeler_version = version_of("heeler")
 
     def __init__(self, configs: ConfigView, statuses: StatusView, plugins: Plugins, trials: Trials) -> None:
         self._configs = configs
@@ -34,9 +37,11 @@ class PublishedView:
         self._plugins = plugins
         self.trial = trials.run
         self.loggers = WorkerLoggers()
+        self.recent_logs = RecentLogs()
         self.stage: Stage | None = None
         self.started = False
         self.kafka_cluster_id: str | None = None
+        self.metrics: Callable[[Collection[str]], str] = lambda _names: ""  # the worker's, from its first moment
         self.degraded: Callable[[], Sequence[str]] = tuple  # the data plane says, once there is one
 
     def follow(self, state: HerderState) -> None:
@@ -57,6 +62,10 @@ class PublishedView:
     def connector_type(self, config: Config | None) -> Literal["source", "sink", "unknown"]:
         """What the class in a connector's config is."""
         return cast("Literal['source', 'sink', 'unknown']", self._plugins.connector_type(config))
+
+    def logs(self, connector: str) -> Sequence[str]:
+        """The last lines of this worker's log about a connector."""
+        return self.recent_logs.lines(connector)
 
     def plugins(self) -> Sequence[PluginInfo]:
         """Installed plugins, in the order of GET /connector-plugins."""

@@ -15,6 +15,7 @@ from rest.wire.view import WorkerView
 
 JSON = "application/json"
 ACCEPTABLE = frozenset({"", "*/*", "*", JSON, "application/*"})
+ALWAYS = frozenset({"root.health", "metrics.metrics", "openapi.document", "openapi.page"})  # also without Kafka
 ANY_BODY = frozenset({"root", "internal"})  # blueprints whose resources do not look at a request's media type
 
 
@@ -25,11 +26,12 @@ def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
     def check() -> None:
         if request.routing_exception is not None or request.method == "OPTIONS":
             return
-        if view.kafka_cluster_id is None and request.endpoint != "root.health":
+        if view.kafka_cluster_id is None and request.endpoint not in ALWAYS:
             raise NotFound
         if request.blueprint not in ANY_BODY:
             _check_content_type()
-        _check_accept()
+        if request.blueprint not in ("metrics", "openapi"):  # Prometheus and browsers do not ask for JSON
+            _check_accept()
 
     app.after_request(_typed)
     if settings.cors is not None:
@@ -40,7 +42,7 @@ def install(app: Flask, view: WorkerView, settings: RestSettings) -> None:
 
 def _typed(response: Response) -> Response:
     """Answers that Flask makes by itself (to OPTIONS) say text/html of an empty body."""
-    if response.mimetype == "text/html":
+    if response.mimetype == "text/html" and request.endpoint != "openapi.page":
         response.mimetype = JSON
     return response
 

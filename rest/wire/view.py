@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from actors.messages.requests import Stage
@@ -92,8 +92,14 @@ class WorkerView(Protocol):
     def degraded(self) -> Sequence[str]:
         """Which tasks hang or wait for long, in words; empty where all is well."""
 
+    def metrics(self, names: Collection[str]) -> str:
+        """The worker's metrics as Prometheus takes them: with Kafka Connect's names (`java`), heeler's, or both."""
+
     def connector_type(self, config: Config | None) -> ConnectorType:
         """What the class in a connector's config is."""
+
+    def logs(self, connector: str) -> Sequence[str]:
+        """The last lines of this worker's log about a connector, oldest first, without secrets."""
 
     def plugins(self) -> Sequence[PluginInfo]:
         """Installed plugins: sinks, sources, transformations, predicates, converters, header converters."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from spark_tasks.dead_letters.handling import ErrorHandling
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import Failure, intolerant
 
 _logger = logging.getLogger(__name__)
@@ -40,13 +42,19 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What the worker is told of them: how many, and lines for its log."""
+    """What the worker is told of them: how many (by phase, for the metrics), lines for its log, and how many dead
+    letters were written or could not be.
+    """
 
     count: int = 0
     lines: tuple[str, ...] = ()
+    by_phase: Mapping[str, int] = field(default_factory=dict)
+    letters: int = 0
+    lost_letters: int = 0
 
-    def log(self) -> None:
-        """Write the lines."""
+    def tell(self, metrics: TaskMetrics, *, skipped: bool) -> None:
+        """Write the lines, count the rest. Records that are not skipped fail the task, and are counted there."""
+        metrics.refused(self.by_phase if skipped else {}, len(self.lines), self.letters, self.lost_letters)
         for line in self.lines:
             _logger.error("%s", line)
         if self.lines and self.count > len(self.lines):
@@ -64,16 +72,20 @@ class Refusals:
         self._letters: list[tuple[Original, list[Header]]] = []
         self._lines: list[str] = []
         self._count = 0
+        self._by_phase: Counter[str] = Counter()
+        self._sent = 0
+        self._lost = 0
 
     @property
     def refused(self) -> Refused:
         """What is told to the worker."""
-        return Refused(self._count, tuple(self._lines))
+        return Refused(self._count, tuple(self._lines), dict(self._by_phase), self._sent, self._lost)
 
     def add(self, failure: Failure, original: Original) -> None:
         """Note one. ToleranceExceededError where there must be none; the letter is to be sent all the same."""
         handling = self._handling
         self._count += 1
+        self._by_phase[failure.stage.phase] += 1
         if handling.log and len(self._lines) < _MOST_LINES:
             self._lines.append(log_line(failure, original, handling))
         if handling.queue:
@@ -90,11 +102,14 @@ class Refusals:
             return
         try:
             append(self._handling.queue, _raw(letters, self._handling))
+            self._sent += len(letters)
         except RecordTooLargeError:
             for letter in letters:
                 try:
                     append(self._handling.queue, _raw([letter], self._handling))
+                    self._sent += 1
                 except RecordTooLargeError as error:
+                    self._lost += 1
                     queue = self._handling.queue
                     _logger.error("Could not produce message to dead letter queue. topic=%s: %s", queue, error)  # noqa: TRY400
 

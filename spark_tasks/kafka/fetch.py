@@ -19,6 +19,7 @@ from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.decode import decode_pieces
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError, UnsupportedFormatError
 from spark_tasks.kafka.records.scan import first_batch_bytes, next_offset
+from spark_tasks.metrics.phases import each, phase
 
 DEFAULT_FETCH_BYTES: Final = 16 * 1024 * 1024
 _LEAST_FETCH_BYTES: Final = 64 * 1024
@@ -63,11 +64,12 @@ def read_range(
     position = start
     try:
         while position < end:
-            piece = fetcher.next()
-            for decoded in decode_pieces(
+            with phase("fetch"):
+                piece = fetcher.next()
+            for decoded in each("decode", decode_pieces(
                 piece.data, start=position, end=end, aborted=piece.aborted, check_crc=check_crc,
                 max_record_bytes=max_record_bytes,
-            ):  # fmt: skip
+            )):  # fmt: skip
                 position = decoded.next_offset
                 if decoded.records.num_rows:
                     yield decoded.records

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError, ToleranceExceededError
+from spark_tasks.metrics.phases import Phase
 from spark_tasks.pipeline.bisection import FailedPartError, good_parts
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, MixedSchemasError
 
@@ -30,6 +31,13 @@ class Stage(Enum):
     VALUE_CONVERTER = "VALUE_CONVERTER"
     HEADER_CONVERTER = "HEADER_CONVERTER"
     KAFKA_PRODUCE = "KAFKA_PRODUCE"
+
+    @property
+    def phase(self) -> Phase:
+        """Where it counts in the metrics."""
+        if self is Stage.TRANSFORMATION:
+            return "transform"
+        return "write" if self in (Stage.TASK_PUT, Stage.KAFKA_PRODUCE) else "convert"
 
 
 class StageOutageError(RetriableError):

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, one_topic
 from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import Column, Converter, MixedSchemasError
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
@@ -106,16 +107,19 @@ class SinkPipeline(_Pipeline):
 
     def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         try:
-            key = self._read("key", topic, raw)
-            value = self._read("value", topic, raw)
+            with phase("convert"):
+                key = self._read("key", topic, raw)
+                value = self._read("value", topic, raw)
         except MixedSchemasError as mixed:
             begin = 0
             for end in mixed.ends:
                 yield from self._run_of(topic, partition, raw, begin, end)
                 begin = end
             return
-        self._check_headers(topic, raw)
-        yield _connect_batch(topic, partition, raw, key, value)
+        with phase("convert"):
+            self._check_headers(topic, raw)
+            batch = _connect_batch(topic, partition, raw, key, value)
+        yield batch
 
     def _run_of(
         self, topic: str, partition: int, raw: pa.RecordBatch, begin: int, end: int
@@ -151,7 +155,8 @@ class SinkPipeline(_Pipeline):
 
 def _transformed(chain: Chain, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     try:
-        return list(chain.apply(batch))
+        with phase("transform"):
+            return list(chain.apply(batch))
     except TransformError as error:
         raise error.part from error
 
@@ -231,14 +236,17 @@ class SourcePipeline(_Pipeline):
 
     def _written(self, batch: pa.RecordBatch) -> Iterator[RawBatch]:
         try:
-            transformed = list(self.stages.chain.apply(batch))
+            with phase("transform"):
+                transformed = list(self.stages.chain.apply(batch))
         except TransformError as error:
             raise error.part from error
         complete, begin = sum(map(len, transformed)) == len(batch), 0
         for out in transformed:
             for topic, part in self._by_topic(out):
                 try:
-                    yield self._raw(topic, part)
+                    with phase("convert"):
+                        raw = self._raw(topic, part)
+                    yield raw
                 except StageFailedError as failed:
                     failed.move(partial(operator.add, begin) if complete and len(part) == len(out) else None)
                     raise

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol, get_args
 from pyspark.sql.datasource import DataSource
 
 from spark_tasks.config.definition import ConfigDef
+from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.task import SourceOffset, SourcePartition
 
 __all__ = [
@@ -30,6 +31,10 @@ TransactionSignal = Literal["commit", "abort", "continue"]
 
 class ConnectorContext(Protocol):
     """What the runtime offers a running connector; every method may be called from any thread."""
+
+    @property
+    def metrics(self) -> PluginMetrics:
+        """The connector's own metrics (KIP-877), shown at /metrics. What its tasks count: heeler.plugin_metrics()."""
 
     def request_task_reconfiguration(self) -> None:
         """Have `task_configs` called again because the external system changed."""

@@ -35,6 +35,7 @@ class Positions:
         self._reset = reset
         self._resume_from = getattr(writer, "resume_from", None)
         self._at: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}  # as far as they were known last
         self._doubtful = False
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed: Committed | None = None
@@ -94,13 +95,22 @@ class Positions:
         """(partition, start, end) of all partitions that have something new, at most `most` offsets each."""
         self._look_up()
         found = []
-        for tp, end in self._watcher.ends(list(self._at), self._isolation).items():
+        self._ends = self._watcher.ends(list(self._at), self._isolation)
+        for tp, end in self._ends.items():
             start = self._at[tp]
             if end > start:
                 found.append((tp, start, min(end, start + most)))
             elif end < start:
                 self._behind_the_end(tp, start)
         return found
+
+    def look(self) -> None:
+        """Ask where the partitions end whose position is known, for `lags`. ConnectError."""
+        self._ends = self._watcher.refresh(list(self._at), self._isolation)
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """How many offsets each partition is behind, as far as is known here."""
+        return {tp: max(0, self._ends.get(tp, at) - at) for tp, at in self._at.items()}
 
     def _behind_the_end(self, tp: TopicPartition, position: int) -> None:
         """The log ends before the position: it was cut off, or the topic was deleted and made anew."""

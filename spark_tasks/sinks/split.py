@@ -22,6 +22,9 @@ from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
 from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.metrics.phases import Stopwatch, measured, phase
+from spark_tasks.metrics.plugins import PluginMetrics, counting
+from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
 from spark_tasks.sinks.putting import Putting, Reports, not_the_records_fault, put_failure
@@ -76,6 +79,7 @@ class SinkResult:
     out_of_range: tuple[int, int] | None = None
     failure: Outcome | None = None
     refused: Refused = NONE_REFUSED
+    figures: SplitFigures | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,10 @@ class SinkSplit:
 
     def run(self) -> SinkResult:
         """Read, convert, write. Errors come back in the result, so that the writer can be told of the others."""
+        with measured() as watch, counting() as plugins:
+            return self._run(watch, plugins)
+
+    def _run(self, watch: Stopwatch, plugins: PluginMetrics) -> SinkResult:
         begun = time.perf_counter()
         job = _unpacked(self.job)
         refusals = Refusals(job.errors)
@@ -104,13 +112,17 @@ class SinkSplit:
         messages: Sequence[Any] = ()
         try:
             if first is not None:
-                reading, messages = self._put(job, reading, first)
+                with phase("write"):
+                    reading, messages = self._put(job, reading, first)
             reading.refusals.send_apart()
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, reading.refusals)
         return SinkResult(
             self.topic, self.partition, reading.position, reading.records, reading.size,
             time.perf_counter() - begun, tuple(messages) or (None,), refused=reading.refusals.refused,
+            figures=SplitFigures(
+                reading.records, reading.size, reading.written, reading.written_bytes, watch.seconds, plugins.counted()
+            ),
         )
 
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
@@ -150,6 +162,8 @@ class _Reading(Iterator[pa.RecordBatch]):
         self.records = 0
         self.size = 0
         self.failed = False
+        self.written = 0  # after the transforms
+        self.written_bytes = 0
         self._damaged = False
         self._until = time.perf_counter() + BUDGET_FACTOR * max(split.expected_seconds, 1.0)
         self._batches = self._read()
@@ -168,6 +182,8 @@ class _Reading(Iterator[pa.RecordBatch]):
         for raw in self._raw(split.start, split.end):
             for connect in convert(split.topic, split.partition, raw, partial(self._refuse, raw)):
                 if len(connect):
+                    self.written += len(connect)
+                    self.written_bytes += connect.nbytes
                     yield connect
             self.position = raw.column(0)[len(raw) - 1].as_py() + 1
             self.records += len(raw)

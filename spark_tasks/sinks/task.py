@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -27,6 +28,9 @@ from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, Grou
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.kafka.task_clients import connection_settings, consumer_settings, isolation, number, reset_policy
 from spark_tasks.kafka.watcher import EndWatchers
+from spark_tasks.metrics.phases import phase
+from spark_tasks.metrics.plugins import work_for
+from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.stages import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.positions import Positions
@@ -44,6 +48,7 @@ JOIN_IDLE_MS = 20
 UPKEEP_MS = 5_000  # an idle task looks after its membership so often; the coordinator and the watcher wake it before
 PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
 PAUSED_MS = 5_000
+LAG_S = 30.0  # how often a paused task asks how far behind it is
 COMMIT_TIMEOUT_MS = 5_000
 
 
@@ -70,16 +75,27 @@ class SinkTask:
         self._errors = ErrorHandling.of(context)
         self._prepared = False
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
-        self._patience = Patience(context.id, limits)
+        self._metrics = context.metrics
+        self._metrics.kind = "sink"
+        self._patience = Patience(context.id, self._metrics, limits)
         self._paused = False
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
+        self._flight: Flight | None = None
+        self._commit_begun = 0.0
+        self._lag_asked = float("-inf")
         self._uncommitted: dict[TopicPartition, int] = {}
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
 
     def start(self) -> None:
         """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as it takes."""
+        work_for(self._metrics.plugins)
+        self._metrics.running(paused=False)
+        with self._metrics.blaming("start"):
+            self._start()
+
+    def _start(self) -> None:
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
         job = SinkJob(
@@ -92,6 +108,10 @@ class SinkTask:
 
     def run_once(self) -> Progress:
         """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
+        with self._metrics.blaming("task"):
+            return self._run_once()
+
+    def _run_once(self) -> Progress:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was given up")
         if self._batch is not None:
@@ -113,13 +133,28 @@ class SinkTask:
             self._watcher.forget(self)
             self._positions.assign(consumer.assignment(), consumer.committed)
         if self._paused or not self._positions:
+            self._look_at_lag()
             return Progress(idle_ms=PAUSED_MS)
-        splits = self._plan()
+        begun = time.perf_counter()
+        with phase("plan"):
+            splits = self._plan()
+        self._metrics.lags = self._positions.lags()
         if not splits:
             armed = self._watcher.arm(self, self._positions.at(), self._isolation, self._context.wake)
             return Progress(idle_ms=UPKEEP_MS if armed else 0)
+        self._metrics.spent("plan", time.perf_counter() - begun)
         self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
+        self._flight = Flight(self._batch[0])
+        self._metrics.submitted(sum(split.end - split.start for split in splits))
         return self._collect(PATIENCE_S)
+
+    def _look_at_lag(self) -> None:
+        """A paused task falls behind: who looks at it wants to know how far."""
+        if self._positions and time.monotonic() - self._lag_asked > LAG_S:
+            self._lag_asked = time.monotonic()
+            with suppress(ConnectError):  # Kafka's: asked again later
+                self._positions.look()
+            self._metrics.lags = self._positions.lags()
 
     @property
     def _member(self) -> GroupConsumer:
@@ -150,7 +185,10 @@ class SinkTask:
             return self._failed(error, [])
         self._batch = None
         for result in results:
-            result.refused.log()
+            result.refused.tell(self._metrics, skipped=self._errors.tolerant)
+        if self._flight is not None:
+            busy = max((result.seconds for result in results), default=0.0)
+            self._metrics.spent("wait", self._flight.waited(busy))
         failures = [result.failure for result in results if result.failure is not None]
         if failures:
             try:
@@ -166,9 +204,12 @@ class SinkTask:
             _logger.warning("the group moved on during a batch of %s; it is read again", self._context.id)
             self._abort(done)
             return Progress()
+        self._metrics.worked(result.figures for result in done)
+        self._commit_begun = time.perf_counter()
         try:
             if any(result.records for result in done) and self._writer is not None:
-                self._writer.commit(_messages(done))
+                with phase("commit"):
+                    self._writer.commit(_messages(done))
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
         self._patience.succeeded()
@@ -186,7 +227,12 @@ class SinkTask:
             return
         try:
             self._member.commit(self._uncommitted, COMMIT_TIMEOUT_MS)
+            self._metrics.committed(time.perf_counter() - self._commit_begun)
+        except KafkaUnavailableError:
+            self._metrics.commit_failed()
+            raise
         except CommitRefusedError as error:
+            self._metrics.commit_skipped()
             _logger.warning("%s; what was read since the last commit may be written again", error)
             self._positions.forget()
         self._uncommitted = {}
@@ -198,6 +244,7 @@ class SinkTask:
             self._size = self._size.after(result.records, result.size, result.seconds)
             records += result.records
             size += result.size
+        self._metrics.lags = self._positions.lags()
         for topic in sorted({result.topic for result in done if result.records}):
             self._context.topic_used(topic)
         return Progress(records, size)
@@ -222,11 +269,14 @@ class SinkTask:
         """Finish the batch in flight; then none until `resume`."""
         self._finish()
         self._paused = True
+        self._lag_asked = float("-inf")
+        self._metrics.running(paused=True)
         self._watcher.forget(self)
 
     def resume(self) -> None:
         """Undo `pause`."""
         self._paused = False
+        self._metrics.running(paused=False)
 
     def _finish(self) -> None:
         """Commit the batch that runs; one that only waits for Spark is taken back."""
@@ -240,6 +290,7 @@ class SinkTask:
 
     def close(self) -> None:
         """Finish, leave the group. Offsets of finished batches are committed already."""
+        self._metrics.stopped()
         try:
             self._finish()
             with suppress(KafkaUnavailableError):  # nobody to tell: it is read again

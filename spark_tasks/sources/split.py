@@ -30,6 +30,9 @@ from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
 from spark_tasks.kafka.transactions import Member
+from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
+from spark_tasks.metrics.plugins import PluginMetrics, counting
+from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Stage
 from spark_tasks.pipeline.stages import SourcePipeline
 from spark_tasks.sources.delivery import Lane
@@ -71,6 +74,7 @@ class SourceResult:
     topics: tuple[str, ...]
     end: dict[str, Any] | None = None
     refused: Refused = NONE_REFUSED
+    figures: SplitFigures | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,10 @@ class SourceSplit:
 
     def run(self) -> SourceResult:
         """Read, convert, append, and wait until everything is acknowledged."""
+        with measured() as watch, counting() as plugins:
+            return self._run(watch, plugins)
+
+    def _run(self, watch: Stopwatch, plugins: PluginMetrics) -> SourceResult:
         begun = time.perf_counter()
         job = _unpacked(self.job)
         reader = cloudpickle.loads(job.reader)
@@ -94,16 +102,23 @@ class SourceSplit:
         end = None
         try:
             if self.start is not None:
-                rows, end = answer_of(reader, pickle.loads(self.start))
+                with phase("read"):
+                    rows, end = answer_of(reader, pickle.loads(self.start))
                 writing.write(rows)
             for partition in self.partitions:
-                writing.write(reader.read(cloudpickle.loads(partition)))
-            writing.flush()
+                with phase("read"):
+                    rows = reader.read(cloudpickle.loads(partition))
+                writing.write(rows)
+            with phase("write"):
+                writing.flush()
         finally:
             writing.close()
         return SourceResult(
             dict(writing.sequences), writing.records, writing.size, time.perf_counter() - begun,
             tuple(writing.topics), end, writing.refusals.refused,
+            SplitFigures(
+                writing.read, writing.read_bytes, writing.records, writing.size, watch.seconds, plugins.counted()
+            ),
         )
 
 
@@ -134,6 +149,8 @@ class _Writing:
         self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
         self._limit = int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
         self.refusals = Refusals(job.errors)
+        self.read = 0  # before the transforms
+        self.read_bytes = 0
         self.records = 0
         self.size = 0
         self.topics: dict[str, None] = {}
@@ -145,10 +162,13 @@ class _Writing:
         return self._appender.sequences
 
     def write(self, rows: Iterable[Any]) -> None:
-        for batch in as_batches(rows, self._job.schema):
+        for batch in each("read", as_batches(rows, self._job.schema)):
+            self.read += len(batch)
+            self.read_bytes += batch.nbytes
             try:
                 for topic, partitions, raw in self._job.pipeline.to_raw(batch, partial(self._refuse, batch)):
-                    self._append(topic, partitions, raw)
+                    with phase("write"):
+                        self._append(topic, partitions, raw)
             except ToleranceExceededError:
                 self._send_apart()
                 raise

@@ -24,6 +24,9 @@ from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.topic_creation import topic_creation
+from spark_tasks.metrics.phases import phase
+from spark_tasks.metrics.plugins import work_for
+from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.stages import SourcePipeline
 from spark_tasks.plugins.api import SourceConnector
 from spark_tasks.process.pulse import process_pulse
@@ -51,6 +54,7 @@ class _Batch:
 
     future: Future[list[Any]]
     plan: Plan
+    flight: Flight
 
 
 class SourceTask:
@@ -75,7 +79,9 @@ class SourceTask:
         self._size = SplitSize()
         self._errors = ErrorHandling.of(context)
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
-        self._patience = Patience(context.id, limits)
+        self._metrics = context.metrics
+        self._metrics.kind = "source"
+        self._patience = Patience(context.id, self._metrics, limits)
         self._prepared = False
         self._idling = Idling()
         self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
@@ -88,6 +94,12 @@ class SourceTask:
 
     def start(self) -> None:
         """Make the reader, fence predecessors where the delivery does that, load the offsets."""
+        work_for(self._metrics.plugins)
+        self._metrics.running(paused=False)
+        with self._metrics.blaming("start"):
+            self._start()
+
+    def _start(self) -> None:
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
         self._stream = StreamReader(data_source_of(self._connector, self._context.config))
         admin = connection_settings(client_properties(self._context.worker, self._context.connector, "admin"))
@@ -123,6 +135,10 @@ class SourceTask:
 
     def run_once(self) -> Progress:
         """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
+        with self._metrics.blaming("task"):
+            return self._run_once()
+
+    def _run_once(self) -> Progress:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was given up")
         if self._batch is not None:
@@ -156,7 +172,9 @@ class SourceTask:
             self._errors.prepare()
             self._prepared = True
         start = self._position if self._position is not None else self._load_offsets()
-        plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
+        begun = time.perf_counter()
+        with phase("plan"):
+            plan = self._reading.plan(start, self._size, idle=self._idling != Idling())
         if plan is None:
             return False
         if plan.start is not None:
@@ -170,19 +188,34 @@ class SourceTask:
                 SourceSplit(self._job, lane, partitions, expected_seconds=seconds)
                 for lane, partitions in zip(lanes, dealt, strict=True)
             ]
-        self._batch = _Batch(self._context.engine.submit(self._context.id, splits), plan)
+        self._metrics.spent("plan", time.perf_counter() - begun)
+        future = self._context.engine.submit(self._context.id, splits)
+        self._batch = _Batch(future, plan, Flight(future))
         return True
 
     def _idle(self) -> Progress:
         try:
-            if self._delivery.settle(finish=False):
-                self._reading.commit(self._position or {})
+            self._settle(finish=False)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
         pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
         self._idling = self._idling.next()
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
+
+    def _settle(self, *, finish: bool) -> bool:
+        begun = time.perf_counter()
+        with phase("commit"):
+            final = self._delivery.settle(finish=finish)
+        if final:
+            self._committed(begun)
+            self._reading.commit(self._position or {})
+        return final
+
+    def _committed(self, begun: float) -> None:
+        self._metrics.committed(time.perf_counter() - begun)
+        if self._delivery.boundary is not None:
+            self._metrics.transaction_ended()
 
     def _collect(self, patience_s: float, *, more: bool = True) -> Progress:
         """Wait for the batch in flight; make it final if it is done, and with `more` have the next one run."""
@@ -198,8 +231,10 @@ class SourceTask:
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             return self._failed(error)
         for result in results:
-            result.refused.log()
-        plan, self._batch = self._batch.plan, None
+            result.refused.tell(self._metrics, skipped=self._errors.tolerant)
+        plan, flight, self._batch = self._batch.plan, self._batch.flight, None
+        self._metrics.spent("wait", flight.waited(max((result.seconds for result in results), default=0.0)))
+        self._metrics.worked(result.figures for result in results)
         end = plan.end if plan.end is not None else results[0].end
         if end is None or (plan.start is not None and end == self._position):
             self._delivery.written([result.sequences for result in results])
@@ -225,7 +260,11 @@ class SourceTask:
                 self._submit()
             except Exception as problem:  # noqa: BLE001 - plugin code; this batch is good all the same
                 error = problem
-        if self._delivery.commit(offsets, signal):
+        begun = time.perf_counter()
+        with phase("commit"):
+            final = self._delivery.commit(offsets, signal)
+        if final:
+            self._committed(begun)
             self._reading.commit(end)
         if error is not None:
             raise error
@@ -255,10 +294,12 @@ class SourceTask:
         """Finish the batch in flight; then none until `resume`."""
         self._paused = True
         self._finish()
+        self._metrics.running(paused=True)
 
     def resume(self) -> None:
         """Undo `pause`."""
         self._paused = False
+        self._metrics.running(paused=False)
 
     def _finish(self) -> None:
         """Make the batch that runs final, and what waits for the end of a transaction; a batch that only waits for
@@ -269,9 +310,8 @@ class SourceTask:
         while self._batch is not None:
             self._collect(PATIENCE_S, more=False)
         try:
-            if self._delivery.settle(finish=True):
-                self._reading.commit(self._position or {})
-            elif self._delivery.open:  # the reader never said where this transaction ends: it is read again
+            if not self._settle(finish=True) and self._delivery.open:
+                # The reader never said where this transaction ends: it is read again.
                 self._delivery.abort()
                 self._position = None
         except Exception as error:  # noqa: BLE001 - plugin code
@@ -280,6 +320,7 @@ class SourceTask:
     def close(self) -> None:
         """Finish, stop the reader, close the connections."""
         stream = self._stream
+        self._metrics.stopped()
         try:
             if not self._cancelled:
                 self._finish()

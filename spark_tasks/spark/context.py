@@ -129,6 +129,11 @@ class SparkJobs:
         return converter.convert(value, self._context._gateway._gateway_client)  # noqa: SLF001
 
     @property
+    def pid(self) -> int:
+        """Of its JVM."""
+        return int(self._process.pid)
+
+    @property
     def master(self) -> str:
         """Spark's."""
         return str(self._context.master)

@@ -19,6 +19,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, SparkLostError, SparkSilentError, spark_settings
 from spark_tasks.spark.executor import Outcome, value_of
 from spark_tasks.spark.jobs import Waiting, expected_seconds, next_job, spread
@@ -73,6 +74,7 @@ class SparkEngine:
         self._running: dict[str, list[_Submission]] = {}
         self._alone: set[str] = set()  # tasks in a job that was lost: they do not share until one of theirs succeeds
         self._keys = itertools.count()
+        self._submitted = 0
         self._threads: list[threading.Thread] = []
 
     @property
@@ -113,6 +115,7 @@ class SparkEngine:
         with self._changed:
             refusal = self._life.refusal()
             if refusal is None:
+                self._submitted += 1
                 self._waiting[submission.key] = submission
                 self._changed.notify()
         if refusal is not None:
@@ -137,6 +140,15 @@ class SparkEngine:
     def degraded(self) -> Sequence[str]:
         """Which tasks hang or wait for long, in words. Nobody watches them here."""
         return ()
+
+    def figures(self) -> EngineFigures:
+        """For the worker's metrics."""
+        spark = self._life.spark
+        with self._changed:
+            running = sum(len(job) for job in self._running.values())
+            waiting = len(self._waiting)
+        return EngineFigures(spark is not None, spark.slots if spark is not None else 0, self._submitted, waiting,
+                             running, spark.pid if spark is not None else None)
 
     def close(self) -> None:
         """Fail what waits and runs, stop Spark. Takes at most some seconds."""

@@ -17,6 +17,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.metrics.phases import mark, stage_of
 from spark_tasks.task import Split
 
 
@@ -36,6 +37,7 @@ class Outcome:
     error: BaseException | None = None
     trace: str | None = None
     seconds: float = 0.0
+    stage: str = ""  # where the error came from
 
 
 class SplitRunner:
@@ -93,14 +95,14 @@ def _sendable(outcome: Outcome) -> Outcome:
 
 def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
     """The Outcome of an error, in a form that can be sent between processes."""
-    trace = "".join(traceback.format_exception(error))
+    trace, stage = "".join(traceback.format_exception(error)), stage_of(error)
     bare = error.with_traceback(None)
     try:
         pickle.loads(pickle.dumps(bare))
     except Exception:  # noqa: BLE001 - exceptions with odd constructors fail in any way they like
         kind = RetriableSplitError if isinstance(error, RetriableError) else SplitError
         bare = kind(f"{type(error).__name__}: {error}")
-    return Outcome(error=bare, trace=trace, seconds=seconds)
+    return Outcome(error=bare, trace=trace, seconds=seconds, stage=stage)
 
 
 class ExecutorTracebackError(Exception):
@@ -113,5 +115,6 @@ class ExecutorTracebackError(Exception):
 def value_of(outcome: Outcome) -> Any:
     """The split's value, or its error with the executor's traceback as the cause."""
     if outcome.error is not None:
+        mark(outcome.error, outcome.stage)
         raise outcome.error from ExecutorTracebackError(outcome.trace or "")
     return outcome.value

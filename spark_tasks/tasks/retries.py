@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, replace
 
 from spark_tasks.errors import RetriableError, ToleranceExceededError
+from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import StageOutageError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.task import Progress
@@ -77,8 +78,9 @@ class RetryLimits:
 class Patience:
     """A task's retries with the time to the next attempt."""
 
-    def __init__(self, task: str, limits: RetryLimits | None = None) -> None:
+    def __init__(self, task: str, metrics: TaskMetrics | None = None, limits: RetryLimits | None = None) -> None:
         self._task = task
+        self._metrics = metrics or TaskMetrics()
         self._limits = limits or RetryLimits()
         self._retries = Retries()
         self._since = 0.0
@@ -99,6 +101,7 @@ class Patience:
                 raise ToleranceExceededError(f"Tolerance exceeded in error handler: {error}") from error
             wait_ms = limited
         self._retries = retries
+        self._metrics.failed(error, "spark" if isinstance(error, SparkLostError) else "task", again=True)
         self._until = now + wait_ms / 1000
         _logger.warning("%s tries again in %d ms: %s", self._task, wait_ms, error)
         return Progress(idle_ms=wait_ms)

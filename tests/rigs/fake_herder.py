@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -119,6 +119,12 @@ class FakeWorker:
     # ---- WorkerView
     def degraded(self) -> Sequence[str]:
         return self.troubles
+
+    def metrics(self, names: Collection[str]) -> str:
+        return "".join(f"{name} 1\n" for name in names)
+
+    def logs(self, connector: str) -> Sequence[str]:
+        return [f"{connector} {n}" for n in range(3)]
 
     def connector_type(self, config: Config | None) -> ConnectorType:
         found = CLASSES.get((config or {}).get("connector.class", ""))

@@ -7,7 +7,7 @@ from typing import Any
 
 from actors.messages.requests import SIGNATURE_DIGESTS
 from heeler.worker.keys.clients import CLIENT_KEYS
-from heeler.worker.logs import LEVELS
+from heeler.worker.logs import JSON, LEVELS, TEXT
 from rest.server.keys import REST_KEYS
 from spark_tasks.config.definition import (
     ConfigDef,
@@ -133,6 +133,8 @@ HEELER_KEYS = ConfigDef(
     _key("heeler.log.level", Type.STRING, "INFO", _MEDIUM,
          "The log level; heeler.log.level.LOGGER sets it for one logger and those below it.",
          OneOfIgnoringCase(*LEVELS)),
+    _key("heeler.log.format", Type.STRING, TEXT, _LOW,
+         "text for Kafka Connect's lines, json for one JSON object a line.", OneOf(TEXT, JSON)),
     _key(MAX_RECORD_KEY, Type.INT, DEFAULT_MAX_RECORD_BYTES, _MEDIUM,
          "The largest record that a sink task reads, in bytes uncompressed. Its Python worker may need several times "
          "as much memory.", between(1, LARGEST_MAX_RECORD_BYTES)),

@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from typing import Any
 
+from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
 from spark_tasks.spark.life import EngineState, SparkLife
 from spark_tasks.spark.residents.batches import Batch
@@ -52,6 +53,7 @@ class ResidentEngine:
         self._door: Door | None = None
         self._monitor: Monitor | None = None
         self._early: list[tuple[Batch, list[bytes]]] = []  # submitted before the start
+        self._submitted = 0
         self._suspect_until = 0.0
         self._started_at = 0.0
 
@@ -139,6 +141,7 @@ class ResidentEngine:
             return batch.future
         with self._lock:
             refusal = self._life.refusal()
+            self._submitted += refusal is None
             if refusal is None and self._pool is None:
                 self._early.append((batch, payloads))
             elif refusal is None and self._pool is not None:
@@ -160,6 +163,15 @@ class ResidentEngine:
     def degraded(self) -> Sequence[str]:
         """Which tasks hang or wait for long, in words."""
         return self._monitor.degraded() if self._monitor is not None else ()
+
+    def figures(self) -> EngineFigures:
+        """For the worker's metrics."""
+        spark = self._life.spark
+        with self._lock:
+            batches = list(self._pool.batches.values()) if self._pool is not None else []
+            waiting = sum(not batch.begun for batch in batches) + len(self._early)
+        return EngineFigures(spark is not None, self._settings.running, self._submitted, waiting,
+                             sum(batch.begun for batch in batches), spark.pid if spark is not None else None)
 
     def close(self) -> None:
         """Fail what waits and runs, have the processes go, stop Spark. Takes at most some seconds."""

@@ -319,3 +319,36 @@ def test_extra_headers() -> None:
         assert headers["X-Frame-Options"] == "DENY"
         assert headers["Content-Type"] == "application/x"
         assert headers["Expires"].endswith("GMT")
+
+
+# ---------------------------------------------------------------- heeler's own: metrics, logs by connector
+def test_metrics_answer_before_kafka_is_reached_and_whatever_is_accepted() -> None:
+    worker = FakeWorker(kafka_cluster_id=None, started=False, stage=None)
+    answer = client_of(worker).get("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+    assert (answer.status_code, answer.content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert answer.text == "java 1\nheeler 1\n"
+    assert client_of(worker).get("/metrics?names=heeler").text == "heeler 1\n"
+    assert client_of(worker).get("/metrics?names=all").status_code == 400
+
+
+def test_logs_of_a_connector() -> None:
+    worker = FakeWorker()
+    client = client_of(worker)
+    assert client.get("/connectors/a/logs").status_code == 404
+    client.put("/connectors/a/config", json=SOURCE)
+    assert client.get("/connectors/a/logs").json == {"name": "a", "lines": ["a 0", "a 1", "a 2"]}
+    assert client.get("/connectors/a/logs?lines=1").json == {"name": "a", "lines": ["a 2"]}
+    for wrong in ("0", "-1", "x", "1.5", ""):
+        assert client.get(f"/connectors/a/logs?lines={wrong}").status_code == 400
+
+
+def test_metrics_and_logs_on_the_admin_listener() -> None:
+    apart = settings(admin_listeners="http://localhost:9000")
+    worker = FakeWorker()
+    client_of(worker).put("/connectors/a/config", json=SOURCE)
+    app = create_admin_app(worker.ask, worker, apart)
+    assert app is not None
+    assert Client(app).get("/metrics").status_code == 200
+    assert Client(app).get("/connectors/a/logs").status_code == 200
+    assert client_of(worker, apart).get("/metrics").status_code == 200
+    assert client_of(worker, apart).get("/connectors/a/logs").status_code == 404

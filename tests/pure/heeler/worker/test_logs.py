@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import threading
@@ -12,15 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heeler.worker import recent_logs
 from heeler.worker.logs import (
     LEVELS,
     OFF,
     TRACE,
+    JsonFormatter,
     level_name,
     log_context,
     parse_level,
     set_up_logging,
 )
+from heeler.worker.recent_logs import RecentLogs
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
 from spark_tasks.process.log_lines import escaped
 
@@ -141,3 +146,74 @@ def test_level_names():
     assert parse_level("warning") == logging.WARNING
     with pytest.raises(ConfigError, match=r"LOUD.*heeler\.log\.level.*TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF"):
         set_up_logging("LOUD")
+
+
+@given(st.text())
+def test_json_lines_hold_what_was_said(text):
+    record = logging.LogRecord("a.b", logging.WARNING, "file", 7, "%s", (text,), None)
+    with log_context("c", 1):
+        line = JsonFormatter().format(record)
+    assert line.isascii()
+    assert "\n" not in line
+    told = json.loads(line)
+    assert told["message"] == text
+    assert (told["level"], told["logger"], told["line"], told["connector"], told["task"]) == ("WARN", "a.b", 7, "c", 1)
+    assert told["time"].endswith("+00:00")
+
+
+def test_json_lines_have_the_trace_without_secrets(lines):
+    written = lines(form="json")
+    process_secrets().learn("c", ["open-sesame"])
+    error = ValueError("open-sesame")
+    logging.getLogger("x").error("it failed with open-sesame", exc_info=error)
+    (line,) = map(json.loads, written())
+    assert line["message"].startswith("it failed with ")
+    assert "ValueError" in line["trace"]
+    assert "open-sesame" not in str(line)
+    assert "connector" not in line
+
+
+@pytest.fixture
+def recent(lines):
+    lines()
+    recent = RecentLogs()
+    recent.install()
+    return recent
+
+
+def test_recent_lines_are_kept_by_connector(recent):
+    logging.getLogger("x").info("about nothing")
+    with log_context("a", 0):
+        logging.getLogger("x").info("one")
+    with log_context("b"):
+        logging.getLogger("x").info("two\nlines")
+    assert [line.split("] ", 1)[1].split(" (")[0] for line in recent.lines("a")] == ["INFO [a|task-0] one"]
+    assert [line.split("] ", 1)[1].split(" (")[0] for line in recent.lines("b")] == ["INFO [b|worker] two\\nlines"]
+    assert recent.lines("c") == []
+
+
+def test_recent_lines_are_bounded_and_masked(recent, monkeypatch):
+    monkeypatch.setattr(recent_logs, "CONNECTORS", 2)
+    for connector in ("a", "b", "c"):
+        with log_context(connector):
+            for number in range(recent_logs.LINES + 5):
+                logging.getLogger("x").info("%d the-late-secret %s", number, "x" * 20_000 if number == 50 else "")
+    assert recent.lines("a") == []
+    assert len(recent.lines("c")) == recent_logs.LINES
+    assert max(map(len, recent.lines("c"))) <= recent_logs.LONGEST + 1
+    assert "the-late-secret" in recent.lines("c")[-1]
+    process_secrets().learn("c", ["the-late-secret"])
+    assert "the-late-secret" not in "".join(recent.lines("c"))
+
+
+def test_a_message_that_cannot_be_made_hurts_nobody(recent, monkeypatch):
+    class Bad:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    record = logging.LogRecord("x", logging.INFO, "file", 1, "%s", (Bad(),), None)
+    with log_context("a"):
+        recent.emit(record)
+        logging.getLogger("x").info("goes on")
+    assert len(recent.lines("a")) == 1

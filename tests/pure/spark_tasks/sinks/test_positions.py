@@ -70,3 +70,16 @@ def test_a_sink_that_holds_more_than_the_log_fails() -> None:
     behind = positions(Watcher(70, 70), SimpleNamespace(resume_from=lambda *_: 1))
     behind.out_of_range(*TP, 3, 70)
     assert behind.ranges(100) == [(TP, 3, 70)], "records that were deleted before it had them"
+
+
+def test_how_far_behind_it_is() -> None:
+    watcher = Watcher(70, 70)
+    reading = positions(watcher)
+    assert reading.lags() == {TP: 0}, "nothing is known of the end"
+    reading.ranges(5)
+    assert reading.lags() == {TP: 10}
+    reading.advance(TP, 65)
+    assert reading.lags() == {TP: 5}
+    watcher.known["read_committed"] = 90
+    reading.look()
+    assert reading.lags() == {TP: 25}

@@ -20,7 +20,7 @@ def test_the_last_pause_ends_with_the_time():
 
 
 def test_a_stage_that_is_away_for_too_long_fails_the_task():
-    patience = Patience("t-0", RetryLimits(1, 60_000))
+    patience = Patience("t-0", limits=RetryLimits(1, 60_000))
     first = patience.later(StageOutageError("registry away"))
     assert 0 <= first.idle_ms <= 1
 
@@ -33,7 +33,7 @@ def test_a_stage_that_is_away_for_too_long_fails_the_task():
 
 
 def test_other_outages_have_no_end():
-    patience = Patience("t-0", RetryLimits(1, 60_000))
+    patience = Patience("t-0", limits=RetryLimits(1, 60_000))
     assert [patience.later(RetriableError("down")).idle_ms for _ in range(3)] == [100, 200, 400]
     unlimited = Patience("t-0")
     assert [unlimited.later(StageOutageError("registry away")).idle_ms for _ in range(2)] == [100, 200]

@@ -1,0 +1,217 @@
+"""Kafka Connect's own metrics under the names that its dashboards use: `kafka_connect_<group>_<attribute>`.
+
+Milliseconds stay milliseconds here, as the names say; heeler's own metrics (own.py) have Prometheus' base units.
+What Kafka Connect tells as a text is a label of a series that is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from heeler.worker.metrics.observed import Observed
+from heeler.worker.metrics.rows import ConnectorRow, TaskRow
+from heeler.worker.metrics.text import Kind, Page, labels
+from spark_tasks.metrics.task import TaskMetrics
+from storage.ids import State
+
+PREFIX = "kafka_connect_"
+_NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """One attribute. `only`: of source or of sink tasks, empty for all."""
+
+    group: str
+    attribute: str
+    text: str
+    value: Callable[[TaskMetrics, float], float]
+    only: str = ""
+
+    @property
+    def name(self) -> str:
+        return name_of(self.group, self.attribute)
+
+
+def name_of(group: str, attribute: str) -> str:
+    """As Prometheus has it."""
+    return f"{PREFIX}{group}_{attribute}".replace("-", "_")
+
+
+def kind_of(name: str) -> Kind:
+    """Totals count up. Names that end in _count belong to histograms, unless nothing is said of the type."""
+    return "counter" if name.endswith("_total") else "untyped" if name.endswith("_count") else "gauge"
+
+
+def _percent(part: int, all_: int) -> float:
+    return part / all_ if all_ else 0.0
+
+
+def _commits(task: TaskMetrics) -> int:
+    return sum(task.commits.values())
+
+
+_TASK, _SOURCE, _SINK = "connector-task-metrics", "source-task-metrics", "sink-task-metrics"
+_ERRORS = "task-error-metrics"
+FIGURES: Sequence[_Figure] = (
+    _Figure(_TASK, "offset-commit-max-time-ms", "Longest offset commit lately.",
+            lambda t, now: 1000 * t.commit_seconds.most(now)),
+    _Figure(_TASK, "offset-commit-avg-time-ms", "Average time of an offset commit lately.",
+            lambda t, now: 1000 * t.commit_seconds.average(now)),
+    _Figure(_TASK, "batch-size-max", "Records of the largest batch lately.", lambda t, now: t.batch_sizes.most(now)),
+    _Figure(_TASK, "batch-size-avg", "Records of a batch on average lately.",
+            lambda t, now: t.batch_sizes.average(now)),
+    _Figure(_TASK, "offset-commit-failure-percentage", "Part of the offset commits that failed, 0 to 1.",
+            lambda t, _: _percent(t.commits["failed"], _commits(t))),
+    _Figure(_TASK, "offset-commit-success-percentage", "Part of the offset commits that went well, 0 to 1.",
+            lambda t, _: _percent(t.commits["done"], _commits(t))),
+    _Figure(_SOURCE, "source-record-poll-rate", "Records read each second, before transforms.",
+            lambda t, now: t.record_rates["read"].rate(now), "source"),
+    _Figure(_SOURCE, "source-record-poll-total", "Records read, before transforms.",
+            lambda t, _: t.records["read"], "source"),
+    _Figure(_SOURCE, "source-record-write-rate", "Records written to Kafka each second.",
+            lambda t, now: t.record_rates["write"].rate(now), "source"),
+    _Figure(_SOURCE, "source-record-write-total", "Records written to Kafka.",
+            lambda t, _: t.records["write"], "source"),
+    _Figure(_SOURCE, "poll-batch-max-time-ms", "Longest time to read a batch lately.",
+            lambda t, now: 1000 * t.batch_seconds.most(now), "source"),
+    _Figure(_SOURCE, "poll-batch-avg-time-ms", "Average time to read a batch lately.",
+            lambda t, now: 1000 * t.batch_seconds.average(now), "source"),
+    _Figure(_SOURCE, "source-record-active-count", "Records that are read and not final yet.",
+            lambda t, _: t.active, "source"),
+    _Figure(_SOURCE, "source-record-active-count-max", "The most of them lately.",
+            lambda t, now: t.active_counts.most(now), "source"),
+    _Figure(_SOURCE, "source-record-active-count-avg", "Their average lately.",
+            lambda t, now: t.active_counts.average(now), "source"),
+    _Figure(_SOURCE, "transaction-size-min", "Records of the smallest transaction lately.",
+            lambda t, now: t.transactions.least(now), "source"),
+    _Figure(_SOURCE, "transaction-size-max", "Records of the largest transaction lately.",
+            lambda t, now: t.transactions.most(now), "source"),
+    _Figure(_SOURCE, "transaction-size-avg", "Records of a transaction on average lately.",
+            lambda t, now: t.transactions.average(now), "source"),
+    _Figure(_SINK, "sink-record-read-rate", "Records read from Kafka each second.",
+            lambda t, now: t.record_rates["read"].rate(now), "sink"),
+    _Figure(_SINK, "sink-record-read-total", "Records read from Kafka.", lambda t, _: t.records["read"], "sink"),
+    _Figure(_SINK, "sink-record-send-rate", "Records given to the sink each second, after transforms.",
+            lambda t, now: t.record_rates["write"].rate(now), "sink"),
+    _Figure(_SINK, "sink-record-send-total", "Records given to the sink, after transforms.",
+            lambda t, _: t.records["write"], "sink"),
+    _Figure(_SINK, "sink-record-lag-max", "How many offsets the partition that is furthest behind is behind.",
+            lambda t, _: max(t.lags.values(), default=0), "sink"),
+    _Figure(_SINK, "partition-count", "Topic partitions that are the task's.", lambda t, _: len(t.lags), "sink"),
+    _Figure(_SINK, "offset-commit-seq-no", "The number of the last offset commit.", lambda t, _: _commits(t), "sink"),
+    _Figure(_SINK, "offset-commit-completion-rate", "Offset commits that went well each second.",
+            lambda t, now: t.commit_rates["done"].rate(now), "sink"),
+    _Figure(_SINK, "offset-commit-completion-total", "Offset commits that went well.",
+            lambda t, _: t.commits["done"], "sink"),
+    _Figure(_SINK, "offset-commit-skip-rate", "Offset commits each second that came too late for the group.",
+            lambda t, now: t.commit_rates["skipped"].rate(now), "sink"),
+    _Figure(_SINK, "offset-commit-skip-total", "Offset commits that came too late for the group.",
+            lambda t, _: t.commits["skipped"], "sink"),
+    _Figure(_SINK, "put-batch-max-time-ms", "Longest time to write a batch lately.",
+            lambda t, now: 1000 * t.batch_seconds.most(now), "sink"),
+    _Figure(_SINK, "put-batch-avg-time-ms", "Average time to write a batch lately.",
+            lambda t, now: 1000 * t.batch_seconds.average(now), "sink"),
+    _Figure(_SINK, "sink-record-active-count", "Records that are read and not committed yet.",
+            lambda t, _: t.active, "sink"),
+    _Figure(_SINK, "sink-record-active-count-max", "The most of them lately.",
+            lambda t, now: t.active_counts.most(now), "sink"),
+    _Figure(_SINK, "sink-record-active-count-avg", "Their average lately.",
+            lambda t, now: t.active_counts.average(now), "sink"),
+    _Figure(_ERRORS, "total-record-failures", "Records that failed: those left out, and errors that failed the task.",
+            lambda t, _: t.skipped + t.failures),
+    _Figure(_ERRORS, "total-record-errors", "Errors, those that were tried again too.",
+            lambda t, _: sum(t.errors.values())),
+    _Figure(_ERRORS, "total-records-skipped", "Records left out because of errors (errors.tolerance=all).",
+            lambda t, _: t.skipped),
+    _Figure(_ERRORS, "total-retries", "Batches that were tried again.", lambda t, _: t.retries),
+    _Figure(_ERRORS, "total-errors-logged", "Errors that the log has.", lambda t, _: t.logged),
+    _Figure(_ERRORS, "deadletterqueue-produce-requests", "Records for the dead letter queue.",
+            lambda t, _: t.letters + t.lost_letters),
+    _Figure(_ERRORS, "deadletterqueue-produce-failures", "Those that could not be written.",
+            lambda t, _: t.lost_letters),
+    _Figure(_ERRORS, "last-error-timestamp", "When the last error was, in milliseconds since 1970; 0: never.",
+            lambda t, _: 1000 * (t.last["error"] or 0)),
+)
+
+
+def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
+    """Everything that Kafka Connect tells of tasks."""
+    name = name_of(_TASK, "status")
+    page.add(name, "gauge", "The task's state, as a label.",
+             ((f'{row.labels},status="{row.state.value.lower()}"', 1) for row in rows))
+    for attribute in ("key_converter_class", "value_converter_class", "header_converter_class"):
+        page.add(name_of(_TASK, attribute), "gauge", "The converter's class, as a label.",
+                 ((f"{row.labels},{labels({attribute: row.classes[attribute]})}", 1)
+                  for row in rows if attribute in row.classes))
+    for position, ratio in enumerate(("running", "pause")):
+        page.add(name_of(_TASK, f"{ratio}-ratio"), "gauge", f"Part of its life in which the task was {ratio}ning."
+                 if ratio == "running" else "Part of its life in which the task was paused.",
+                 ((row.labels, row.ratios[position]) for row in rows if row.metrics is not None))
+    for figure in FIGURES:
+        value, only = figure.value, figure.only
+        page.add(figure.name, kind_of(figure.name), figure.text,
+                 [(row.labels, value(row.metrics, row.now)) for row in rows
+                  if row.metrics is not None and only in ("", row.metrics.kind)])
+
+
+_WORKER = "connect-worker-metrics"
+
+
+def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
+    """Everything that Kafka Connect tells of connectors."""
+    here = [row for row in rows if row.state is not None]
+    for attribute, text, values in (
+        ("status", "The connector's state", [row.state.value.lower() if row.state else "" for row in here]),
+        ("connector_type", "Source or sink", [row.kind for row in here]),
+        ("connector_class", "The connector's class", [row.class_name for row in here]),
+        ("connector_version", "Its version", [row.version for row in here]),
+    ):
+        page.add(name_of("connector-metrics", attribute), "gauge", f"{text}, as a label.",
+                 [(f"{row.labels},{labels({attribute: value})}", 1) for row, value in zip(here, values, strict=True)])
+    for state in ("total", "running", "paused", "failed", "unassigned", "destroyed", "restarting"):
+        name = name_of(_WORKER, f"connector-{state}-task-count")
+        page.add(name, "untyped", f"Tasks of the connector on this worker: {state}.",
+                 [(row.labels, len(row.tasks) if state == "total" else row.tasks.count(State(state.upper())))
+                  for row in rows])
+
+
+def worker(page: Page, seen: Observed, where: str, now: float) -> None:
+    """What Kafka Connect tells of the worker. `where`: its labels; `now` on the monotonic clock."""
+
+    def add(group: str, attribute: str, text: str, value: float) -> None:
+        name = name_of(group, attribute)
+        page.add(name, kind_of(name), text, [(where, value)])
+
+    for kind, starts, count in (("connector", seen.connector_starts, seen.connectors),
+                                ("task", seen.task_starts, seen.tasks)):
+        ended = starts.succeeded + starts.failed
+        add(_WORKER, f"{kind}-count", f"How many {kind}s this worker runs.", count)
+        for what, value in (("attempts", starts.attempts), ("success", starts.succeeded), ("failure", starts.failed)):
+            add(_WORKER, f"{kind}-startup-{what}-total", f"Starts of {kind}s: {what}.", value)
+        for what, value in (("success", starts.succeeded), ("failure", starts.failed)):
+            add(_WORKER, f"{kind}-startup-{what}-percentage", f"Part of the starts of {kind}s: {what}, 0 to 1.",
+                _percent(value, ended))
+    group, rounds = "connect-worker-rebalance-metrics", seen.rounds
+    add(group, "epoch", "The group's generation.", seen.generation)
+    add(group, "completed-rebalances-total", "Rebalances that this worker has completed.", rounds.count)
+    add(group, "rebalancing", "1 while this worker rebalances.", int(rounds.begun is not None))
+    add(group, "rebalance-max-time-ms", "Longest rebalance lately.", 1000 * rounds.lately.most(now))
+    add(group, "rebalance-avg-time-ms", "Average rebalance lately.", 1000 * rounds.lately.average(now))
+    add(group, "time-since-last-rebalance-ms", "Time since the last rebalance.",
+        _NAN if rounds.ended is None else 1000 * (now - rounds.ended))
+    for attribute, text, told in (("connect_protocol", "The group's protocol", seen.protocol),
+                                  ("leader_name", "The group's leader", seen.leader)):
+        page.add(name_of(group, attribute), "gauge", f"{text}, as a label.",
+                 [(f"{where},{labels({attribute: told})}", 1)] if told else [])
+    group = "connect-coordinator-metrics"
+    add(group, "assigned-connectors", "Connectors that the group gave this worker.", seen.assigned_connectors)
+    add(group, "assigned-tasks", "Tasks that the group gave this worker.", seen.assigned_tasks)
+    add(group, "rebalance-total", "Rebalances that this worker has completed.", rounds.count)
+    add(group, "rebalance-rate-per-hour", "Rebalances in an hour, as of lately.", 3600 * rounds.often.rate(now))
+    add(group, "rebalance-latency-avg", "Average rebalance lately, in milliseconds.", 1000 * rounds.lately.average(now))
+    add(group, "rebalance-latency-max", "Longest rebalance lately, in milliseconds.", 1000 * rounds.lately.most(now))
+    add(group, "rebalance-latency-total", "Time of all rebalances, in milliseconds.", 1000 * rounds.seconds)
+    add(group, "last-rebalance-seconds-ago", "Time since the last rebalance; -1: there was none.",
+        -1 if rounds.ended is None else now - rounds.ended)

@@ -1,0 +1,158 @@
+"""The worker's metrics: where its parts report, and what /metrics answers.
+
+Series are made from what is there when they are asked for, so those of a connector, task or partition that goes vanish
+with it. Nothing here waits for an actor, and nothing on the way of records takes a lock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from actors.herder.state import HerderState
+from heeler.worker.metrics import java, own
+from heeler.worker.metrics.observed import Observed
+from heeler.worker.metrics.rows import ConnectorRow, TaskRow, converters
+from heeler.worker.metrics.text import Page, labels
+from spark_tasks.metrics.engine import EngineFigures
+from spark_tasks.metrics.plugins import Figures, PluginMetrics
+from spark_tasks.metrics.task import TaskMetrics
+from storage.config.state import ClusterConfigState
+from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State, WorkerId
+from storage.status.state import StatusState
+
+JAVA: Final = "java"
+OWN: Final = "heeler"
+Queues = Callable[[], tuple[Mapping[str, int], Mapping[ItemId, int]]]
+
+
+class WorkerMetrics:
+    """Everything of one worker. `page` may be asked from any thread. `worker`: the worker's properties."""
+
+    def __init__(
+        self, worker: Mapping[str, str], configs: Callable[[], ClusterConfigState], statuses: Callable[[], StatusState],
+        connector_type: Callable[[Config | None], str], version: str,
+    ) -> None:
+        self._worker = worker
+        self._configs = configs
+        self._statuses = statuses
+        self._connector_type = connector_type
+        self._version = version
+        self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
+        self._connectors: dict[ConnectorName, PluginMetrics] = {}
+        self._seen = Observed()
+        self.worker_id = WorkerId("")
+        self.queues: Queues = lambda: ({}, {})
+        self.engine: Callable[[], EngineFigures] = EngineFigures
+
+    # ------------------------------------------------------------ for the parts of the worker
+    def task(self, task: ConnectorTaskId) -> TaskMetrics:
+        """Those of a task that is being started: new ones."""
+        metrics = self._tasks[task] = TaskMetrics()
+        return metrics
+
+    def connector(self, connector: ConnectorName) -> PluginMetrics:
+        """Those of a connector that is being started: new ones."""
+        metrics = self._connectors[connector] = PluginMetrics()
+        return metrics
+
+    def follow(self, state: HerderState) -> None:
+        """What the herder is doing now; its thread."""
+        if self._seen.follow(state, time.monotonic()):
+            slots = state.slots
+            for task in [task for task in list(self._tasks) if task not in slots]:
+                self._tasks.pop(task, None)
+            for name in [name for name in list(self._connectors) if name not in slots]:
+                self._connectors.pop(name, None)
+
+    # ------------------------------------------------------------ for those who look
+    def page(self, names: Collection[str] = (JAVA, OWN)) -> str:
+        """All metrics in Prometheus' text format; `names`: Kafka Connect's names, heeler's, or both."""
+        page = Page()
+        where = labels({"worker": self.worker_id})
+        core, inboxes = self.queues()
+        tasks = self._task_rows(inboxes)
+        connectors = self._connector_rows(tasks, inboxes)
+        if JAVA in names:
+            java.worker(page, self._seen, where, time.monotonic())
+            java.connectors(page, connectors)
+            java.tasks(page, tasks)
+        if OWN not in names:
+            return page.text()
+        own.worker(page, self._seen, where, self._version)
+        own.connectors(page, connectors)
+        own.tasks(page, tasks)
+        own.queues(page, core, where, [*connectors, *tasks])
+        own.spark(page, self.engine(), where)
+        own.plugins(page, _plugins(connectors, tasks))
+        return page.text() + _process()
+
+    def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:
+        now, config = time.time(), self._configs()
+        rows = []
+        for name, found in self._statuses().tasks.items():
+            classes = None
+            for number, status in sorted(found.items()):
+                if status.worker_id != self.worker_id:
+                    continue
+                if classes is None:
+                    classes = converters(self._worker, config.connector_configs.get(name, {}))
+                task = ConnectorTaskId(name, number)
+                # What was UNASSIGNED here last may run elsewhere by now, or nowhere.
+                if status.state is State.UNASSIGNED and task not in self._seen.slots:
+                    continue
+                rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),
+                                    self._seen.restarts.get(task, {}), inboxes.get(task), classes))
+        return rows
+
+    def _connector_rows(self, tasks: Iterable[TaskRow], inboxes: Mapping[ItemId, int]) -> list[ConnectorRow]:
+        by_name: dict[ConnectorName, list[State]] = {}
+        for row in tasks:
+            by_name.setdefault(row.id.connector, []).append(row.state)
+        statuses, configs, rows = self._statuses().connectors, self._configs().connector_configs, []
+        for name in sorted({*statuses, *by_name}):
+            status = statuses.get(name)
+            mine = status is not None and status.worker_id == self.worker_id and (
+                status.state is not State.UNASSIGNED or name in self._seen.slots)
+            if not mine and name not in by_name:
+                continue
+            config, plugins = configs.get(name), self._connectors.get(name)
+            rows.append(ConnectorRow(
+                name, self.worker_id, status.state if status is not None and mine else None,
+                self._connector_type(config), (config or {}).get("connector.class", ""),
+                (status.version if status is not None else None) or "unknown", by_name.get(name, []),
+                self._seen.restarts.get(name, {}), inboxes.get(name),
+                plugins.figures() if plugins is not None else None))
+        return rows
+
+
+def _plugins(connectors: Iterable[ConnectorRow], tasks: Iterable[TaskRow]) -> Iterable[tuple[str, Figures]]:
+    for row in connectors:
+        if row.plugins is not None:
+            yield row.labels, row.plugins
+    for task in tasks:
+        if task.metrics is not None:
+            yield task.labels, task.metrics.plugins.figures()
+
+
+@cache
+def _collectors() -> Callable[[], bytes]:
+    # Imported by the first who looks: it takes a tenth of a second, which REST must not wait for.
+    from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    GCCollector(registry=registry)
+    return lambda: generate_latest(registry)
+
+
+def _process() -> str:
+    """Memory, CPU time, open files and garbage collections of the worker's process."""
+    return _collectors()().decode()
+
+
+def queue_length(ref: Any) -> int:
+    """Messages in a Pykka actor's inbox."""
+    return int(ref.actor_inbox.qsize())

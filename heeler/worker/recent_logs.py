@@ -1,0 +1,58 @@
+"""The last lines of the log about each connector, for GET /connectors/NAME/logs."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import Final
+
+from heeler.worker.logs import ConnectFormatter, current_connector
+from heeler.worker.masked_output import MaskingFilter
+from spark_tasks.config.masking import process_secrets
+
+LINES: Final = 200  # for each connector
+CONNECTORS: Final = 1000  # those that wrote last
+LONGEST: Final = 10_000  # characters of one, with its trace
+
+
+class RecentLogs(logging.Handler):
+    """Keeps lines that threads of connectors and tasks write on this worker, as the log has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: OrderedDict[str, deque[str]] = OrderedDict()
+        self.setFormatter(ConnectFormatter())
+        self.addFilter(MaskingFilter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it, if it is about a connector. The caller holds the handler's lock."""
+        connector = current_connector()
+        if not connector:
+            return
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 - a value's own __str__; the library's way to say so
+            self.handleError(record)
+            return
+        kept = self._lines.setdefault(connector, deque(maxlen=LINES))
+        kept.append(line if len(line) <= LONGEST else f"{line[:LONGEST]}…")
+        self._lines.move_to_end(connector)
+        if len(self._lines) > CONNECTORS:
+            self._lines.popitem(last=False)
+
+    def lines(self, connector: str) -> Sequence[str]:
+        """Oldest first; masked once more, as a secret may have been learnt since."""
+        self.acquire()
+        try:
+            found = list(self._lines.get(connector, ()))
+        finally:
+            self.release()
+        return [process_secrets().mask(line) for line in found]
+
+    def install(self) -> None:
+        """Listen to all loggers; the one before it does no more."""
+        root = logging.getLogger()
+        for old in [handler for handler in root.handlers if isinstance(handler, RecentLogs)]:
+            root.removeHandler(old)
+        root.addHandler(self)

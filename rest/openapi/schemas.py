@@ -1,0 +1,77 @@
+"""Shapes of bodies, as JSON Schema in the words of OpenAPI 3.0."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+
+def ref(name: str) -> Schema:
+    """A schema of this file."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def listed(items: Schema) -> Schema:
+    """A list of them."""
+    return {"type": "array", "items": items}
+
+
+def mapped(values: Schema) -> Schema:
+    """An object with any keys."""
+    return {"type": "object", "additionalProperties": values}
+
+
+def an_object(required: str, **properties: Schema) -> Schema:
+    """An object; `required`: the names of what is always there."""
+    made: Schema = {"type": "object", "properties": properties}
+    return {**made, "required": required.split()} if required else made
+
+
+TEXT: Final[Schema] = {"type": "string"}
+NUMBER: Final[Schema] = {"type": "integer"}
+ANY: Final[Schema] = {}
+KIND: Final[Schema] = {"type": "string", "enum": ["source", "sink", "unknown"]}
+STATE: Final[Schema] = {"type": "string", "enum": [
+    "UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING", "DESTROYED"]}
+LEVEL: Final[Schema] = {"type": "string", "enum": ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"]}
+_NULLABLE_TEXT: Final[Schema] = {"type": "string", "nullable": True}
+_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": TEXT, "trace": TEXT}
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "Error": an_object("error_code message", error_code=NUMBER, message=_NULLABLE_TEXT),
+    "Message": an_object("message", message=TEXT),
+    "Config": {**mapped(_NULLABLE_TEXT), "description": "Keys and values. In a patch null takes a key away."},
+    "TaskId": an_object("connector task", connector=TEXT, task=NUMBER),
+    "Connector": an_object("name config tasks type", name=TEXT, config=ref("Config"), tasks=listed(ref("TaskId")),
+                           type=KIND),
+    "NewConnector": an_object(
+        "name config", name=TEXT, config=ref("Config"),
+        initial_state={"type": "string", "enum": ["RUNNING", "PAUSED", "STOPPED"], "nullable": True}),
+    "TaskStatus": an_object("id state worker_id", id=NUMBER, **_STATUS),
+    "ConnectorStatus": an_object("name connector tasks type", name=TEXT,
+                                 connector=an_object("state worker_id", **_STATUS), tasks=listed(ref("TaskStatus")),
+                                 type=KIND),
+    "Task": an_object("id config", id=ref("TaskId"), config=ref("Config")),
+    "Topics": {**mapped(an_object("topics", topics=listed(TEXT))), "description": "By the connector's name."},
+    "Offsets": an_object("offsets", offsets=listed(an_object(
+        "offset", partition={"type": "object", "nullable": True}, offset={"type": "object", "nullable": True}))),
+    "Plugin": an_object("class type", **{"class": TEXT}, type={"type": "string", "enum": [
+        "source", "sink", "converter", "header_converter", "transformation", "predicate"]}, version=TEXT),
+    "ConfigKey": {"type": "object", "description": "A key's name, type, default, importance, documentation and more."},
+    "Validation": an_object("name error_count groups configs", name=TEXT, error_count=NUMBER, groups=listed(TEXT),
+                            configs=listed(mapped(ANY))),
+    "LoggerLevel": an_object("level", level=LEVEL, last_modified={
+        "type": "integer", "format": "int64", "nullable": True, "description": "Milliseconds since 1970."}),
+    "NewLevel": an_object("level", level=LEVEL),
+    "Worker": an_object("version commit kafka_cluster_id", version=TEXT, commit=TEXT, kafka_cluster_id=TEXT),
+    "Health": an_object("status message", status={"type": "string", "enum": ["starting", "healthy", "unhealthy"]},
+                        message=TEXT, degraded={**listed(TEXT), "description": "Tasks that hang or wait for long."}),
+    "Story": an_object("connector story", connector=TEXT, story=listed(an_object(
+        "at cause because what effects", at=TEXT, cause=TEXT, because=_NULLABLE_TEXT, what=TEXT,
+        effects=listed(TEXT)))),
+    "Trial": an_object("config", config=ref("Config"), limit={**NUMBER, "minimum": 1, "maximum": 1000, "default": 5},
+                       records=listed({"type": "object", "description": "A value, perhaps a key, topic, headers."})),
+    "TrialResult": an_object("stages", stages=listed({"type": "object"})),
+    "Logs": an_object("name lines", name=TEXT, lines=listed(TEXT)),
+}

@@ -1,0 +1,27 @@
+"""GET /metrics: what Prometheus scrapes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flask import Blueprint, Response, request
+
+from actors.errors import BadRequestError
+from rest.resources.front import Front
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+NAMES: Final = ("java", "heeler")
+
+
+def blueprint(front: Front) -> Blueprint:
+    """The worker's metrics; `?names=heeler` or `?names=java` for a part of them."""
+    routes = Blueprint("metrics", __name__)
+
+    @routes.get("/metrics")
+    def metrics() -> Response:
+        wanted = request.args.get("names", ",".join(NAMES)).split(",")
+        if not set(wanted) <= set(NAMES):
+            raise BadRequestError(f"names is {request.args['names']}; it has to be java, heeler or both: java,heeler")
+        return Response(front.view.metrics(wanted), content_type=CONTENT_TYPE)
+
+    return routes

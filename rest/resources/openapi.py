@@ -1,0 +1,32 @@
+"""GET /openapi.json and GET /openapi: what this application answers, for programs and for people."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from flask import Blueprint, Response, current_app
+
+from rest.openapi.document import document, page
+from rest.resources.front import Front
+from rest.wire.answers import json_response
+
+
+def blueprint(front: Front) -> Blueprint:
+    """The document of the application that it is part of."""
+    routes = Blueprint("openapi", __name__)
+
+    @cache
+    def found() -> dict[str, object]:
+        return document(current_app.url_map.iter_rules(), front.view.version)
+
+    @routes.get("/openapi.json", endpoint="document")
+    def as_json() -> Response:
+        return json_response(found())
+
+    @routes.get("/openapi", endpoint="page")
+    def as_page() -> Response:
+        response = Response(page(found()), content_type="text/html; charset=utf-8")
+        response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'"
+        return response
+
+    return routes

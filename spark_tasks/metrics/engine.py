@@ -1,0 +1,43 @@
+"""What an engine tells of itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """`up`: whether there is a Spark. `batches`: how many were sent off since the start; `waiting` and `running`: how
+    many are on their way now. `pid`: of Spark's JVM.
+    """
+
+    up: bool = False
+    slots: int = 0
+    batches: int = 0
+    waiting: int = 0
+    running: int = 0
+    pid: int | None = None
+
+
+def memory_of(pid: int) -> dict[str, int]:
+    """Resident bytes of Spark's JVM and of the Python processes below it, where the system tells (Linux)."""
+    found = {"jvm": 0, "python": 0}
+    page = os.sysconf("SC_PAGE_SIZE")
+    for kind, pids in (("jvm", [pid]), ("python", list(_below(pid)))):
+        for one in pids:
+            with suppress(OSError, ValueError, IndexError):  # it has just ended
+                found[kind] += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
+    return {kind: size for kind, size in found.items() if size}
+
+
+def _below(pid: int) -> Iterable[int]:
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # it has just ended
+                for child in map(int, (thread / "children").read_text().split()):
+                    yield child
+                    yield from _below(child)

@@ -1,0 +1,205 @@
+"""The figures of one task: the task reports what it did, in numbers; whoever shows them reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Literal
+
+from spark_tasks.metrics.phases import stage_of
+from spark_tasks.metrics.plugins import Figures, PluginMetrics
+from spark_tasks.metrics.windows import Window
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFigures:
+    """What a split tells with its result. `read`: records before the transforms, `written`: after them; their bytes as
+    Arrow or Kafka has them. `seconds` by phase. `plugins`: what plugins counted.
+    """
+
+    read: int = 0
+    read_bytes: int = 0
+    written: int = 0
+    written_bytes: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    plugins: Figures | None = None
+
+
+class Flight:
+    """A batch on its way: how long it waited for Spark, beside the time that it was worked on."""
+
+    __slots__ = ("_begun", "_ended")
+
+    def __init__(self, batch: Future[Any]) -> None:
+        self._begun = perf_counter()
+        self._ended: float | None = None
+        batch.add_done_callback(self._done)
+
+    def _done(self, _: Future[Any]) -> None:
+        self._ended = perf_counter()
+
+    def waited(self, busy: float) -> float:
+        """Seconds; `busy`: those of its longest split."""
+        return max(0.0, (self._ended or perf_counter()) - self._begun - busy)
+
+
+class TaskMetrics:
+    """Counts since the task was started. Written by the task's thread alone, read by any: each read is of one value.
+
+    Times are seconds since 1970, None where it has not happened yet.
+    """
+
+    def __init__(self, kind: Literal["source", "sink", ""] = "") -> None:
+        self.kind = kind
+        self.plugins = PluginMetrics()
+        self.started = time.time()
+        self.records = {"read": 0, "write": 0}
+        self.bytes = {"read": 0, "write": 0}
+        self.record_rates = {"read": Window(), "write": Window()}
+        self.last: dict[str, float | None] = {"read": None, "write": None, "commit": None, "error": None}
+        self.phases: dict[str, tuple[int, float]] = {}  # how often, and seconds
+        self.errors: dict[str, int] = {}  # by stage
+        self.retries = 0
+        self.failures = 0  # errors that were not tried again
+        self.skipped = 0  # bad records that errors.tolerance=all left out
+        self.logged = 0
+        self.letters = 0
+        self.lost_letters = 0
+        self.batch_sizes = Window()
+        self.batch_seconds = Window()  # of reading (a source) or writing (a sink) one batch
+        self.active = 0  # records on their way, not committed
+        self.active_counts = Window()
+        self.commits = {"done": 0, "failed": 0, "skipped": 0}
+        self.commit_seconds = Window()
+        self.commit_rates = {"done": Window(), "failed": Window(), "skipped": Window()}
+        self.transactions = Window()  # their sizes in records
+        self._transaction = 0
+        self.lags: Mapping[TopicPartition, int] = {}
+        self._running_since: float | None = None
+        self._ran = self._paused = 0.0
+        self._paused_since: float | None = None
+
+    # ------------------------------------------------------------ what the task reports
+    def spent(self, phase: str, seconds: float) -> None:
+        """Time of a batch."""
+        count, before = self.phases.get(phase, (0, 0.0))
+        self.phases[phase] = (count + 1, before + seconds)
+
+    def submitted(self, records: int) -> None:
+        """A batch is on its way; of a source nobody knows how many records it has (0)."""
+        self.active = records
+
+    def worked(self, splits: Iterable[SplitFigures | None]) -> None:
+        """A batch came back from the executors."""
+        found = [split for split in splits if split is not None]
+        now = time.time()
+        totals: dict[str, float] = {}
+        for split in found:
+            for phase, seconds in split.seconds.items():
+                totals[phase] = totals.get(phase, 0.0) + seconds
+            if split.plugins is not None:
+                self.plugins.take_in(split.plugins)
+        for phase, seconds in totals.items():
+            self.spent(phase, seconds)
+        read, written = sum(s.read for s in found), sum(s.written for s in found)
+        for stage, records, size in (("read", read, sum(s.read_bytes for s in found)),
+                                     ("write", written, sum(s.written_bytes for s in found))):
+            if records:
+                self.records[stage] += records
+                self.bytes[stage] += size
+                self.record_rates[stage].add(records, now)
+                self.last[stage] = now
+        if read or written:
+            self.batch_sizes.add(read, now)
+            self.batch_seconds.add(totals.get("read" if self.kind == "source" else "write", 0.0), now)
+            self.active = written if self.kind == "source" else read
+            self.active_counts.add(self.active, now)
+            self._transaction += written
+
+    def committed(self, seconds: float) -> None:
+        """Offsets (and what goes with them) are final."""
+        self._commit("done")
+        now = time.time()
+        self.last["commit"] = now
+        self.commit_seconds.add(seconds, now)
+        self.spent("commit", seconds)
+        self.active = 0
+
+    def transaction_ended(self) -> None:
+        """All since the last end was one transaction."""
+        size, self._transaction = self._transaction, 0
+        self.transactions.add(size, time.time())
+
+    def commit_failed(self) -> None:
+        """Offsets could not be committed."""
+        self._commit("failed")
+
+    def commit_skipped(self) -> None:
+        """They were not: the group went on without this task."""
+        self._commit("skipped")
+
+    def _commit(self, how: str) -> None:
+        self.commits[how] += 1
+        self.commit_rates[how].add(1, time.time())
+
+    def failed(self, error: BaseException, stage: str, *, again: bool) -> None:
+        """An error; `stage` where the error itself does not say one. `again`: it is tried again."""
+        where = stage_of(error) or stage
+        self.errors[where] = self.errors.get(where, 0) + 1
+        self.last["error"] = time.time()
+        self.logged += 1
+        self.active = 0
+        if again:
+            self.retries += 1
+        else:
+            self.failures += 1
+
+    def refused(self, skipped: Mapping[str, int], logged: int, letters: int, lost: int) -> None:
+        """Bad records: those left out by phase, lines of the log, dead letters, and those that could not be written."""
+        for phase, count in skipped.items():
+            self.errors[phase] = self.errors.get(phase, 0) + count
+            self.skipped += count
+            self.last["error"] = time.time()
+        self.logged += logged
+        self.letters += letters
+        self.lost_letters += lost
+
+    @contextmanager
+    def blaming(self, stage: str) -> Iterator[None]:
+        """What comes out of it fails the task."""
+        try:
+            yield
+        except Exception as error:
+            self.failed(error, stage, again=False)
+            raise
+
+    def running(self, *, paused: bool) -> None:
+        """From now on it runs, or is paused."""
+        self._settle()
+        now = time.time()
+        self._running_since, self._paused_since = (None, now) if paused else (now, None)
+
+    def stopped(self) -> None:
+        """From now on it does neither."""
+        self._settle()
+        self._running_since = self._paused_since = None
+
+    def _settle(self) -> None:
+        now = time.time()
+        self._ran += now - self._running_since if self._running_since is not None else 0.0
+        self._paused += now - self._paused_since if self._paused_since is not None else 0.0
+
+    # ------------------------------------------------------------ for who shows them
+    def ratios(self, now: float) -> tuple[float, float]:
+        """Which part of its life it has run, and been paused."""
+        life = max(now - self.started, 1e-9)
+        running, paused = self._running_since, self._paused_since
+        ran = self._ran + (now - running if running is not None else 0.0)
+        rested = self._paused + (now - paused if paused is not None else 0.0)
+        return min(ran / life, 1.0), min(rested / life, 1.0)

@@ -1,0 +1,57 @@
+"""What happened lately: Kafka's windowed averages, maxima and rates, as cheap as a few additions."""
+
+from __future__ import annotations
+
+_NAN = float("nan")
+HALF_S = 30.0  # as Kafka's metrics.sample.window.ms; a window is two of them (metrics.num.samples)
+
+
+class Window:
+    """Values of the last 30 to 60 seconds. One thread writes, any reads. Times in seconds, of any clock."""
+
+    __slots__ = ("_before", "_now")
+
+    def __init__(self) -> None:
+        # (when it began, how many, their sum, the least, the largest)
+        self._before: tuple[float, int, float, float, float] = (0.0, 0, 0.0, 0.0, 0.0)
+        self._now = self._before
+
+    def add(self, value: float, now: float) -> None:
+        """One value."""
+        begun, count, total, least, most = self._now
+        if now - begun >= HALF_S:
+            self._before = self._now if now - begun < 2 * HALF_S else (now - HALF_S, 0, 0.0, 0.0, 0.0)
+            self._now = (now, 1, value, value, value)
+        else:
+            self._now = (begun, count + 1, total + value, min(least, value) if count else value, max(most, value))
+
+    def _halves(self, now: float) -> tuple[tuple[float, int, float, float, float], ...]:
+        """What of it is of the last minute."""
+        before, last = self._before, self._now
+        if not last[1] or now - last[0] >= 2 * HALF_S:
+            return ()
+        return (before, last) if before[1] and now - before[0] < 2 * HALF_S else (last,)
+
+    def average(self, now: float) -> float:
+        """Of the values; NaN where there are none."""
+        halves = self._halves(now)
+        if not halves:
+            return _NAN
+        return (halves[0][2] + halves[-1][2]) / (halves[0][1] + halves[-1][1])
+
+    def most(self, now: float) -> float:
+        """The largest value; NaN where there are none."""
+        halves = self._halves(now)
+        return max(halves[0][4], halves[-1][4]) if halves else _NAN
+
+    def least(self, now: float) -> float:
+        """The smallest value; NaN where there are none."""
+        halves = self._halves(now)
+        return min(halves[0][3], halves[-1][3]) if halves else _NAN
+
+    def rate(self, now: float) -> float:
+        """The sum of the values for each second; as in Kafka over half a window at least: one value is no peak."""
+        halves = self._halves(now)
+        if not halves:
+            return 0.0
+        return sum(half[2] for half in halves) / max(now - halves[0][0], HALF_S)

@@ -1,0 +1,82 @@
+"""/metrics of a real worker: what a source and a sink did, with what their plugins counted; gone when they are."""
+
+from __future__ import annotations
+
+import http.client
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.rigs.support import wait_until
+from tests.rigs.workers import SOON_S
+
+pytestmark = pytest.mark.integration
+
+
+def get(rig, path: str) -> tuple[int, str, str]:
+    """Status, media type and text of an answer."""
+    host = rig.rest.url.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=20)
+    try:
+        connection.request("GET", path, headers={"Accept": "application/openmetrics-text,text/plain;q=0.5"})
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Content-Type", ""), answer.read().decode()
+    finally:
+        connection.close()
+
+
+def metrics(rig) -> dict[tuple[str, ...], float]:
+    """Values by name and the labels connector, task, and whatever else but the worker, in the order of their names."""
+    status, kind, page = get(rig, "/metrics")
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    found = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            others = [v for k, v in sorted(sample.labels.items()) if k != "worker"]
+            found[(sample.name, *others)] = sample.value
+    return found
+
+
+def test_metrics_of_a_source_and_a_sink(rig):
+    topic = rig.kafka.create("metered", 2)
+    rig.create("meter-in", {"connector.class": "Metered", "topic": topic, "records": "40"}, ["RUNNING", "RUNNING"])
+    rig.create("meter-out", {"connector.class": "FileStreamSink", "topics": topic, "file": str(rig.folder / "out")})
+    rig.create("meter-bad", {"connector.class": "FileStreamSink", "topics": topic, "file": str(rig.folder / "bad"),
+                             "value.converter": "org.apache.kafka.connect.converters.LongConverter"})
+
+    def all_moved() -> dict[tuple[str, ...], float]:
+        found = metrics(rig)
+        sink = "kafka_connect_sink_task_metrics_sink_record_"
+        assert found.get((f"{sink}send_total", "meter-out", "0")) == 40
+        assert found.get((f"{sink}lag_max", "meter-out", "0")) == 0
+        assert found.get(("kafka_connect_source_task_metrics_source_record_write_total", "meter-in", "0")) == 40
+        assert found.get(("heeler_task_state", "meter-bad", "0")) == 4
+        for name in ("meter-in", "meter-out"):
+            assert ("heeler_task_last_commit_age_seconds", name, "0") in found
+        return found
+
+    found = wait_until(all_moved, SOON_S, "the figures of 40 records")
+    for phase in ("plan", "wait", "fetch", "decode", "convert", "transform", "write", "commit"):
+        assert found[("heeler_task_phase_seconds_count", "meter-out", phase, "0")] >= 1, phase
+    for phase in ("plan", "wait", "read", "convert", "transform", "write", "commit"):
+        assert found[("heeler_task_phase_seconds_count", "meter-in", phase, "0")] >= 1, phase
+    assert found[("heeler_task_errors_total", "meter-bad", "convert", "0")] == 1
+    assert found[("heeler_sink_lag_records", "meter-bad", "0", "0", topic)] + found[
+        ("heeler_sink_lag_records", "meter-bad", "1", "0", topic)] >= 1
+    assert found[("heeler_task_bytes_total", "meter-out", "read", "0")] > 40
+    assert found[("heeler_plugin_numbers_total", "meter-in", "even", "0")] == 20, "counted in executors"
+    assert found[("heeler_plugin_limit", "meter-in")] == 40, "set by the connector"
+    assert found[("kafka_connect_connect_worker_rebalance_metrics_completed_rebalances_total",)] >= 1
+    assert found[("heeler_spark_up",)] == 1
+    assert found[("heeler_spark_memory_bytes", "jvm")] > 1e7
+    rig.call("POST", "/connectors/meter-in/tasks/0/restart")
+
+    def restarted() -> bool:
+        return metrics(rig).get(("heeler_task_restarts_total", "request", "meter-in", "0")) == 1
+
+    wait_until(restarted, SOON_S, "a restart that is counted")
+    for name in ("meter-in", "meter-out", "meter-bad"):
+        rig.delete(name)
+    wait_until(lambda: not [key for key in metrics(rig) if key[1:] and key[1].startswith("meter-")], SOON_S,
+               "the end of the series")
+    assert get(rig, "/metrics?names=nobody")[0] == 400

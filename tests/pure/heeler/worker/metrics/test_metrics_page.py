@@ -1,0 +1,198 @@
+"""/metrics of a worker: Kafka Connect's names, heeler's own, nothing of what is gone, whatever things are called."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from actors.herder.state import Phase, Slot
+from actors.messages.ids import Epoch
+from heeler.worker.metrics import java
+from heeler.worker.metrics.observed import Observed, cause_of
+from heeler.worker.metrics.registry import JAVA, OWN
+from spark_tasks.metrics.engine import EngineFigures
+from storage.config.state import ClusterConfigState
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from tests.rigs.metrics import ME, OTHER, STATE, Cluster, busy
+
+
+def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value
+            for family in text_string_to_metric_families(page) for s in family.samples}
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.has("src", State.RUNNING, State.FAILED)
+    cluster.has("out", State.PAUSED)
+    busy(cluster, "src", 0, "source")
+    busy(cluster, "out", 0, "sink")
+    cluster.metrics.connector(ConnectorName("src")).gauge("tables").set(3)
+    cluster.metrics.queues = lambda: ({"herder": 2}, {ConnectorTaskId(ConnectorName("src"), 0): 1})
+    cluster.metrics.engine = lambda: EngineFigures(up=True, slots=2, batches=9, waiting=1, running=1)
+    return cluster
+
+
+# What connect-surface.md, section 6, lists, in Kafka Connect's own words.
+GROUPS = {
+    "connect-worker-metrics": """connector-count task-count connector-startup-attempts-total
+        connector-startup-success-total connector-startup-success-percentage connector-startup-failure-total
+        connector-startup-failure-percentage task-startup-attempts-total task-startup-success-total
+        task-startup-success-percentage task-startup-failure-total task-startup-failure-percentage
+        connector-total-task-count connector-running-task-count connector-paused-task-count
+        connector-failed-task-count connector-unassigned-task-count connector-destroyed-task-count
+        connector-restarting-task-count""",
+    "connect-worker-rebalance-metrics": """connect-protocol leader-name epoch completed-rebalances-total rebalancing
+        rebalance-max-time-ms rebalance-avg-time-ms time-since-last-rebalance-ms""",
+    "connect-coordinator-metrics": """assigned-connectors assigned-tasks rebalance-total rebalance-rate-per-hour
+        rebalance-latency-avg rebalance-latency-max rebalance-latency-total last-rebalance-seconds-ago""",
+    "connector-metrics": "status connector-type connector-class connector-version",
+    "connector-task-metrics": """status running-ratio pause-ratio offset-commit-max-time-ms offset-commit-avg-time-ms
+        batch-size-max batch-size-avg offset-commit-failure-percentage offset-commit-success-percentage
+        key-converter-class""",
+    "source-task-metrics": """source-record-poll-rate source-record-poll-total source-record-write-rate
+        source-record-write-total poll-batch-max-time-ms poll-batch-avg-time-ms source-record-active-count
+        source-record-active-count-max source-record-active-count-avg transaction-size-min transaction-size-max
+        transaction-size-avg""",
+    "sink-task-metrics": """sink-record-read-rate sink-record-read-total sink-record-send-rate sink-record-send-total
+        sink-record-lag-max partition-count offset-commit-seq-no offset-commit-completion-rate
+        offset-commit-completion-total offset-commit-skip-rate offset-commit-skip-total put-batch-max-time-ms
+        put-batch-avg-time-ms sink-record-active-count sink-record-active-count-max sink-record-active-count-avg""",
+    "task-error-metrics": """total-record-failures total-record-errors total-records-skipped total-retries
+        total-errors-logged deadletterqueue-produce-requests deadletterqueue-produce-failures last-error-timestamp""",
+}
+
+
+def test_everything_that_kafka_connect_tells_is_there(cluster):
+    cluster.state = replace(cluster.state, membership=_membership())
+    cluster.follow()
+    found = {name for name, _ in samples(cluster.metrics.page({JAVA}))}
+    wanted = {java.name_of(group, attribute) for group, words in GROUPS.items() for attribute in words.split()}
+    assert wanted - found == set()
+
+
+def _membership():
+    from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
+
+    mine = Assignment(leader="m", leader_url="http://me:8083/", config_offset=1, assigned=Allocation(),
+                      revoked=Allocation())
+    return Membership(3, "m", Protocol.SESSIONED, mine)
+
+
+def test_what_users_miss_in_javas_is_there(cluster):
+    found = samples(cluster.metrics.page({OWN}))
+    src = (("connector", "src"), ("task", "0"), ("worker", ME))
+    out = (("connector", "out"), ("task", "0"), ("worker", ME))
+
+    def of(name, labels, **more):
+        return found[(name, tuple(sorted([*labels, *more.items()])))]
+
+    assert of("heeler_task_state", (src[0], ("task", "1"), src[2])) == 4, "it failed before it had any figures"
+    assert of("heeler_task_state", out) == 2
+    assert of("heeler_connector_state", (src[0], src[2])) == 1
+    assert of("heeler_sink_lag_records", out, topic="topic", partition="1") == 7
+    assert of("heeler_task_records_total", src, stage="write") == 9
+    assert of("heeler_task_bytes_total", src, stage="read") == 100
+    assert of("heeler_task_errors_total", src, stage="commit") == 1
+    assert of("heeler_task_phase_seconds_sum", src, phase="write") == 0.5
+    assert of("heeler_task_phase_seconds_count", src, phase="commit") == 1
+    assert of("heeler_task_last_commit_age_seconds", src) < 100
+    assert of("heeler_plugin_rows_skipped_total", src, table="t") == 2
+    assert of("heeler_plugin_tables", (src[0], src[2])) == 3
+    assert of("heeler_task_queue_length", src) == 1
+    assert found[("heeler_actor_queue_length", (("actor", "herder"), ("worker", ME)))] == 2
+    assert found[("heeler_spark_batches_total", (("worker", ME),))] == 9
+    assert found[("process_cpu_seconds_total", ())] > 0
+
+
+def test_series_vanish_with_what_they_are_of(cluster):
+    cluster.drop("src")
+    page = cluster.metrics.page()
+    assert 'connector="src"' not in page
+    assert ConnectorTaskId(ConnectorName("src"), 0) not in cluster.metrics._tasks
+    cluster.has("src", State.RUNNING)
+    assert samples(cluster.metrics.page({OWN}))[
+        ("heeler_task_state", (("connector", "src"), ("task", "0"), ("worker", ME)))] == 1
+
+
+def test_another_workers_work_is_another_workers(cluster):
+    cluster.has("far", State.RUNNING, worker=OTHER)
+    assert 'connector="far"' not in cluster.metrics.page()
+
+
+@settings(max_examples=50)
+@given(st.text(min_size=1, max_size=20), st.text(max_size=20))
+def test_hostile_names_stay_labels(name, topic):
+    cluster = Cluster()
+    cluster.has(name, State.RUNNING)
+    busy(cluster, name, 0, "sink")
+    cluster.metrics._tasks[ConnectorTaskId(ConnectorName(name), 0)].lags = {(topic, 0): 3}
+    lines = cluster.metrics.page({OWN}).split("\n")
+    (lag,) = [line for line in lines if line.startswith("heeler_sink_lag_records{")]
+    labels = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', lag))
+    read = [labels[key].replace("\\n", "\n").replace('\\"', '"') if "\\\\" not in labels[key] else None
+            for key in ("connector", "topic")]
+    expected = [value.encode("utf-8", "replace").decode() for value in (name, topic)]
+    assert [a for a, b in zip(read, expected, strict=True) if a is not None and a != b] == []
+    assert all(re.fullmatch(r"(# .*|[a-z_0-9]+(\{.*\})? \S+|)", line) for line in lines)
+
+
+def test_restarts_have_a_cause():
+    seen, item, name = Observed(), ConnectorTaskId(ConnectorName("a"), 0), ConnectorName("a")
+    store = ClusterConfigState(connector_configs={name: {}}, target_states={name: TargetState.STARTED})
+    running = Slot(Epoch(1), State.RUNNING)
+    histories = [
+        (running, "rebalance"), (replace(running, start_again=True, restarting=True), "request"),
+        (replace(running, start_again=True), "config"),
+    ]
+    assert [cause_of(slot) for slot, _ in histories] == [cause for _, cause in histories]
+    for epoch, last in ((2, histories[1][0]), (3, histories[2][0])):
+        seen.follow(replace(STATE, store=store, slots={item: last}), 0.0)
+        seen.follow(replace(STATE, store=store, slots={item: Slot(Epoch(epoch))}), 0.0)
+        seen.follow(replace(STATE, store=store, slots={item: Slot(Epoch(epoch), State.FAILED)}), 0.0)
+    seen.follow(replace(STATE, store=store, slots={}), 0.0)
+    seen.follow(replace(STATE, store=store, slots={item: running}), 0.0)
+    assert sum(seen.restarts[item].values()) == len(seen.restarts[item]) + 1
+    assert (seen.task_starts.failed, seen.task_starts.succeeded) == (2, 3)
+    stopped = replace(store, target_states={name: TargetState.STOPPED})
+    seen.follow(replace(STATE, store=stopped, slots={}), 0.0)
+    assert seen.restarts == {}, "started anew by its user: no restart"
+
+
+def test_rebalances_are_counted_with_their_length():
+    seen = Observed()
+    for now, phase in enumerate((Phase.LOADING, Phase.JOINING, Phase.SYNCING, Phase.RESOLVED, Phase.RESOLVED)):
+        seen.follow(replace(STATE, phase=phase), float(now))
+    assert (seen.rounds.count, seen.rounds.seconds, seen.rounds.begun) == (1, 2.0, None)
+
+
+def promtool(page: str) -> list[str]:
+    tool = shutil.which("promtool")
+    assert tool, "promtool is missing: apt-get install prometheus"
+    done = subprocess.run([tool, "check", "metrics"], input=page, capture_output=True, text=True, timeout=30,
+                          check=False)
+    assert done.returncode in (0, 3), done.stderr
+    return done.stderr.splitlines()
+
+
+def test_promtool_has_nothing_against_heelers_names(cluster):
+    assert promtool(cluster.metrics.page({OWN})) == []
+
+
+def test_promtool_has_only_milliseconds_against_kafka_connects_names(cluster):
+    """Dashboards for Kafka Connect want them by these names."""
+    found = promtool(cluster.metrics.page())
+    assert [line for line in found if not re.fullmatch(
+        r"kafka_connect_\w+_ms metric names should not contain abbreviated units", line)] == []
+
+
+def test_promtool_can_be_displeased():
+    assert promtool("# TYPE heeler_x_total gauge\nheeler_x_total 1\n") != []

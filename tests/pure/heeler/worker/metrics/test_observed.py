@@ -1,0 +1,37 @@
+"""What the metrics see of a herder in any history of a cluster: never more than happened, nothing that ends it."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.herder.state import Phase, is_task
+from heeler.worker.metrics.observed import Observed
+from tests.pure.actors.herder.histories import run
+from tests.pure.actors.herder.node import Node
+
+
+@pytest.mark.parametrize("seed", [1, 4, 7, 9])
+def test_any_history_is_followed(seed, monkeypatch):
+    observed: dict[int, tuple[Node, Observed]] = {}
+    deliver, moment = Node.deliver, iter(range(10_000_000))
+
+    def watched(self, payload):
+        deliver(self, payload)
+        seen = observed.setdefault(id(self), (self, Observed()))[1]
+        seen.follow(self.state, float(next(moment)))
+
+    monkeypatch.setattr(Node, "deliver", watched)
+    world = run(seed, operations=15)
+    assert sum(seen.rounds.count for _, seen in observed.values()) >= 3
+    for node, seen in observed.values():
+        assert seen.slots is node.state.slots
+        assert seen.tasks == sum(map(is_task, node.state.slots))
+        for starts in (seen.connector_starts, seen.task_starts):
+            assert starts.attempts >= starts.succeeded + starts.failed
+        assert seen.rounds.seconds >= 0
+        if node.state.phase is Phase.RESOLVED:
+            assert seen.rounds.begun is None
+        restarts = sum(sum(causes.values()) for causes in seen.restarts.values())
+        assert restarts <= seen.connector_starts.attempts + seen.task_starts.attempts
+    started = sum(s.task_starts.attempts + s.connector_starts.attempts for _, s in observed.values())
+    assert started >= sum(map(len, world.where().values()))

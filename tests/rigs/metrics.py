@@ -1,0 +1,72 @@
+"""A worker's metrics without a worker: what they are made from, set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from actors.herder.state import HerderSettings, HerderState, Slot
+from actors.messages.ids import Epoch
+from heeler.worker.metrics.registry import WorkerMetrics
+from spark_tasks.metrics.task import SplitFigures
+from storage.config.state import ClusterConfigState
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
+from storage.status.state import Status, StatusState
+
+ME, OTHER = WorkerId("me:8083"), WorkerId("other:8083")
+STATE = HerderState(HerderSettings(ME, "group"))
+
+
+class Cluster:
+    """A worker's metrics, and what they are made from."""
+
+    def __init__(self) -> None:
+        self.config = ClusterConfigState()
+        self.statuses = StatusState()
+        self.slots: dict = {}
+        self.metrics = WorkerMetrics({"key.converter": "K"}, lambda: self.config, lambda: self.statuses,
+                                     lambda _: "source", "0.1.0")
+        self.metrics.worker_id = ME
+        self.state = STATE
+        self.epochs = iter(range(1, 1_000_000))
+
+    def has(self, name: str, *tasks: State, state: State = State.RUNNING, worker: WorkerId = ME) -> None:
+        """A connector with tasks in these states."""
+        connector = ConnectorName(name)
+        self.config = replace(
+            self.config, connector_configs={**self.config.connector_configs, connector: {"connector.class": "C"}},
+            target_states={**self.config.target_states, connector: TargetState.STARTED})
+        found = {n: Status(ConnectorTaskId(connector, n), task, worker, 1) for n, task in enumerate(tasks)}
+        self.statuses = replace(
+            self.statuses, tasks={**self.statuses.tasks, connector: found},
+            connectors={**self.statuses.connectors, connector: Status(connector, state, worker, 1, version="7")})
+        if worker == ME:
+            for item, at in ((connector, state), *((s.id, s.state) for s in found.values())):
+                self.slots[item] = Slot(Epoch(next(self.epochs)), at)
+        self.follow()
+
+    def follow(self, **more: object) -> None:
+        self.state = replace(self.state, slots=dict(self.slots), store=self.config, **more)
+        self.metrics.follow(self.state)
+
+    def drop(self, name: str) -> None:
+        connector = ConnectorName(name)
+        self.slots = {item: slot for item, slot in self.slots.items()
+                      if item != connector and getattr(item, "connector", None) != connector}
+        self.config = replace(self.config, connector_configs={}, target_states={})
+        self.statuses = StatusState()
+        self.follow()
+
+
+def busy(cluster: Cluster, name: str, number: int, kind: str) -> None:
+    """A task that has done a bit of everything."""
+    task = cluster.metrics.task(ConnectorTaskId(ConnectorName(name), number))
+    task.kind = kind
+    task.running(paused=False)
+    task.spent("plan", 0.1)
+    task.worked([SplitFigures(10, 100, 9, 90, {"fetch": 0.1, "read": 0.2, "convert": 0.1, "write": 0.5})])
+    task.committed(0.1)
+    task.transaction_ended()
+    task.failed(ValueError("x"), "commit", again=True)
+    task.lags = {("topic", 0): 5, ("topic", 1): 7} if kind == "sink" else {}
+    task.plugins.counter("rows_skipped", "Rows.", table="t").inc(2)
+    task.plugins.summary("call_seconds").observe(0.5)

@@ -1,0 +1,20 @@
+"""A source that counts what it does (KIP-877): its connector on the worker, its reader in executors."""
+
+from heeler import plugin_metrics, source
+
+
+@source("n bigint")
+def Numbers(options, start):
+    """The numbers from 0 on, `records` of them."""
+    begin, end = start.get("next", 0), int(options["records"])
+    for n in range(begin, end):
+        kind = "odd" if n % 2 else "even"
+        plugin_metrics().counter("numbers_total", "Numbers by kind.", kind=kind).inc()
+    return [(n,) for n in range(begin, end)], {"next": end}
+
+
+class Metered(Numbers):
+    """The same, and its connector tells the limit."""
+
+    def start(self):
+        self.context.metrics.gauge("limit", "Where it ends.").set(int(self.config["records"]))
