@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.herder.state import Phase, Slot
+from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
+from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
+from actors.herder.state import Slot
 from actors.messages.ids import Epoch
 from heeler.worker.metrics import java
 from heeler.worker.metrics.observed import Observed, cause_of
@@ -72,7 +74,7 @@ GROUPS = {
 
 
 def test_everything_that_kafka_connect_tells_is_there(cluster):
-    cluster.state = replace(cluster.state, membership=_membership())
+    cluster.state = replace(cluster.state, standing=Resolved(member_of(_membership())))
     cluster.follow()
     found = {name for name, _ in samples(cluster.metrics.page({JAVA}))}
     wanted = {java.name_of(group, attribute) for group, words in GROUPS.items() for attribute in words.split()}
@@ -80,8 +82,6 @@ def test_everything_that_kafka_connect_tells_is_there(cluster):
 
 
 def _membership():
-    from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
-
     mine = Assignment(leader="m", leader_url="http://me:8083/", config_offset=1, assigned=Allocation(),
                       revoked=Allocation())
     return Membership(3, "m", Protocol.SESSIONED, mine)
@@ -168,9 +168,9 @@ def test_restarts_have_a_cause():
 
 
 def test_rebalances_are_counted_with_their_length():
-    seen = Observed()
-    for now, phase in enumerate((Phase.LOADING, Phase.JOINING, Phase.SYNCING, Phase.RESOLVED, Phase.RESOLVED)):
-        seen.follow(replace(STATE, phase=phase), float(now))
+    seen, member = Observed(), member_of(_membership())
+    for now, standing in enumerate((Loading(), Joining(), Syncing(member), Resolved(member), Resolved(member))):
+        seen.follow(replace(STATE, standing=standing), float(now))
     assert (seen.rounds.count, seen.rounds.seconds, seen.rounds.begun) == (1, 2.0, None)
 
 

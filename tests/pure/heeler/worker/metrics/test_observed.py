@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.herder.state import Phase, is_task
+from actors.herder.standing import Phase
+from actors.herder.state import is_task
 from heeler.worker.metrics.observed import Observed
 from tests.pure.actors.herder.histories import run
 from tests.pure.actors.herder.node import Node
