@@ -10,6 +10,7 @@ from spark_tasks.dead_letters.handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
+from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import Failure, Stage
 
 
@@ -94,3 +95,29 @@ def test_a_letter_that_no_topic_can_hold_takes_no_other_with_it(caplog):
     refusals.send(append)
     assert found == [1, 3]
     assert "Could not produce message to dead letter queue. topic=dead" in caplog.text
+
+
+def test_what_was_left_out_is_counted_and_what_fails_the_task_is_not_counted_twice(caplog):
+    def append(topic, raw):
+        if len(raw) > 1 or raw.column("value")[0].as_py() == b"large":
+            raise RecordTooLargeError(0, 9, 5, topic)
+
+    def large():
+        one = original()
+        raw = one.raw.set_column(3, "value", pa.array([b"large"], pa.binary()))
+        return Original(one.topic, raw, one.partition, one.offset)
+
+    refusals = Refusals(ErrorHandling(tolerant=True, queue="dead", log=True))
+    refusals.add(FAILURE, original())
+    refusals.add(FAILURE, large())
+    refusals.add(Failure(Stage.TRANSFORMATION, "a.T", DataError("wrong"), "wrong", 0), original())
+    refusals.send(append)
+    metrics = TaskMetrics()
+    refusals.refused.tell(metrics, skipped=True)
+    assert metrics.errors == {"convert": 2, "transform": 1}
+    assert (metrics.skipped, metrics.logged, metrics.letters, metrics.lost_letters) == (3, 3, 2, 1)
+    assert metrics.failures == 0
+    intolerant = TaskMetrics()
+    refusals.refused.tell(intolerant, skipped=False)
+    assert (intolerant.errors, intolerant.skipped, intolerant.letters) == ({}, 0, 2)
+    assert sum("Error encountered" in line for line in caplog.messages) == 6
