@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spark_tasks.process.log_lines import LineFormatter
 from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.output import log_as_the_worker
 
 # In this order; those of heeler compile or load their kernels when they are imported or warmed up.
 PRELOADED = (
@@ -120,8 +120,7 @@ def main() -> None:
     """Preload, then serve forks until Spark closes standard input."""
     from pyspark import daemon  # noqa: PLC0415 - it belongs after the environment is set
 
-    if logging.lastResort is not None:  # where nothing sets up logging, it writes warnings to standard error
-        logging.lastResort.setFormatter(LineFormatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"))
+    log_as_the_worker()
     daemon.worker = quietly(daemon.worker)
     preload()
     refuse_threads()

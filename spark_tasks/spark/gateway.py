@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError
+from spark_tasks.spark.output import pump
 from spark_tasks.spark.security import write_properties
 
 _logger = logging.getLogger(__name__)
@@ -25,7 +25,6 @@ _logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
 _END_S = 3.0  # for each of three ways to end a JVM that starts; who stops the engine waits for all of them
-_LONGEST_LINE = 1 << 16
 MASTER_PATIENCE_S = 60.0  # with a standalone cluster that starts at the same time; Spark's own patience
 _STANDALONE = "spark://"
 
@@ -91,7 +90,7 @@ def launch(
              "pyspark-shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, process_group=0,
         )  # fmt: skip
-        threading.Thread(target=_pass_on, args=(process.stdout,), name="spark-output", daemon=True).start()
+        pump(process.stdout, "spark-output")
         port, secret = _await_connection(process, answer, stop)
     finally:
         for file in (properties, answer):
@@ -103,16 +102,6 @@ def launch(
     finally:
         for key in given:
             os.environ.pop(key, None)
-
-
-def _pass_on(output: IO[bytes]) -> None:
-    """Write what Spark and its Python workers write, without what the worker keeps to itself."""
-    secrets = process_secrets()
-    with output:
-        while line := output.readline(_LONGEST_LINE):
-            with suppress(OSError, ValueError):  # nobody reads it any more
-                sys.stderr.write(secrets.mask(line.decode(errors="replace")))
-                sys.stderr.flush()
 
 
 def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: threading.Event) -> tuple[int, str]:

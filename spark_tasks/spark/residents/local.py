@@ -6,18 +6,21 @@ comes on its standard input; at the end of that it goes, and leaves to the worke
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import threading
-import traceback
 from contextlib import suppress
 
 from spark_tasks.spark.daemon import preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.output import log_as_the_worker, pump
 from spark_tasks.spark.residents.wire import HEAD, Ticket
+
+_logger = logging.getLogger(__name__)
 
 
 class LocalLauncher:
@@ -43,10 +46,16 @@ class LocalLauncher:
             self._parent.stdin.flush()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": self._python_path}
-        return subprocess.Popen(  # noqa: S603 - our own command line; Ctrl-C is for the worker alone
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, env=environment, process_group=0
+        # Unbuffered, as Spark has its own: what is printed is there when the process ends at once, and not twice after
+        # a fork.
+        more = {"PYTHONPATH": self._python_path, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, **ENVIRONMENT, **more}
+        parent = subprocess.Popen(  # noqa: S603 - our own command line; Ctrl-C is for the worker alone
+            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=environment, process_group=0,
         )
+        pump(parent.stdout, "executors-output")
+        return parent
 
     def failure(self, number: int) -> str | None:  # noqa: ARG002
         """See Launcher."""
@@ -69,6 +78,7 @@ class LocalLauncher:
 
 def main() -> None:
     """Preload, then fork."""
+    log_as_the_worker()
     preload()
     refuse_threads()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets those that have ended
@@ -92,8 +102,8 @@ def _serve(ticket: Ticket) -> None:
         with suppress(OSError):  # the worker has gone, or does not want this one any more
             serve(ticket)
         code = 0
-    except Exception:  # noqa: BLE001 - told, and the process ends
-        traceback.print_exc()
+    except Exception:
+        _logger.exception("An executor process ended")
     finally:
         os._exit(code)
 

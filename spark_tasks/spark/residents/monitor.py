@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.door import Line
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.pool import Pool
@@ -117,19 +118,21 @@ class Monitor:
         if item is None:
             return
         seconds = time.monotonic() - resident.since
-        where = self._where(resident)
-        _logger.warning("A split of %s has been running for %.0f s. %s", item.batch.task, seconds, where)
+        where, stack = self._where(resident)
+        _logger.warning("A split of %s has been running for %.0f s. %s", item.batch.task, seconds, where,
+                        exc_info=ExecutorTracebackError(stack) if stack else None)
 
-    def _where(self, resident: Resident) -> str:
+    def _where(self, resident: Resident) -> tuple[str, str]:
+        """In words, and its stacks where they are known."""
         line = resident.line
         if line is None or not line.pid:
-            return "Where it hangs stands in the log of its executor"
+            return "Where it hangs stands in the log of its executor", ""
         file = self._stacks / str(resident.number)
         try:
             before = file.stat().st_size
             _signal(line)
         except OSError:
-            return "Its process has just ended"
+            return "Its process has just ended", ""
         deadline = time.monotonic() + STACK_S
         size = before
         while time.monotonic() < deadline:  # until it has grown and grows no more
@@ -139,11 +142,11 @@ class Monitor:
                 break
             size = now
         if size == before:
-            return f"Its process {line.pid} does not say where it hangs: it may be suspended"
+            return f"Its process {line.pid} does not say where it hangs: it may be suspended", ""
         with file.open("rb") as found:
             found.seek(before)
             text = found.read(_MOST_STACK).decode(errors="replace")
-        return f"Its process {line.pid} is here:\n{text.rstrip()}"
+        return f"Its process {line.pid} is here:", text.rstrip()
 
     def degraded(self) -> list[str]:
         """Tasks with a split that has been running, or a batch that has been waiting, for longer than is set."""
