@@ -110,15 +110,16 @@ class Worker:
 
     # ------------------------------------------------------------ start and end
     def start(self) -> None:
-        """REST, then Kafka, the stores, the herder, the group, and Spark in the background."""
+        """REST, then Kafka, the stores, the herder, the group; the data plane in the background."""
         self._ticker.start()
         self._cleanup.callback(self._ticker.stop)
         self.rest = self._start_rest()
+        data_plane = DataPlane(self.config, self._plugins)
+        self._cleanup.callback(data_plane.close)
+        data_plane.start_engine()
         parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)
         self._cleanup.callback(parts.close)
         self._start_stores(parts)
-        data_plane = DataPlane(self.config, self._plugins)
-        self._cleanup.callback(data_plane.close)
         self._start_herder(parts, data_plane)
         self._await_stores()
         self.view.kafka_cluster_id = parts.cluster_id

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 PASSWORD = "pa$$w0rd & 'quoted' \\ \"é\""  # noqa: S105 - a test's
 PROVIDER = {"config_providers": "file", "config_providers_file_class": "FileConfigProvider"}
 RUNNING, FAILED = "RUNNING", "FAILED"
+STRANGER = Path(__file__).parent.parent / "rigs" / "stranger.py"
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets
         (world / "door").chmod(0o777)
         door.listen()
         lists = [sorted(map(str, ports)), [*sockets, str(world / "door")], [str(world)], [str(p.pid) for p in family]]
-        said = subprocess.run([sys.executable, str(Path(__file__).with_name("stranger.py")), *map(":".join, lists)],
+        said = subprocess.run([sys.executable, str(STRANGER), *map(":".join, lists)],
                               capture_output=True, check=True, timeout=300).stdout
     # It is no stranger who sees nothing at all:
     assert b"for everybody to read" in said
