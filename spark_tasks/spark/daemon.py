@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from spark_tasks.process.pandas_later import hold_back_pandas
 from spark_tasks.spark.environment import ENVIRONMENT
 from spark_tasks.spark.output import log_as_the_worker
 
@@ -45,6 +46,7 @@ _logger = logging.getLogger(__name__)
 def preload() -> None:
     """Import everything in PRELOADED. A module that fails to import is left to the split that needs it."""
     gc.disable()  # a quarter of the time would go into looking for garbage among what is here to stay
+    hold_back_pandas()
     for name in PRELOADED:
         try:
             importlib.import_module(name)
