@@ -51,7 +51,7 @@ from actors.messages.commands import (
     RequestRejoin,
     WriteConfig,
 )
-from actors.messages.events import ConnectorStateReported, TaskStateReported
+from actors.messages.events import ConnectorStateReported, TaskHangs, TaskStateReported
 from actors.messages.ids import Epoch, RequestId
 from actors.messages.requests import Ask
 from actors.ticker import Ticker
@@ -145,6 +145,9 @@ class HerderActor(pykka.ThreadingActor):
             case ConnectorStateReported() | TaskStateReported() if message.stopped_for_good:
                 self._ports.instances.ended(message.epoch)
                 self._happened(message)
+            case TaskHangs():
+                cause = f"TaskHangs#{next(self._numbers)}"
+                self._story.add(Event(message, self._ticker.now_ms(), self._ports.statuses(), cause), ())
             case ("story", connector):
                 return self._story.tell(ConnectorName(connector) if connector else None)
             case _:

@@ -15,6 +15,7 @@ from actors.messages.events import (
     StatusesFlushed,
     StatusesRead,
     TaskConfigsGenerated,
+    TaskHangs,
     TaskReconfigurationRequested,
     TaskStateReported,
 )
@@ -96,7 +97,7 @@ Payload = (
 class Event:
     """A payload with the time (ms since the epoch), the statuses as they were then, and the id of its cause."""
 
-    payload: Payload
+    payload: Payload | TaskHangs  # which is for the story alone
     now_ms: int
     statuses: StatusState
     cause: str

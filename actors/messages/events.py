@@ -88,6 +88,15 @@ class TaskStateReported:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskHangs:
+    """A task has made no progress for long, and where it hangs. It is remembered for its story, and changes nothing."""
+
+    connector: ConnectorName
+    task: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskConfigsGenerated:
     """The answer to GenerateTaskConfigs: `configs` or an `error`."""
 

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.messages.commands import StartTask
+from actors.messages.events import TaskHangs
 from actors.peers.start_guard import HerderGuard, Herding
 from heeler.worker.config import WorkerConfig
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.plugins import Plugins
+from spark_tasks.process.pandas_later import hold_back_pandas
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.configs import check_tasks_max
 from storage.config.view import ConfigView
@@ -35,8 +37,9 @@ log = logging.getLogger(__name__)
 class DataPlane:
     """`start_engine` and `start` return at once; `runners` waits until all is there."""
 
-    def __init__(self, config: WorkerConfig, plugins: Plugins) -> None:
+    def __init__(self, config: WorkerConfig, plugins: Plugins, tell_herder: Callable[[TaskHangs], None]) -> None:
         self._config = config
+        self._tell_herder = tell_herder
         self._plugins = plugins
         self._runners: Future[Runners] = Future()
         self._lock = threading.Lock()
@@ -51,7 +54,7 @@ class DataPlane:
         try:
             from spark_tasks.spark.engines import engine_of  # noqa: PLC0415 - see the module
 
-            engine = engine_of(self._config.originals)
+            engine = engine_of(self._config.originals, self._hangs)
             with self._lock:
                 if not self._closed:
                     engine.start()
@@ -60,12 +63,17 @@ class DataPlane:
         else:
             self._engine.set_result(engine)
 
+    def _hangs(self, task: str, where: str) -> None:
+        connector, _, number = task.rpartition("-")
+        self._tell_herder(TaskHangs(ConnectorName(connector), int(number), where))
+
     def start(self) -> None:
         """Import the data plane, in the background."""
         threading.Thread(target=self._start, name="data-plane", daemon=True).start()
 
     def _start(self) -> None:
         try:
+            hold_back_pandas()
             from spark_tasks.runners import Runners  # noqa: PLC0415 - see the module
 
             runners = Runners(self._config.originals, self._plugins, engine=self._engine.result())

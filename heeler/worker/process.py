@@ -114,7 +114,7 @@ class Worker:
         self._ticker.start()
         self._cleanup.callback(self._ticker.stop)
         self.rest = self._start_rest()
-        data_plane = DataPlane(self.config, self._plugins)
+        data_plane = DataPlane(self.config, self._plugins, self._tell_herder)
         self._cleanup.callback(data_plane.close)
         data_plane.start_engine()
         parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.monitor import Hangs
 from spark_tasks.spark.residents.settings import BATCH, MODE
 
 AnyEngine = SparkEngine | ResidentEngine
 
 
-def engine_of(worker: Mapping[str, str]) -> AnyEngine:
-    """The engine that heeler.executors.mode asks for, not started. Raises ConfigError."""
-    kind = SparkEngine if worker.get(MODE) == BATCH else ResidentEngine
-    return kind(worker)
+def engine_of(worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> AnyEngine:
+    """The engine that heeler.executors.mode asks for, not started. `hangs`: see ResidentEngine. Raises ConfigError."""
+    return SparkEngine(worker) if worker.get(MODE) == BATCH else ResidentEngine(worker, hangs)

@@ -24,6 +24,7 @@ from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.spark.context import SparkLostError, python_path
 from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.life import EngineState
 from spark_tasks.spark.residents import wire
@@ -50,18 +51,18 @@ pytestmark = pytest.mark.integration
 
 
 START_S = 120.0  # on a busy machine
-AnyEngine = SparkEngine | ResidentEngine
 MOST = 6  # processes of the resident engine
-KINDS: dict[str, type[AnyEngine]] = {"resident": ResidentEngine, "batch": SparkEngine}
+hangs: list[tuple[str, str]] = []  # what the engine has told of tasks
 SETTINGS = {
     "group.id": "engine-test", "heeler.executors.max": str(MOST), "heeler.executors.running.max": "4",
     "heeler.executors.slow.ms": "2000",
 }
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+@pytest.fixture(scope="module", params=["resident", "batch"])
 def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
-    engine = KINDS[request.param](SETTINGS)
+    hangs.clear()
+    engine = engine_of({**SETTINGS, "heeler.executors.mode": request.param}, lambda *told: hangs.append(told))
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
@@ -218,6 +219,9 @@ def test_what_hangs_is_told_with_its_stack(
 
     wait_until(lambda: told("A split of stuck-0 has been running for "))
     assert "rigs/splits.py" in caplog.text
+    task, where = wait_until(lambda: hangs)[0]
+    assert task == "stuck-0"
+    assert "rigs/splits.py" in where
     busy = all_busy(engine, tmp_path, MOST - 1)
     waits = engine.submit("waits-0", [Answer(1)])
     text = wait_until(lambda: told("A batch of waits-0 has been waiting for an executor process for "))

@@ -32,7 +32,7 @@ from actors.messages.commands import (
     RequestRejoin,
     WriteConfig,
 )
-from actors.messages.events import Joined, JoinPreparing
+from actors.messages.events import Joined, JoinPreparing, TaskHangs
 from actors.messages.requests import Ask, FenceZombies, GetConnector, HealthCheck, PutConnector, Request
 from actors.stores.config import ConfigStoreActor
 from actors.stores.status import StatusStoreActor
@@ -283,6 +283,13 @@ def test_a_herder_that_ends_while_it_is_asked_leaves_nobody_waiting(rig: Rig, ho
     with pytest.raises(ConnectError, match="Worker is shutting down"):
         held.get(timeout=WITHIN_S)
     wait_until(lambda: not rig.ref.is_alive())
+
+
+def test_what_hangs_is_in_the_story_of_its_connector(rig: Rig, c: ConnectorName) -> None:
+    rig.tell(TaskHangs(c, 0, "A split has been running for 60 s"))
+    assert "where='A split has been running for 60 s'" in rig.ref.ask(("story", c), timeout=WITHIN_S)
+    assert "60 s" not in rig.ref.ask(("story", "another"), timeout=WITHIN_S)
+    assert rig.failures == []
 
 
 # ---------------------------------------------------------------- suspension
