@@ -58,10 +58,9 @@ class DataPlane:
             with self._lock:
                 if not self._closed:
                     engine.start()
+                self._engine.set_result(engine)  # before anybody who closes it looks
         except Exception as error:  # noqa: BLE001 - told by whoever needs it
             self._engine.set_exception(error)
-        else:
-            self._engine.set_result(engine)
 
     def _hangs(self, task: str, where: str) -> None:
         connector, _, number = task.rpartition("-")

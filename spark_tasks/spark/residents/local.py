@@ -70,6 +70,7 @@ class LocalLauncher:
             parent, self._parent = self._parent, None
         if parent is None:
             return
+        parent.kill()  # whatever it imports still; those that it has forked are the worker's to end
         assert parent.stdin is not None  # noqa: S101 - a pipe was asked for
         with suppress(OSError):
             parent.stdin.close()
