@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -38,7 +38,8 @@ class _Later:
             return None
         if self.refused == threading.get_ident():
             raise ModuleNotFoundError("pandas is not needed yet", name=name)
-        spec = PathFinder.find_spec(name, path, target)
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
         if spec is None or spec.loader is None:
             return None
         loader: Any = spec.loader
