@@ -14,18 +14,10 @@ from spark_tasks.sinks.task import SinkTask
 from spark_tasks.sources.delivery import Delivery
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
-from spark_tasks.spark.engine import SparkEngine
-from spark_tasks.spark.residents.engine import ResidentEngine
-from spark_tasks.spark.residents.settings import MODE, RESIDENT
+from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.task import TaskContext, TaskRunner
 
 MakeDelivery = Callable[[TaskContext], Delivery | None]
-
-
-def engine_of(worker: Mapping[str, str]) -> SparkEngine | ResidentEngine:
-    """The engine that heeler.executors.mode asks for."""
-    kind = ResidentEngine if worker.get(MODE) == RESIDENT else SparkEngine
-    return kind(worker)
 
 
 class Runners:
@@ -35,10 +27,11 @@ class Runners:
     """
 
     def __init__(
-        self, worker: Mapping[str, str], plugins: Plugins, *, make_delivery: MakeDelivery | None = None
+        self, worker: Mapping[str, str], plugins: Plugins, *, engine: AnyEngine | None = None,
+        make_delivery: MakeDelivery | None = None,
     ) -> None:
-        """Starts nothing. `worker`: the worker's properties."""
-        self.engine = engine_of(worker)
+        """Starts nothing. `worker`: the worker's properties. `engine`: one that has been made already."""
+        self.engine = engine or engine_of(worker)
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()

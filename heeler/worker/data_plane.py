@@ -1,7 +1,8 @@
 """The data plane of a worker, and from a StartTask to the runner that moves its data.
 
 Importing the data plane (PySpark, numba) costs about a second, and starting Spark several: both happen in the
-background, after REST is up. A task that is started before waits in its own thread.
+background, after REST is up. A task that is started before waits in its own thread. The engine comes first: what it
+starts imports the same in another process meanwhile.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.messages.commands import StartTask
+from actors.messages.events import Remark
 from actors.peers.start_guard import HerderGuard, Herding
 from heeler.worker.config import WorkerConfig
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.plugins import Plugins
+from spark_tasks.process.pandas_later import hold_back_pandas
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.configs import check_tasks_max
 from storage.config.view import ConfigView
@@ -28,29 +31,53 @@ from storage.offsets.stores import OffsetStores
 
 if TYPE_CHECKING:
     from spark_tasks.runners import Runners
+    from spark_tasks.spark.engines import AnyEngine
 
 log = logging.getLogger(__name__)
 
 
 class DataPlane:
-    """`start` returns at once; `runners` waits until it is there."""
+    """`start_engine` and `start` return at once; `runners` waits until all is there."""
 
-    def __init__(self, config: WorkerConfig, plugins: Plugins) -> None:
+    def __init__(self, config: WorkerConfig, plugins: Plugins, tell_herder: Callable[[Remark], None]) -> None:
         self._config = config
+        self._tell_herder = tell_herder
         self._plugins = plugins
         self._runners: Future[Runners] = Future()
         self._lock = threading.Lock()
         self._closed = False
+        self._engine: Future[AnyEngine] = Future()
+
+    def start_engine(self) -> None:
+        """Start the processes that run splits, in the background."""
+        threading.Thread(target=self._start_engine, name="engine", daemon=True).start()
+
+    def _start_engine(self) -> None:
+        try:
+            from spark_tasks.spark.engines import engine_of  # noqa: PLC0415 - see the module
+
+            engine = engine_of(self._config.originals, self._hangs)
+            with self._lock:
+                if not self._closed:
+                    engine.start()
+                self._engine.set_result(engine)  # before anybody who closes it looks
+        except Exception as error:  # noqa: BLE001 - told by whoever needs it
+            self._engine.set_exception(error)
+
+    def _hangs(self, task: str, where: str) -> None:
+        connector, _, number = task.rpartition("-")
+        self._tell_herder(Remark(ConnectorTaskId(ConnectorName(connector), int(number)), where, "executors"))
 
     def start(self) -> None:
-        """Import the data plane and start Spark, in the background."""
+        """Import the data plane, in the background."""
         threading.Thread(target=self._start, name="data-plane", daemon=True).start()
 
     def _start(self) -> None:
         try:
+            hold_back_pandas()
             from spark_tasks.runners import Runners  # noqa: PLC0415 - see the module
 
-            runners = Runners(self._config.originals, self._plugins)
+            runners = Runners(self._config.originals, self._plugins, engine=self._engine.result())
         except Exception as error:
             # Whatever is wrong with this installation of Spark: each task that wants to start says so in its status.
             log.exception("The data plane could not be started")
@@ -58,7 +85,6 @@ class DataPlane:
             return
         with self._lock:
             if not self._closed:
-                runners.engine.start()
                 self._runners.set_result(runners)
 
     def runners(self) -> Runners:
@@ -81,6 +107,8 @@ class DataPlane:
             self._closed = True
         if self._runners.done() and self._runners.exception() is None:
             self._runners.result().close()
+        elif self._engine.done() and self._engine.exception() is None:
+            self._engine.result().close()
 
 
 @dataclass(frozen=True, slots=True)

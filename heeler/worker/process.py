@@ -127,7 +127,7 @@ class Worker:
 
     # ------------------------------------------------------------ start and end
     def start(self) -> None:
-        """REST, then Kafka, the stores, the herder, the group, and Spark in the background."""
+        """REST, then Kafka, the stores, the herder, the group; the data plane in the background."""
         self.view.recent_logs.install()
         self._ticker.start()
         self._cleanup.callback(self._ticker.stop)
@@ -135,9 +135,10 @@ class Worker:
         self.metrics.worker_id = WorkerId(self.rest.worker_id)
         parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)
         self._cleanup.callback(parts.close)
-        self._start_stores(parts)
-        data_plane = DataPlane(self.config, self._plugins)
+        data_plane = DataPlane(self.config, self._plugins, self._tell_herder)
         self._cleanup.callback(data_plane.close)
+        data_plane.start_engine()
+        self._start_stores(parts)
         self._start_herder(parts, data_plane)
         self._await_stores()
         self.view.kafka_cluster_id = parts.cluster_id

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spark_tasks.process.log_lines import LineFormatter
+from spark_tasks.process.pandas_later import hold_back_pandas
 from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.output import log_as_the_worker
 
 # In this order; those of heeler compile or load their kernels when they are imported or warmed up.
 PRELOADED = (
@@ -45,6 +46,7 @@ _logger = logging.getLogger(__name__)
 def preload() -> None:
     """Import everything in PRELOADED. A module that fails to import is left to the split that needs it."""
     gc.disable()  # a quarter of the time would go into looking for garbage among what is here to stay
+    hold_back_pandas()
     for name in PRELOADED:
         try:
             importlib.import_module(name)
@@ -120,8 +122,7 @@ def main() -> None:
     """Preload, then serve forks until Spark closes standard input."""
     from pyspark import daemon  # noqa: PLC0415 - it belongs after the environment is set
 
-    if logging.lastResort is not None:  # where nothing sets up logging, it writes warnings to standard error
-        logging.lastResort.setFormatter(LineFormatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"))
+    log_as_the_worker()
     daemon.worker = quietly(daemon.worker)
     preload()
     refuse_threads()

@@ -12,13 +12,14 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark import TaskContext
+from typing import TYPE_CHECKING, Any
 
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.metrics.phases import mark, stage_of
 from spark_tasks.task import Split
+
+if TYPE_CHECKING:
+    from pyspark import TaskContext
 
 
 class SplitError(ConnectError):
@@ -48,6 +49,8 @@ class SplitRunner:
 
     def __call__(self, index: int, rows: Iterable[Any]) -> Iterator[bytes]:
         """One pickled list of Outcomes. `rows` is empty, but has to be read or Spark throws the worker away."""
+        from pyspark import TaskContext  # noqa: PLC0415 - the worker itself starts without it
+
         for _ in rows:
             pass
         refuse_second_attempt(TaskContext.get())

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_tasks.errors import ConnectError
-from spark_tasks.spark.output import pass_on
+from spark_tasks.spark.output import pump
 from spark_tasks.spark.security import write_properties
 
 _logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def launch(
              "pyspark-shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, process_group=0,
         )  # fmt: skip
-        threading.Thread(target=pass_on, args=(process.stdout,), name="spark-output", daemon=True).start()
+        pump(process.stdout, "spark-output")
         port, secret = _await_connection(process, answer, stop)
     finally:
         for file in (properties, answer):

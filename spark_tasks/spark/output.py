@@ -1,4 +1,5 @@
-"""What Spark's JVM writes, with one line for each stranger at its ports in place of thirty.
+"""What the processes that a worker starts write: secrets are masked, and each stranger at Spark's ports is one line in
+place of thirty.
 
 Spark warns with a trace of everybody who connects and does not speak its language or does not know its secret. Such
 events keep their first line and the exception's, and are said a few times a minute; all else passes as it is.
@@ -6,16 +7,20 @@ events keep their first line and the exception's, and are said a few times a min
 
 from __future__ import annotations
 
+import logging
 import re
 import select
 import sys
+import threading
 from contextlib import suppress
 from typing import IO
 
 from spark_tasks.config.masking import Secrets, process_secrets
+from spark_tasks.process.log_lines import LineFormatter
 from spark_tasks.process.seldom import Seldom
 
 _LONGEST_LINE = 1 << 16
+_LAYOUT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"
 _HEAD = r"\S+ \S+ (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
 _OTHER = re.compile(_HEAD + r"\S+: ")
 _EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|\w*Auth\w*Handler|\w*Sasl\w*|\w*Channel\w*): .*")
@@ -55,6 +60,18 @@ class SparkOutput:
     def _told(self, more: str) -> str:
         held, self.held = self.held, ""
         return f"{held}{more}\n"
+
+
+def pump(output: IO[bytes] | None, name: str) -> None:
+    """Have a thread of that name pass on what comes, until its end."""
+    assert output is not None  # noqa: S101 - a pipe was asked for
+    threading.Thread(target=pass_on, args=(output,), name=name, daemon=True).start()
+
+
+def log_as_the_worker() -> None:
+    """In a Python process that a worker has started: warnings look like the worker's own."""
+    if logging.lastResort is not None:  # where nothing sets up logging, it writes warnings to standard error
+        logging.lastResort.setFormatter(LineFormatter(_LAYOUT))
 
 
 def pass_on(output: IO[bytes]) -> None:

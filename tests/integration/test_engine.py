@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import psutil
@@ -17,12 +20,17 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.context import SparkLostError, python_path
 from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.life import EngineState
+from spark_tasks.spark.residents import wire
+from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.engine import ResidentEngine
+from spark_tasks.spark.residents.local import LocalLauncher
 from tests.rigs.splits import (
     Answer,
     AnswerPoison,
@@ -34,6 +42,7 @@ from tests.rigs.splits import (
     KillWorker,
     Meet,
     Note,
+    Say,
 )
 from tests.rigs.support import wait_until
 from tests.rigs.workers import jvms, leftovers, wait_gone
@@ -42,18 +51,18 @@ pytestmark = pytest.mark.integration
 
 
 START_S = 120.0  # on a busy machine
-AnyEngine = SparkEngine | ResidentEngine
 MOST = 6  # processes of the resident engine
-KINDS: dict[str, type[AnyEngine]] = {"batch": SparkEngine, "resident": ResidentEngine}
+hangs: list[tuple[str, str]] = []  # what the engine has told of tasks
 SETTINGS = {
     "group.id": "engine-test", "heeler.executors.max": str(MOST), "heeler.executors.running.max": "4",
     "heeler.executors.slow.ms": "2000",
 }
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+@pytest.fixture(scope="module", params=["resident", "batch"])
 def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
-    engine = KINDS[request.param](SETTINGS)
+    hangs.clear()
+    engine = engine_of({**SETTINGS, "heeler.executors.mode": request.param}, lambda *told: hangs.append(told))
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
@@ -66,18 +75,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
     assert not jvms()
 
 
-@pytest.fixture
-def batch_engine(engine: AnyEngine) -> SparkEngine:
-    if not isinstance(engine, SparkEngine):
-        pytest.skip("jobs are shared by the other engine only")
-    return engine
-
-
-@pytest.fixture
-def resident_engine(engine: AnyEngine) -> ResidentEngine:
-    if not isinstance(engine, ResidentEngine):
-        pytest.skip("of the engine with resident executors")
-    return engine
+only = partial(pytest.mark.parametrize, "engine", indirect=True, scope="module")  # for what one of them has
 
 
 def on_spark(engine: AnyEngine) -> None:
@@ -180,18 +178,6 @@ def test_cancel_what_runs_and_what_waits(engine: AnyEngine, tmp_path: Path) -> N
     assert [f.result(20) for f in futures] == [[n] for n in range(slots)], "their slots come free"
 
 
-def test_a_shared_job_ends_when_the_last_task_has_given_it_up(batch_engine: SparkEngine, tmp_path: Path) -> None:
-    engine = batch_engine
-    busy = all_busy(engine, tmp_path)
-    tasks = ["shared-0", "shared-1"]
-    shared = [engine.submit(task, [Hang(str(tmp_path / task))]) for task in tasks]
-    engine.cancel(busy.pop())  # one slot comes free, for both that wait
-    wait_until(lambda: tasks in [[s.task for s in job] for job in engine._running.values()], what="a shared job")
-    for batch in shared + busy:
-        engine.cancel(batch)
-    wait_until(lambda: not engine._running, what="free slots")
-
-
 def test_a_submission_that_waits_can_be_taken_back(engine: AnyEngine, tmp_path: Path) -> None:
     busy = all_busy(engine, tmp_path)
     last, other = (engine.submit(task, [Answer(9)]) for task in ("last-0", "other-0"))
@@ -203,55 +189,63 @@ def test_a_submission_that_waits_can_be_taken_back(engine: AnyEngine, tmp_path: 
 
 
 @pytest.mark.parametrize("how", ["exit", "abort"])
+@only(["resident"])
 def test_a_split_that_ends_its_process_costs_nobody_else_anything(
-    resident_engine: ResidentEngine, tmp_path: Path, how: str
+    engine: ResidentEngine, tmp_path: Path, how: str
 ) -> None:
-    other = resident_engine.submit("other-0", [Hang(str(tmp_path / "other"))])
+    other = engine.submit("other-0", [Hang(str(tmp_path / "other"))])
     wait_until((tmp_path / "other").exists)
     with pytest.raises(SparkLostError, match=r"^the executor process of a-0 ended"):
-        resident_engine.submit("a-0", [Answer(1), EndProcess(how)]).result(20)
+        engine.submit("a-0", [Answer(1), EndProcess(how)]).result(20)
     assert other.running()
-    resident_engine.cancel(other)
+    engine.cancel(other)
 
 
+@only(["resident"])
 def test_cancelling_what_holds_the_interpreter_ends_its_process_alone(
-    resident_engine: ResidentEngine, tmp_path: Path
+    engine: ResidentEngine, tmp_path: Path
 ) -> None:
     files = [tmp_path / name for name in ("one", "two")]
-    stuck, other = (resident_engine.submit(f"{f.name}-0", [HoldInterpreter(str(f))]) for f in files)
+    stuck, other = (engine.submit(f"{f.name}-0", [HoldInterpreter(str(f))]) for f in files)
     pid, other_pid = (int(wait_until(lambda f=f: f.exists() and f.read_text())) for f in files)
     process = psutil.Process(pid)
-    resident_engine.cancel(stuck)
+    engine.cancel(stuck)
     wait_gone([process])
     assert other.running()
     assert psutil.pid_exists(other_pid)
-    resident_engine.cancel(other)
+    engine.cancel(other)
 
 
+@only(["resident"])
 def test_what_hangs_is_told_with_its_stack(
-    resident_engine: ResidentEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    engine: ResidentEngine, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Both in Python and in C; and who waits because all processes are taken."""
-    stuck = resident_engine.submit("stuck-0", [HoldInterpreter(str(tmp_path / "stuck"))])
+    stuck = engine.submit("stuck-0", [HoldInterpreter(str(tmp_path / "stuck"))])
 
     def told(text: str) -> str:
         found = [r.getMessage() for r in caplog.records if r.getMessage().startswith(text)]
         return found[0] if found else ""
 
-    assert "splits.py" in wait_until(lambda: told("A split of stuck-0 has been running for "))
-    busy = all_busy(resident_engine, tmp_path, MOST - 1)
-    waits = resident_engine.submit("waits-0", [Answer(1)])
+    wait_until(lambda: told("A split of stuck-0 has been running for "))
+    assert "splits.py" in caplog.text
+    task, where = wait_until(lambda: hangs)[0]
+    assert task == "stuck-0"
+    assert "splits.py" in where
+    busy = all_busy(engine, tmp_path, MOST - 1)
+    waits = engine.submit("waits-0", [Answer(1)])
     text = wait_until(lambda: told("A batch of waits-0 has been waiting for an executor process for "))
-    troubles = resident_engine.degraded()
+    troubles = engine.degraded()
     assert any(text.startswith("stuck-0: a split has been running for ") for text in troubles)
     assert any(text.startswith("waits-0: a batch has been waiting for an executor process for ") for text in troubles)
     assert "(heeler.executors.max) are taken, for the longest time by: stuck-0 for " in text
     for batch in [stuck, *busy]:
-        resident_engine.cancel(batch)
+        engine.cancel(batch)
     assert waits.result(20) == [1]
 
 
-def test_every_split_runs_once_while_spark_comes_and_goes(resident_engine: ResidentEngine, tmp_path: Path) -> None:
+@only(["resident"])
+def test_every_split_runs_once_while_spark_comes_and_goes(engine: ResidentEngine, tmp_path: Path) -> None:
     """Those that a killed process had fail; all others are run, in a process of the worker's own or in Spark's."""
     places, failed, file = [], [], tmp_path / "notes"
     number = itertools.count()
@@ -259,7 +253,7 @@ def test_every_split_runs_once_while_spark_comes_and_goes(resident_engine: Resid
     def note() -> str:
         n = next(number)
         try:
-            places.extend(resident_engine.submit("a-0", [Note(n, str(file))]).result(START_S))
+            places.extend(engine.submit("a-0", [Note(n, str(file))]).result(START_S))
         except SparkLostError:
             failed.append(n)
             return "lost"
@@ -304,6 +298,45 @@ def test_a_plugin_that_stops_spark_has_it_started_again(
         in_flight.result(20)
     answers_again(engine)
     on_spark(engine)
+
+
+@only(["batch"])
+def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngine, tmp_path: Path) -> None:
+    busy = all_busy(engine, tmp_path)
+    tasks = ["shared-0", "shared-1"]
+    shared = [engine.submit(task, [Hang(str(tmp_path / task))]) for task in tasks]
+    engine.cancel(busy.pop())  # one slot comes free, for both that wait
+    wait_until(lambda: tasks in [[s.task for s in job] for job in engine._running.values()], what="a shared job")
+    for batch in shared + busy:
+        engine.cancel(batch)
+    wait_until(lambda: not engine._running, what="free slots")
+
+
+def test_what_the_worker_s_own_processes_write_is_masked_and_forges_no_line_of_its_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    process_secrets().learn("c", ["of-the-engine-test"])
+    came: SimpleQueue[Line] = SimpleQueue()
+    door, launcher = Door(lambda _, line: came.put(line)), LocalLauncher(python_path(), 1)
+    launcher.launch(door.expect(1))
+    line = came.get(timeout=START_S)
+    wire.send(line.work, pickle.dumps(Say("of-the-engine-test\n[2026-11-22 10:00:00,000] INFO forged")))
+    assert wire.receive(line.work)
+    said = ""
+
+    def all_said() -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return "warned" in said
+
+    wait_until(all_said)
+    assert said.startswith("printed [hidden]\n[2026-11-22 10:00:00,000] INFO forged\nwritten [hidden]\n"), "as it is"
+    assert "WARNING warned of [hidden]\\n[2026-11-22 10:00:00,000] INFO forged (some.plugin:" in said, "on one line"
+    process = psutil.Process(line.pid)
+    line.close()
+    launcher.close()
+    door.close()
+    wait_gone([process])
 
 
 def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:

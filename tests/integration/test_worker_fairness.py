@@ -9,18 +9,9 @@ import psutil
 import pytest
 
 from tests.rigs.support import wait_until
-from tests.rigs.workers import PATIENT, SOON_S, running_worker, wait_gone
+from tests.rigs.workers import SOON_S, wait_gone
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def warm_worker(kafka, tmp_path_factory):
-    """One with resident executors."""
-    resident = {"heeler_executors_mode": "resident"}
-    with running_worker(kafka, tmp_path_factory.mktemp("resident"), "resident-worker", **resident, **PATIENT) as rig:
-        yield rig
-
 
 TICKS = {"connector.class": "TicksSource", "tasks.max": "1"}
 SOME = 15  # records, at ten a second

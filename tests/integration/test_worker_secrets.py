@@ -15,7 +15,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests import rigs
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka, Rig, processes_of, running_worker
 
@@ -24,6 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 PASSWORD = "pa$$w0rd & 'quoted' \\ \"é\""  # noqa: S105 - a test's
 PROVIDER = {"config_providers": "file", "config_providers_file_class": "FileConfigProvider"}
 RUNNING, FAILED = "RUNNING", "FAILED"
+STRANGER = Path(__file__).parent.parent / "rigs" / "stranger.py"
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +122,7 @@ def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets
     config = {"connector.class": "LeakingSource", "topic": topic_name, "password": f"${{file:{secrets}:password}}"}
     rig.create(topic_name, config, [RUNNING, RUNNING])
     rig.wait_records(topic_name, 5, 120)
+    wait_until(lambda: "Spark is up" in rig.process.log.read_text(), 120, "Spark, which records do not wait for")
     wait_until(lambda: len(listening(rig)) >= 4, 60, "REST, and three ports of Spark's JVM")
     family, ports = processes_of(rig.process), listening(rig)
     assert [p for p in family if p.name() == "java"]
@@ -134,9 +135,8 @@ def test_another_user_of_the_machine_gets_nothing(rig: Rig, world: Path, secrets
         (world / "door").chmod(0o777)
         door.listen()
         lists = [sorted(map(str, ports)), [*sockets, str(world / "door")], [str(world)], [str(p.pid) for p in family]]
-        stranger = str(Path(rigs.__file__).with_name("stranger.py"))
-        said = subprocess.run([sys.executable, stranger, *map(":".join, lists)], capture_output=True, check=True,
-                              timeout=300).stdout
+        said = subprocess.run([sys.executable, str(STRANGER), *map(":".join, lists)],
+                              capture_output=True, check=True, timeout=300).stdout
     # It is no stranger who sees nothing at all:
     assert b"for everybody to read" in said
     assert b"door let me in" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -91,6 +92,18 @@ class Describe:
             "daemon_threads": len(list(Path(f"/proc/{os.getppid()}/task").iterdir())),
             "threads": threading.active_count(),
         }
+
+
+@dataclass(frozen=True)
+class Say:
+    """Says the text in all ways."""
+
+    text: str
+
+    def run(self) -> None:
+        print(f"printed {self.text}")  # noqa: T201 - as plugins do
+        sys.stderr.write(f"written {self.text}\n")
+        logging.getLogger("some.plugin").warning("warned of %s", self.text)
 
 
 @dataclass(frozen=True)

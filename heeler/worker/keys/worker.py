@@ -138,7 +138,7 @@ HEELER_KEYS = ConfigDef(
     _key(MAX_RECORD_KEY, Type.INT, DEFAULT_MAX_RECORD_BYTES, _MEDIUM,
          "The largest record that a sink task reads, in bytes uncompressed. Its Python worker may need several times "
          "as much memory.", between(1, LARGEST_MAX_RECORD_BYTES)),
-    _key("heeler.executors.mode", Type.STRING, BATCH, _MEDIUM,
+    _key("heeler.executors.mode", Type.STRING, RESIDENT, _MEDIUM,
          "How Spark runs the work of tasks: resident has processes that stay and take one piece of a batch after the "
          "other, batch starts a Spark job for each batch.", OneOf(RESIDENT, BATCH)),
     _key("heeler.executors.max", Type.INT, MOST, _MEDIUM,

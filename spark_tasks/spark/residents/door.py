@@ -6,7 +6,6 @@ to for longer than the handshake takes.
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import os
 import secrets
@@ -24,11 +23,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
 from spark_tasks.process.seldom import Seldom
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
@@ -38,7 +32,6 @@ _logger = logging.getLogger(__name__)
 SUN_PATH = 103  # bytes of a Unix socket's name: 107 on Linux, 103 on macOS
 MOST_GREETINGS = 64  # handshakes at a time
 RETRY_S = 1.0
-_VALID = dt.timedelta(days=3650)  # longer than a worker lives; nobody trusts it for anything else
 
 
 @dataclass(slots=True)
@@ -119,7 +112,9 @@ class Door:
             self._listener.bind(self._path)
             self._listener.listen(MOST_GREETINGS)
         else:
-            self._certificate, self._context = _own_certificate(self.folder)
+            from spark_tasks.spark.residents.certificate import own_certificate  # noqa: PLC0415 - 0.1 s to import
+
+            self._certificate, self._context = own_certificate(self.folder)
             family = socket.AF_INET6 if ":" in bind else socket.AF_INET
             self._listener = socket.create_server((bind, port), family=family, backlog=MOST_GREETINGS)
         threading.Thread(target=self._accept, name="executors-door", daemon=True).start()
@@ -211,28 +206,3 @@ def peer_pid(sock: socket.socket) -> int:
     if uid not in (os.getuid(), 0):
         raise ConnectionError(f"a process of the user {uid}")
     return int(pid)
-
-
-def _own_certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
-    """A certificate for this worker's life, as PEM, and the context with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "heeler executors")])
-    now = dt.datetime.now(dt.UTC)
-    builder = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - _VALID).not_valid_after(now + _VALID)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    )  # fmt: skip
-    pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    file = folder / "key.pem"  # Python loads keys from files only
-    file.touch(0o600)
-    file.write_bytes(private + pem)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # they would come on a leash that is tied already, and kill
-    context.load_cert_chain(file)
-    file.unlink()
-    return pem.decode(), context

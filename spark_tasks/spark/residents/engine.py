@@ -22,7 +22,7 @@ from spark_tasks.spark.life import EngineState, SparkLife
 from spark_tasks.spark.residents.batches import Batch
 from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.local import LocalLauncher
-from spark_tasks.spark.residents.monitor import Monitor
+from spark_tasks.spark.residents.monitor import Hangs, Monitor
 from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.settings import Settings
@@ -31,14 +31,15 @@ from spark_tasks.task import Split
 _logger = logging.getLogger(__name__)
 
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
-FIRST_S = 5.0  # how long the first process of the worker's own may take before Spark is started beside it
+FIRST_S = 5.0  # how long the first batch may take, or be waited for, before Spark is started beside it
 GO_S = 1.0  # how long processes may take to go when the worker stops
 
 
 class ResidentEngine:
-    """See the module. `worker`: the worker's properties."""
+    """See the module. `worker`: the worker's properties. `hangs` is told of tasks that make no progress."""
 
-    def __init__(self, worker: Mapping[str, str]) -> None:
+    def __init__(self, worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> None:
+        self._hangs = hangs
         self._settings = Settings.of(worker)
         self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + 1)
         self._local = local_slots(self._spark_settings["spark.master"]) is not None
@@ -68,15 +69,15 @@ class ResidentEngine:
         return self._life.spark
 
     def start(self) -> None:
-        """Start in the background. Call it when the REST server is up: it takes seconds of CPU. Spark is started when a
-        process of the worker's own is there, which records need not wait for then.
+        """Start in the background. Call it when the REST server is up: it takes seconds of CPU. A Spark on this machine
+        is started after the first batch, which need not share the CPUs with that.
         """
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
                 return
             door = self._door = self._open()
             pool = self._pool = Pool(self._settings, door, self._lock, self._suspect)
-            self._monitor = Monitor(pool, self._settings, self._lock, door.folder, self._beat)
+            self._monitor = Monitor(pool, self._settings, self._lock, door.folder, self._beat, self._hangs)
             self._bridge(pool)
             early, self._early = self._early, []
             for batch, payloads in early:
@@ -89,7 +90,6 @@ class ResidentEngine:
         def joined(number: int, line: Line) -> None:
             if self._pool is not None:
                 self._pool.crew.joined(number, line)
-            self._life.start()
 
         if self._local:
             return Door(joined)
@@ -140,6 +140,8 @@ class ResidentEngine:
             batch.end()
             return batch.future
         with self._lock:
+            if self._life.state is EngineState.NEW:
+                batch.future.add_done_callback(self._first_ended)
             refusal = self._life.refusal()
             self._submitted += refusal is None
             if refusal is None and self._pool is None:
@@ -149,6 +151,10 @@ class ResidentEngine:
         if refusal is not None:
             batch.fail(refusal)
         return batch.future
+
+    def _first_ended(self, _batch: Future[list[Any]]) -> None:
+        if self._pool is not None:  # else it was given up before the start
+            self._life.start()
 
     def cancel(self, batch: Future[list[Any]]) -> None:
         """As Engine.cancel. The processes that run its splits are killed, and nobody else's."""

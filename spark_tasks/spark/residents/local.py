@@ -6,19 +6,21 @@ comes on its standard input; at the end of that it goes, and leaves to the worke
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import threading
-import traceback
 from contextlib import suppress
 
 from spark_tasks.spark.daemon import preload, refuse_threads
 from spark_tasks.spark.environment import ENVIRONMENT
-from spark_tasks.spark.output import pass_on
+from spark_tasks.spark.output import log_as_the_worker, pump
 from spark_tasks.spark.residents.wire import HEAD, Ticket
+
+_logger = logging.getLogger(__name__)
 
 
 class LocalLauncher:
@@ -44,13 +46,15 @@ class LocalLauncher:
             self._parent.stdin.flush()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": self._python_path}
+        # Unbuffered, as Spark has its own: what is printed is there when the process ends at once, and not twice after
+        # a fork.
+        more = {"PYTHONPATH": self._python_path, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, **ENVIRONMENT, **more}
         parent = subprocess.Popen(  # noqa: S603 - our own command line; Ctrl-C is for the worker alone
             [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, process_group=0,
         )
-        # What plugins print there may hold secrets, which only the worker knows as such.
-        threading.Thread(target=pass_on, args=(parent.stdout,), name="executors-output", daemon=True).start()
+        pump(parent.stdout, "executors-output")
         return parent
 
     def failure(self, number: int) -> str | None:  # noqa: ARG002
@@ -66,6 +70,7 @@ class LocalLauncher:
             parent, self._parent = self._parent, None
         if parent is None:
             return
+        parent.kill()  # whatever it imports still; those that it has forked are the worker's to end
         assert parent.stdin is not None  # noqa: S101 - a pipe was asked for
         with suppress(OSError):
             parent.stdin.close()
@@ -74,6 +79,7 @@ class LocalLauncher:
 
 def main() -> None:
     """Preload, then fork."""
+    log_as_the_worker()
     preload()
     refuse_threads()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets those that have ended
@@ -97,8 +103,8 @@ def _serve(ticket: Ticket) -> None:
         with suppress(OSError):  # the worker has gone, or does not want this one any more
             serve(ticket)
         code = 0
-    except Exception:  # noqa: BLE001 - told, and the process ends
-        traceback.print_exc()
+    except Exception:
+        _logger.exception("An executor process ended")
     finally:
         os._exit(code)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.door import Line
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.pool import Pool
@@ -20,6 +21,7 @@ from spark_tasks.spark.residents.settings import Settings
 
 _logger = logging.getLogger(__name__)
 
+Hangs = Callable[[str, str], None]  # a task, and what is wrong with it
 TICK_S = 0.5
 QUICK_S = 0.05  # while something waits for a process that may only seem to run
 BUSY = 0.25  # of the time: what uses more CPU does not wait for anything else
@@ -29,16 +31,20 @@ _MOST_STACK = 8_000  # characters of them that are told
 
 
 class Monitor:
-    """A thread. `beat` is called at each turn; `stacks` is the folder that processes write theirs to."""
+    """A thread. `beat` is called at each turn; `stacks` is the folder that processes write theirs to; `hangs` is told
+    what the log is told.
+    """
 
     def __init__(
-        self, pool: Pool, settings: Settings, lock: threading.Condition, stacks: Path, beat: Callable[[], None]
+        self, pool: Pool, settings: Settings, lock: threading.Condition, stacks: Path, beat: Callable[[], None],
+        hangs: Hangs,
     ) -> None:
         self._pool = pool
         self._settings = settings
         self._lock = lock
         self._stacks = stacks
         self._beat = beat
+        self._hangs = hangs
         self._stop = threading.Event()
         self._looked = 0.0
         threading.Thread(target=self._run, name="executors-monitor", daemon=True).start()
@@ -117,19 +123,22 @@ class Monitor:
         if item is None:
             return
         seconds = time.monotonic() - resident.since
-        where = self._where(resident)
-        _logger.warning("A split of %s has been running for %.0f s. %s", item.batch.task, seconds, where)
+        where, stack = self._where(resident)
+        text = f"A split of {item.batch.task} has been running for {seconds:.0f} s. {where}"
+        _logger.warning("%s", text, exc_info=ExecutorTracebackError(stack) if stack else None)
+        self._hangs(item.batch.task, f"{text}\n{stack}" if stack else text)
 
-    def _where(self, resident: Resident) -> str:
+    def _where(self, resident: Resident) -> tuple[str, str]:
+        """In words, and its stacks where they are known."""
         line = resident.line
         if line is None or not line.pid:
-            return "Where it hangs stands in the log of its executor"
+            return "Where it hangs stands in the log of its executor", ""
         file = self._stacks / str(resident.number)
         try:
             before = file.stat().st_size
             _signal(line)
         except OSError:
-            return "Its process has just ended"
+            return "Its process has just ended", ""
         deadline = time.monotonic() + STACK_S
         size = before
         while time.monotonic() < deadline:  # until it has grown and grows no more
@@ -139,11 +148,11 @@ class Monitor:
                 break
             size = now
         if size == before:
-            return f"Its process {line.pid} does not say where it hangs: it may be suspended"
+            return f"Its process {line.pid} does not say where it hangs: it may be suspended", ""
         with file.open("rb") as found:
             found.seek(before)
             text = found.read(_MOST_STACK).decode(errors="replace")
-        return f"Its process {line.pid} is here:\n{text.rstrip()}"
+        return f"Its process {line.pid} is here:", text.rstrip()
 
     def degraded(self) -> list[str]:
         """Tasks with a split that has been running, or a batch that has been waiting, for longer than is set."""
@@ -177,8 +186,11 @@ class Monitor:
             full = crew.full
         for batch in late:
             why = "All executor processes (heeler.executors.max) are taken" if full else "None is free"
-            _logger.warning("A batch of %s has been waiting for an executor process for %.0f s. %s, for the longest "
-                            "time by: %s", batch.task, self._looked - batch.submitted_at, why, holders or "nobody")
+            seconds = self._looked - batch.submitted_at
+            text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}, for "
+                    f"the longest time by: {holders or 'nobody'}")
+            _logger.warning("%s", text)
+            self._hangs(batch.task, text)
 
 
 def _signal(line: Line) -> None:

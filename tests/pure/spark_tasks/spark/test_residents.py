@@ -11,9 +11,9 @@ import pytest
 
 from heeler.worker.keys.worker import HEELER_KEYS
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.runners import engine_of
 from spark_tasks.spark.context import python_error, spark_settings
 from spark_tasks.spark.engine import SparkEngine
+from spark_tasks.spark.engines import engine_of
 from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import cpu_use
@@ -56,7 +56,7 @@ def test_a_local_spark_has_slots_for_all_and_jobs_of_plugins_are_cut_as_ever():
 
 
 def test_the_engine_is_a_setting():
-    assert isinstance(engine_of({}), SparkEngine)
+    assert isinstance(engine_of({}), ResidentEngine)
     assert isinstance(engine_of({MODE: "resident"}), ResidentEngine)
     assert isinstance(engine_of({MODE: "batch"}), SparkEngine)
 

@@ -1,0 +1,60 @@
+"""Has pandas imported when somebody asks for it, and not by PyArrow, which does so for the first list of values.
+
+`pa.array([1])` looks whether what it is given is one of pandas' types. That would take each process of a worker 0.3 s
+of CPU and 20 MiB for a library that few plugins use.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+def hold_back_pandas() -> None:
+    """From now on PyArrow knows pandas when it has been imported, by whomever, and does not import it to look."""
+    import pyarrow as pa  # noqa: PLC0415 - where this is imported, the environment may not be set yet
+
+    if "pandas" in sys.modules:
+        return
+    later = _Later()
+    sys.meta_path.insert(0, later)
+    pa.array([0])  # it looks once, and remembers
+    later.refused = None
+
+
+class _Later:
+    """A finder that has PyArrow told when pandas is imported. Nobody else's import fails, in other threads either."""
+
+    def __init__(self) -> None:
+        self.refused: int | None = threading.get_ident()
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """See MetaPathFinder."""
+        if name != "pandas":
+            return None
+        if self.refused == threading.get_ident():
+            raise ModuleNotFoundError("pandas is not needed yet", name=name)
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
+        if spec is None or spec.loader is None:
+            return None
+        loader: Any = spec.loader
+        load = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            tell_pyarrow()
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def tell_pyarrow() -> None:
+    """That pandas is there: making something of it has PyArrow look again."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    pa.nulls(0).to_pandas()

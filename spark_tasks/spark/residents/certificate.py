@@ -1,0 +1,39 @@
+"""The worker's certificate for residents that come over TLS."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+_VALID = dt.timedelta(days=3650)  # longer than a worker lives; nobody trusts it for anything else
+
+
+def own_certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
+    """A certificate for this worker's life, as PEM, and the context with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "heeler executors")])
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - _VALID).not_valid_after(now + _VALID)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    )  # fmt: skip
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file = folder / "key.pem"  # Python loads keys from files only
+    file.touch(0o600)
+    file.write_bytes(private + pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # they would come on a leash that is tied already, and kill
+    context.load_cert_chain(file)
+    file.unlink()
+    return pem.decode(), context

@@ -1,0 +1,51 @@
+"""PyArrow and the data plane without pandas, until somebody imports it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, threading
+from spark_tasks.process.pandas_later import hold_back_pandas
+{before}
+hold_back_pandas()
+import pyarrow as pa
+import spark_tasks.sources.split, spark_tasks.sinks.split
+from spark_tasks.spark.warm import warm_up
+warm_up()
+there = "pandas" in sys.modules
+import pandas, numpy
+series = pandas.Series([1.0, numpy.nan])
+print(there, pa.array(series).null_count, pa.array([1, None]).to_pandas().shape, pandas.__spec__.origin[-18:])
+"""
+
+
+@pytest.mark.parametrize(("before", "there"), [("", False), ("import pandas", True)])
+def test_pyarrow_knows_pandas_as_soon_as_it_is_imported_and_no_sooner(before: str, there: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM.format(before=before)], capture_output=True, text=True,
+                          check=False)
+    assert (done.stdout, done.stderr) == (f"{there} 1 (2,) pandas/__init__.py\n", "")
+
+
+def test_only_the_thread_that_holds_it_back_is_refused() -> None:
+    program = """
+import sys, threading
+import spark_tasks.process.pandas_later as later
+finder = later._Later()
+sys.meta_path.insert(0, finder)
+def other():
+    import pandas
+    print(pandas.__name__)
+try:
+    import pandas
+except ImportError as error:
+    print(error)
+thread = threading.Thread(target=other)
+thread.start()
+thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("pandas is not needed yet\npandas\n", "")
