@@ -27,7 +27,10 @@ def http_call(
     worker: WorkerProcess, method: str, path: str, body: bytes | str = b"", headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any]:
     """Status and parsed answer, nothing repeated."""
-    connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=30)
+    if worker.rest.tls is None:
+        connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=30)
+    else:
+        connection = http.client.HTTPSConnection("127.0.0.1", worker.port, timeout=30, context=worker.rest.tls)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
         response = connection.getresponse()
