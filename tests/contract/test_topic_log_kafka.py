@@ -177,7 +177,7 @@ def test_reading_is_taken_up_again_however_often_that_fails(topic: Topic, caplog
     assert log._consumer is not None
     log._consumer._client.cluster.closed = True  # its refresh loop may else spin for ever in a loop that is closed
     log._consumer._net.close()  # what a defect in the client's network loop leaves behind
-    wait_until(lambda: caplog.text.count(f"Reading topic {topic.name} failed and is tried again") > 1)
+    wait_until(lambda: caplog.text.count(f"Reading topic {topic.name} failed; retrying") > 1)
     log._admin = topic.admin = KafkaAdminClient(**topic.clients)
     log.read_past([log.send(b"b", b"2").result(WAIT)]).result(WAIT)
     assert [r.key for r in seen] == [b"a", b"b"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import replace
 
 import pytest
 
+from heeler.cli.rest_client import RestClient
 from rest.server.tls import client_context
 from tests.rigs.cluster import SCHEMALESS, Cluster
 from tests.rigs.serving import make_certificates
@@ -21,7 +21,7 @@ def test_workers_talk_to_each_other_over_tls(kafka, tmp_path, topic_name):
     for worker in cluster.workers:
         worker.properties |= {"listeners": f"https://127.0.0.1:{worker.port}",
                               **{f"listeners.https.{key}": value for key, value in tls.items()}}
-        worker.rest = replace(worker.rest, tls=client_context(tls))
+        worker.rest = RestClient("127.0.0.1", worker.port, tls=client_context(tls))
     with cluster:
         for name in ("one", "two"):  # each worker gets one of the connectors, and one of them is not the leader
             config = {"connector.class": "datagen", "topic": f"{topic_name}-{name}", "streams": "2", **SCHEMALESS}
@@ -37,4 +37,4 @@ def test_workers_talk_to_each_other_over_tls(kafka, tmp_path, topic_name):
         assert leader.rest.call("GET", "/connectors") == ["two"]
         stranger = ssl.create_default_context(cafile=str(files.certificate))  # it has no certificate to show
         with pytest.raises(OSError, match=r"(?i)certificate|reset|eof|closed|answer"):
-            replace(leader.rest, tls=stranger).call("GET", "/")
+            RestClient("127.0.0.1", leader.port, tls=stranger).call("GET", "/")
