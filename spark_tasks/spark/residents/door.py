@@ -181,14 +181,17 @@ class Door:
             guest = self._guests.get(hello.number)
         if guest is None or hello.leash is (guest.leash is not None):
             raise ConnectionError("an executor that nobody expects")
-        greeting.admit(guest.token)
+        proof = greeting.check(guest.token)
         with self._lock:
             if self._guests.get(hello.number) is not guest or hello.leash is (guest.leash is not None):
                 raise ConnectionError("an executor that nobody expects any more")
             if hello.leash:
                 guest.leash = sock
-                return
-            del self._guests[hello.number]  # its token is used up
+            else:
+                del self._guests[hello.number]  # its token is used up
+        sock.sendall(proof)  # not earlier: with the first proof in its hands a resident dials for the second time
+        if hello.leash:
+            return
         sock.settimeout(None)
         assert guest.leash is not None  # noqa: S101 - it was looked at above
         pid = peer_pid(sock) if self._path else 0 if self._remote else hello.pid

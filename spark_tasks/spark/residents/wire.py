@@ -95,7 +95,7 @@ def greet(sock: socket.socket, ticket: Ticket, *, leash: bool) -> None:
 
 
 class Greeting:
-    """The worker's half: `hear`, look up the token, `admit`."""
+    """The worker's half: `hear`, look up the token, `check` it, send the proof."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -108,11 +108,11 @@ class Greeting:
         self._hello = Hello(number, leash, pid)
         return self._hello
 
-    def admit(self, token: bytes) -> None:
-        """Raises ConnectionError where the other side does not hold the token; else proves that we do."""
+    def check(self, token: bytes) -> bytes:
+        """What proves to the other side that we hold the token. Raises ConnectionError where that does not."""
         if not hmac.compare_digest(self._answer, _proof(token, b"resident", self._hello, self._mine)):
             raise ConnectionError("a wrong token")
-        self._sock.sendall(_proof(token, b"worker", self._hello, self._theirs))
+        return _proof(token, b"worker", self._hello, self._theirs)
 
 
 def tune(sock: socket.socket) -> None:
