@@ -1,0 +1,312 @@
+"""Sql: a SELECT over the records of a batch, run by DataFusion (ADR 0018)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.data.arrow_types import from_arrow, to_arrow
+from spark_tasks.data.columns import HEADERS_TYPE, is_json, struct_array
+from spark_tasks.data.schema import Field, Schema
+from spark_tasks.data.schema import Type as ConnectType
+from spark_tasks.errors import ConfigError
+from spark_tasks.java.hash import hash_order
+from spark_tasks.pipeline.converters.base import BadRowError, schema_of
+from spark_tasks.pipeline.transforms.base import Transform
+from spark_tasks.pipeline.transforms.building import column
+from spark_tasks.pipeline.transforms.field_transform import Columns, described
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError, connect_values, joined, put
+
+if TYPE_CHECKING:
+    from datafusion import SessionContext, SQLOptions
+
+_PARTS = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.int64(),
+          "key": pa.null(), "headers": pa.null()}  # fmt: skip
+_SETTABLE = {"partition": pa.int32(), "timestamp": pa.int64(), "headers": HEADERS_TYPE}
+_ROW = "__row"
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|(?P<word>\w+)|(?P<sign>.)""",
+    re.DOTALL,
+)
+_OF_SEVERAL = frozenset(
+    {"DISTINCT", "EXCEPT", "GROUP", "HAVING", "INTERSECT", "JOIN", "LIMIT", "ORDER", "OVER", "UNION"}
+)
+_PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlias"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query, cut where columns are put in: the value's fields for each `*`, and the number of the row."""
+
+    parts: tuple[str, ...]
+    names: frozenset[str]  # all that may be the name of a column
+
+    def text(self, fields: list[str], more: str = "") -> str:
+        """The query for a value of these fields; `more`: what else it selects."""
+        star = ", ".join(
+            f"value[{_text(name)}] AS {_quoted(name)}" if name in _PARTS or name == "value" else _quoted(name)
+            for name in fields
+        ) or "value"
+        return star.join(self.parts[:-1]) + f"{more} " + self.parts[-1]
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _query(text: str) -> _Query:
+    """The query taken apart. ConfigError for what is not one SELECT … FROM records …"""
+    text = text.strip().removesuffix(";")
+    tokens = [token for token in _TOKEN.finditer(text) if token["space"] is None]
+    names = {token["quoted"].replace('""', '"') if token["quoted"] is not None else token["word"] for token in tokens
+             if token["quoted"] is not None or token["word"] is not None}  # fmt: skip
+    words = [token["word"].upper() for token in tokens if token["word"] is not None]
+    if not words or tokens[0][0].upper() != "SELECT":
+        raise ConfigError("it does not begin with SELECT")
+    if words.count("SELECT") > 1:
+        raise ConfigError("it has a SELECT inside another")
+    if several := sorted(_OF_SEVERAL.intersection(words)):
+        raise ConfigError(f"{several[0]} is about several records, and a transform changes each by itself "
+                          "(a column of this name stands in double quotes)")
+    depth, begin, before = 0, 0, ""
+    parts: list[str] = []
+    for number, (token, after) in enumerate(zip(tokens, [*tokens[1:], None], strict=True)):
+        sign = token[0].upper()
+        depth += (sign in "([") - (sign in ")]") if len(sign) == 1 else 0
+        if depth == 0 and sign == "*" and before in {"SELECT", ","}:
+            parts.append(text[begin : token.start()])
+            begin = token.end()
+        elif depth == 0 and sign == "FROM":
+            if after is None or (after["quoted"] or after[0]) != "records":
+                raise ConfigError("what follows FROM is not records")
+            if "," in [sign[0] for sign in tokens[number + 2 : number + 3]]:
+                raise ConfigError("it has a second table")
+            return _Query((*parts, text[begin : token.start()], text[token.start() :]), frozenset(names))
+        before = sign
+    raise ConfigError("it has no FROM records")
+
+
+class ValidQuery:
+    """A query that can be read. What it means depends on the records."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        """ConfigError for another one."""
+        try:
+            _query(str(value))
+        except ConfigError as error:
+            raise ConfigError(f"Invalid value {value} for configuration {name}: {error}; expected {self}") from error
+
+    def __str__(self) -> str:
+        return "SELECT … FROM records WHERE …"
+
+
+class Sql(Transform):
+    """Makes values from a SELECT, and leaves out what its WHERE does not take."""
+
+    version = "1.0"
+    config_def = ConfigDef(
+        ConfigKey("query", Type.STRING, importance=Importance.HIGH, validator=ValidQuery(), doc=(
+            "SELECT … FROM records WHERE …. Columns are the fields of the value, value, key, headers, topic, "
+            "partition, offset and timestamp; what is selected is the new value.")),
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """See Transform. ConfigError where DataFusion is not installed, and for what no record can make right."""
+        self._query = _query(self.config_def.parse(configs)["query"])
+        self._context, self._options = _session()
+        names = sorted(self._query.names | _PARTS.keys() | {"value"})
+        nothing = pa.record_batch([pa.nulls(0) for _ in names], names=names)
+        try:
+            with self._records(nothing):
+                _check(self._context.sql_with_options(self._query.text([]), self._options).logical_plan())
+        except ConfigError:
+            raise
+        except Exception as error:  # others are about the types of columns, which only records have
+            if "Invalid function" in str(error):
+                raise ConfigError(f"The query of the transform Sql cannot be run: {error}") from error
+
+    def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """See Transform."""
+        return joined(list(self._apply(batch, 0)))
+
+    def _apply(self, batch: pa.RecordBatch, begin: int) -> Iterator[pa.RecordBatch]:
+        if not len(batch):
+            return
+        if _is_mixed(batch) and len(batch) > 1:
+            yield from self._halves(batch, begin)
+            return
+        try:
+            found = self._selected(_retyped(batch) if _is_mixed(batch) else batch)
+        except ConfigError:
+            raise
+        except Exception as error:  # DataFusion has no class of its own: the record's, a type that does not fit
+            if len(batch) == 1:
+                raise BadRowError(begin, _first_line(error)) from error
+            yield from self._halves(batch, begin)
+            return
+        yield found
+
+    def _halves(self, batch: pa.RecordBatch, begin: int) -> Iterator[pa.RecordBatch]:
+        half = len(batch) // 2
+        yield from self._apply(batch.slice(0, half), begin)
+        yield from self._apply(batch.slice(half), begin + half)
+
+    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        table, fields = self._table(batch)
+        with self._records(table):
+            frame = self._context.sql_with_options(self._query.text(fields, f", {_ROW}"), self._options)
+            _check(frame.logical_plan())
+            batches = frame.collect()
+            found = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=frame.schema())
+        metadata = {field.name: dict(field.metadata or {}) for field in found.schema}
+        columns = dict(zip(found.schema.names, found.columns, strict=True))
+        result = batch.take(columns.pop(_ROW))
+        typed = schema_of(batch.schema.field("value").metadata) is not None
+        for name in ("topic", "partition", "timestamp", "key", "headers"):
+            new = columns.pop(f"record.{name}", None)
+            if new is not None:
+                result = _with_part(result, name, new, metadata[f"record.{name}"], typed=typed)
+        if not columns:
+            return result
+        if columns.keys() == {"value"}:
+            return put(result, "value", columns["value"], metadata["value"])
+        return put(result, "value", *_value(columns, metadata, result, typed=typed))
+
+    @contextmanager
+    def _records(self, table: pa.RecordBatch) -> Iterator[None]:
+        self._context.register_record_batches("records", [[table]])
+        try:
+            yield
+        finally:
+            self._context.deregister_table("records")
+
+    def _table(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[str]]:
+        """What the query sees, and which columns are the value's fields."""
+        arrays, metadata, fields = {}, {}, []
+        for name, kind in _PARTS.items():
+            there = name in batch.schema.names
+            arrays[name] = batch.column(name) if there else pa.nulls(len(batch), kind)
+        if pa.types.is_dictionary(arrays["topic"].type):
+            arrays["topic"] = arrays["topic"].cast(pa.string())
+        value, field = batch.column("value"), batch.schema.field("value")
+        try:
+            found = Columns(value, field)
+        except NotInColumnsError:
+            found = None
+        if found is not None:
+            schemas = {f.name: f.schema for f in found.schema.fields} if found.schema else {}
+            for name, child in found.children.items():
+                fields.append(name)
+                arrays.setdefault(name, child)
+                own = described(schemas.get(name)) or dict(found.fields[name].metadata or {})
+                if arrays[name] is child:
+                    metadata[name] = own
+        arrays["value"], metadata["value"] = value, dict(field.metadata or {})
+        schema = schema_of(field.metadata)
+        if schema is None:  # a key that no record of the batch has
+            for name in self._query.names - arrays.keys():
+                arrays[name] = pa.nulls(len(batch))
+        arrays[_ROW] = pa.array(np.arange(len(batch)))
+        columns = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in arrays.items()]
+        return pa.record_batch(list(arrays.values()), schema=pa.schema(columns)), fields
+
+
+def _session() -> tuple[SessionContext, SQLOptions]:
+    """One that sees the records and nothing else: no file, no other table, no setting."""
+    try:
+        from datafusion import SessionConfig, SessionContext, SQLOptions  # noqa: PLC0415 - optional, and large
+    except ImportError as error:
+        raise ConfigError("The transform Sql needs the package datafusion: pip install 'heeler[sql]'") from error
+    config = SessionConfig().with_target_partitions(1).with_information_schema(False).with_batch_size(1 << 20)
+    config = config.set("datafusion.sql_parser.enable_ident_normalization", "false")
+    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+    return SessionContext(config), options
+
+
+def _check(plan: Any) -> None:
+    """ConfigError for a plan that is about several records: an aggregate, for example."""
+    kind = type(plan.to_variant()).__name__
+    if kind not in _PLANS:
+        raise ConfigError(f"The query of the transform Sql is about several records ({kind}), and a transform changes "
+                          "each by itself")
+    for inner in plan.inputs():
+        _check(inner)
+
+
+def _is_mixed(batch: pa.RecordBatch) -> bool:
+    """Whether values of different types stand in one column of the value, as JSON."""
+    return _has_json(batch.schema.field("value"))
+
+
+def _has_json(field: pa.Field) -> bool:
+    if is_json(field.metadata):
+        return True
+    kind = field.type
+    inner = list(kind) if pa.types.is_struct(kind) else [kind.value_field] if pa.types.is_list(kind) else []
+    return any(_has_json(one) for one in inner)
+
+
+def _retyped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of one record, its value in the types that it has."""
+    return put(batch, "value", *column(connect_values(batch, "value")))
+
+
+def _with_part(
+    batch: pa.RecordBatch, name: str, array: pa.Array, metadata: dict[bytes, bytes], *, typed: bool
+) -> pa.RecordBatch:
+    if name == "topic":
+        return put(batch, name, array.cast(pa.string()).dictionary_encode())
+    if name == "key":
+        array, schema = _plain(array, metadata)
+        return put(batch, name, array, described(schema) if typed else metadata)
+    return put(batch, name, array.cast(_SETTABLE[name]))
+
+
+def _value(
+    columns: Mapping[str, pa.Array], metadata: Mapping[str, dict[bytes, bytes]], batch: pa.RecordBatch, *, typed: bool
+) -> tuple[pa.Array, dict[bytes, bytes] | None]:
+    """The new value's column and its metadata. A record without a value (a tombstone) stays one."""
+    old = batch.column("value")
+    nulls = pc.is_null(old) if old.null_count else None
+    schema = schema_of(batch.schema.field("value").metadata)
+    names = list(columns) if typed else hash_order(columns)
+    children, fields, own = [], [], []
+    for name in names:
+        child, its = _plain(columns[name], metadata[name])
+        if child.null_count and not its.optional:
+            its = its.as_optional()
+        children.append(child)
+        own.append(Field(name, its))
+        fields.append(pa.field(name, child.type, nullable=its.optional or not typed,
+                               metadata=None if typed else metadata[name]))
+    array = struct_array(children, fields, len(batch), nulls)
+    if schema is None:
+        return array, None
+    return array, described(Schema(ConnectType.STRUCT, optional=schema.optional, fields=tuple(own)))
+
+
+def _plain(array: pa.Array, metadata: Mapping[bytes, bytes]) -> tuple[pa.Array, Schema]:
+    """The column in a type that Connect has, and its schema: its own if the query only passed it on."""
+    known = schema_of(metadata)
+    if known is not None and to_arrow(known) == array.type:
+        return array, known
+    if pa.types.is_null(array.type):
+        return array, from_arrow(array.type)
+    schema = from_arrow(array.type)
+    return array.cast(to_arrow(schema), safe=not pa.types.is_timestamp(array.type)), schema  # now() has nanoseconds
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

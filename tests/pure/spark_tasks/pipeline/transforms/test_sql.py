@@ -1,0 +1,170 @@
+"""The Sql transform: what a query sees, what becomes of a record, which queries are refused, which record is bad."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.config.validators import ConfigError
+from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
+from spark_tasks.data.schema import from_text
+from spark_tasks.errors import ToleranceExceededError
+from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.pipeline.transforms.sql import Sql
+from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
+
+SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false", "transforms": "q",
+              "transforms.q.type": "Sql"}  # fmt: skip
+STRUCT = {"type": "struct", "optional": False, "name": "Order", "fields": [
+    {"field": "name", "type": "string", "optional": False, "doc": "who"},
+    {"field": "amount", "type": "int32", "optional": True},
+    {"field": "at", "type": "int64", "optional": False, "name": "org.apache.kafka.connect.data.Timestamp",
+     "version": 1},
+]}  # fmt: skip
+
+
+def through(query: str, *values: Any, **more: Any) -> list[pa.RecordBatch]:
+    raw = [None if value is None else json.dumps(value).encode() for value in values]
+    config = {**SCHEMALESS, "transforms.q.query": query}
+    return list(SinkPipeline(worker(), config).to_connect_batches("orders", 3, raw_batch(raw, **more)))
+
+
+def selected(query: str, *values: Any, **more: Any) -> list[Any]:
+    return [value for batch in through(query, *values, **more) for value in batch.column("value").to_pylist()]
+
+
+ORDERS = [{"name": "a", "amount": 1}, {"name": "b", "amount": 2}, {"name": "c", "amount": 3}]
+
+
+def test_a_projection_with_a_filter():
+    found = through("SELECT upper(name) AS name, amount * 2 AS double FROM records WHERE amount > 1", *ORDERS)
+    assert [row for batch in found for row in batch.column("value").to_pylist()] == [
+        {"name": "B", "double": 4}, {"name": "C", "double": 6}]  # fmt: skip
+    assert [row for batch in found for row in batch.column("offset").to_pylist()] == [1, 2]
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT * FROM records WHERE amount <> 2;", "select value from records where amount <> 2",
+    "SELECT -- what the FROM says\n * /* all */ FROM records WHERE name <> 'b' -- FROM others",
+])  # fmt: skip
+def test_a_filter_alone(query):
+    assert selected(query, *ORDERS) == [ORDERS[0], ORDERS[2]]
+
+
+def test_all_fields_and_more():
+    assert selected("SELECT *, amount * amount AS square FROM records", ORDERS[2]) == [{**ORDERS[2], "square": 9}]
+
+
+def test_the_parts_of_a_record_are_columns():
+    query = 'SELECT topic, "partition", "offset", "timestamp", headers[1][\'key\'] AS header FROM records'
+    assert selected(query, {"a": 1}, headers=[[("h", b"x")]]) == [
+        {"topic": "orders", "partition": 3, "offset": 0, "timestamp": 1_000, "header": "h"}]  # fmt: skip
+
+
+def test_fields_of_the_names_of_parts_are_within_the_value():
+    value = {"topic": "mine", "key": 1, "value": 2, "it's": 3}
+    assert selected("SELECT * FROM records", value) == [value]
+    both = "SELECT topic, value['topic'] AS inner FROM records"
+    assert selected(both, value) == [{"topic": "orders", "inner": "mine"}]
+
+
+def test_parts_can_be_set():
+    query = """SELECT upper(topic) AS "record.topic", name AS "record.key", 7 AS "record.partition",
+               amount AS "record.timestamp", * FROM records"""
+    (batch,) = through(query, ORDERS[0])
+    row = batch.to_pylist()[0]
+    assert (row["topic"], row["key"], row["partition"], row["timestamp"]) == ("ORDERS", "a", 7, 1)
+    assert row["value"] == ORDERS[0]
+    (batch,) = through("""SELECT name AS "record.key" FROM records""", ORDERS[0])
+    assert batch.to_pylist()[0]["value"] == ORDERS[0]
+
+
+def test_nested_fields_and_several_records_from_one():
+    value = {"items": [{"sku": "x"}, {"sku": "y"}], "to": {"city": "Bern"}}
+    assert selected("SELECT unnest(items)['sku'] AS sku, to['city'] AS city FROM records", value) == [
+        {"sku": "x", "city": "Bern"}, {"sku": "y", "city": "Bern"}]  # fmt: skip
+
+
+def test_a_key_that_no_record_has_is_null():
+    assert selected("SELECT coalesce(discount, 0) AS discount FROM records", {"a": 1}) == [{"discount": 0}]
+
+
+def test_values_of_different_types_each_have_their_own():
+    values = [{"a": 1}, {"a": "x"}, {"a": 2}, "text", 5]
+    assert selected("SELECT * FROM records WHERE a IS NOT NULL", *values) == [{"a": 1}, {"a": "x"}, {"a": 2}]
+
+
+def test_a_tombstone_stays_one_where_the_query_keeps_it():
+    assert selected("SELECT topic FROM records", {"a": 1}, None) == [{"topic": "orders"}, None]
+    assert selected("SELECT * FROM records WHERE a = 1", {"a": 1}, None) == [{"a": 1}]
+
+
+def test_schemas_of_what_passes_stay_and_others_are_made():
+    config = {**SCHEMALESS, "value.converter.schemas.enable": "true",
+              "transforms.q.query": "SELECT name, at, amount * 2 AS double, now() AS now FROM records"}  # fmt: skip
+    value = {"schema": STRUCT, "payload": {"name": "a", "amount": 4, "at": 1_000}}
+    (batch,) = SinkPipeline(worker(), config).to_connect_batches("t", 0, raw_batch([json.dumps(value).encode()]))
+    schema = from_text(batch.schema.field("value").metadata[SCHEMA_KEY])
+    fields = {field.name: field.schema for field in schema.fields}
+    assert list(fields) == ["name", "at", "double", "now"]
+    assert (fields["name"].doc, fields["name"].optional) == ("who", False)
+    assert fields["at"].name == fields["now"].name == "org.apache.kafka.connect.data.Timestamp"
+    assert fields["double"].optional
+    assert batch.column("value").to_pylist()[0]["double"] == 8
+
+
+@pytest.mark.parametrize(("query", "why"), [
+    ("DELETE FROM records", "does not begin with SELECT"),
+    ("", "does not begin with SELECT"),
+    ("SELECT 1", "has no FROM records"),
+    ("SELECT * FROM '/etc/passwd'", "what follows FROM is not records"),
+    ("SELECT * FROM records, (SELECT 1)", "a SELECT inside another"),
+    ("SELECT a FROM records, records AS others", "it has a second table"),
+    ("SELECT name, count(*) FROM records GROUP BY name", "GROUP is about several records"),
+    ("SELECT DISTINCT name FROM records", "DISTINCT is about several records"),
+])  # fmt: skip
+def test_queries_that_are_refused_at_once(query, why):
+    with pytest.raises(ConfigError, match=why):
+        Sql().configure({"query": query})
+    assert [error for value in Sql.config_def.validate({"query": query}) for error in value.errors if why in error]
+
+
+def test_what_is_about_several_records_is_refused():
+    with pytest.raises(ConfigError, match="about several records"):
+        through("SELECT count(*) AS n FROM records", {"a": 1})
+
+
+def test_the_bad_record_is_named():
+    values = [{"a": str(n)} for n in range(100)]
+    values[70] = {"a": "x"}
+    with pytest.raises(ToleranceExceededError, match=r"offset 70: .*[Cc]ast"):
+        through("SELECT CAST(a AS BIGINT) AS a FROM records", *values)
+
+
+def test_a_query_that_cannot_be_planned_says_why():
+    with pytest.raises(ConfigError, match="no_such_function"):
+        through("SELECT no_such_function(a) AS a FROM records", {"a": 1})
+
+
+@given(st.lists(st.integers(-5, 5) | st.none(), max_size=40), st.integers(-5, 5))
+def test_it_takes_what_python_takes(numbers, least):
+    schema = pa.schema([("offset", pa.int64()), ("value", pa.struct([("n", pa.int64())])), ("headers", HEADERS_TYPE)])
+    rows = [{"offset": at, "value": {"n": n}, "headers": None} for at, n in enumerate(numbers)]
+    transform = Sql()
+    transform.configure({"query": f"SELECT n + 1 AS m FROM records WHERE n >= {least}"})  # noqa: S608 - a number
+    found = transform.apply(pa.RecordBatch.from_pylist(rows, schema=schema))
+    expected = [(at, n + 1) for at, n in enumerate(numbers) if n is not None and n >= least]
+    assert [(row["offset"], row["value"]["m"]) for batch in found for row in batch.to_pylist()] == expected
+
+
+def test_the_documentation_s_example():
+    config = re.search(r"<!-- test: config -->\n```json\n(.*?)```", Path("docs/sql.md").read_text(), re.DOTALL)
+    query = json.loads(config[1])["transforms.q.query"]
+    assert selected(query, *ORDERS[:2], {"name": "x"}) == [{"name": "B", "double": 4}]
