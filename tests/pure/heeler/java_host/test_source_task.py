@@ -275,7 +275,8 @@ def test_a_start_that_hangs_can_be_stopped(rig):
 
     thread = threading.Thread(target=start)
     thread.start()
-    assert rig.host.sessions.get(timeout=10).op() == "source"
+    session = rig.host.sessions.get(timeout=10)  # kept: where it is forgotten, its connection ends
+    assert session.op() == "source"
     rig.task.stop_starting()
     thread.join(10)
     assert len(seen) == 1
