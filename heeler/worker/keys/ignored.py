@@ -19,14 +19,17 @@ _PROXY: Final = ("Have the listeners on an address that only a proxy reaches (su
                  "proxy before them that does this work, and leave the key out")
 _CLIENTS: Final[tuple[Kind, ...]] = ("producer", "consumer", "admin")
 
+_CLIENT_AUTH: Final = "the key is ssl.client.auth, with required, requested or none"
+
 REFUSED: Final[Mapping[str, str]] = {
     "rest.extension.classes": f"heeler runs no Java REST extensions; they may keep strangers out. {_PROXY}",
     "rest.servlet.initializor.classes": f"heeler runs no Java servlets; they may keep strangers out. {_PROXY}",
     "authentication.method": f"heeler's REST API does not authenticate. {_PROXY}",
     "authorizer.class.name": f"heeler's REST API does not authorize. {_PROXY}",
-    "ssl.client.authentication": "the key is ssl.client.auth, with required, requested or none",
+    "ssl.client.authentication": _CLIENT_AUTH,
+    "listeners.https.ssl.client.authentication": _CLIENT_AUTH,
 }
-"""Keys on which the security of REST hangs, to what to do instead; the last four are those of Java's other servers."""
+"""Keys on which the security of REST hangs, to what to do instead; the last five are those of Java's other servers."""
 _OFF: Final = ("", "NONE")
 
 IGNORED: Final[Mapping[str, str]] = {

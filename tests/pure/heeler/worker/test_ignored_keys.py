@@ -111,6 +111,7 @@ def test_a_client_would_be_less_secure_than_its_settings_say(key, prefix):
     ("rest.extension.classes", "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"),
     ("rest.servlet.initializor.classes", "com.example.Login"), ("authentication.method", "BASIC"),
     ("authorizer.class.name", "com.example.Authorizer"), ("ssl.client.authentication", "REQUIRED"),
+    ("listeners.https.ssl.client.authentication", "REQUIRED"),
     ("connector.client.config.override.policy", "com.example.AllConnectorClientConfigOverridePolicy"),
     ("connector.client.config.override.policy", "com.example.Strict"),
 ])
