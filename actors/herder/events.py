@@ -33,10 +33,11 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """Somebody asks."""
+    """Somebody asks. `wait_ms`: how long the request may wait for the group to settle; None for as long as it takes."""
 
     request_id: RequestId
     request: Request
+    wait_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,12 +94,16 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queued:
-    """A request in its turn: by due time, then in the order of arrival. Without a request id it is the herder's own."""
+    """A request in its turn: by due time, then in the order of arrival. Without a request id it is the herder's own.
+
+    `until_ms`: when it has waited long enough for the group to settle; None: it waits for as long as it takes.
+    """
 
     at_ms: int
     seq: int
     request_id: RequestId | None = field(compare=False)
     request: Request | OwnRequest = field(compare=False)
+    until_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,7 @@ class HerderState:
     defined moments only. `needs_rebalance` is the config offset that the next round has to cover. `allocation` is
     what this worker shall run, `slots` what it does run; `release` is what the group waits for. `announced` is what the
     leader was told of it. `busy` is the op that the request queue waits for. `claims` counts how often a claim to
-    write the config topic was answered.
+    write the config topic was answered. `patience_at`: when the herder is woken for requests that waited long enough.
     """
 
     settings: HerderSettings
@@ -235,6 +239,7 @@ class HerderState:
     restarts: Mapping[ConnectorName, RestartRequest] = field(default_factory=dict)
     queue: tuple[Queued, ...] = ()
     validating: Mapping[RequestId, Queued] = field(default_factory=dict)
+    patience_at: int | None = None
     ops: Mapping[OpId, Continuation] = field(default_factory=dict)
     busy: OpId | None = None
     claims: int = 0

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from actors.herder import (
     config_changes,
     leadership,
+    patience,
     rebalance,
     requests,
     shutdown,
@@ -141,6 +142,7 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
     Timer.STATUSES: _row(
         (impossible, (LOADING,)), (suspension.on_read_due, (*RUNNING, HALTING)), (ignored, (HALTED,))),
     Timer.QUEUE: _row((impossible, (LOADING,)), (requests.on_queue_due, RUNNING), (ignored, ENDING)),
+    Timer.PATIENCE: _row((patience.on_due, (LOADING, *RUNNING)), (ignored, ENDING)),
 }
 
 # An op's end brings what was registered for it (turn.op), with the op's error if it failed.

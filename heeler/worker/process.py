@@ -270,7 +270,7 @@ class Worker:
         return member
 
     # ------------------------------------------------------------ what the parts call
-    def ask(self, request: Request | StoreRequest) -> pykka.Future[Any]:
+    def ask(self, request: Request | StoreRequest, wait_ms: int | None = None) -> pykka.Future[Any]:
         """Hand a request to whoever answers it; the future is always completed."""
         reply: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
         target = self._herder
@@ -280,7 +280,7 @@ class Worker:
             target = self._stores.get("config")
         try:
             if target is not None:
-                target.tell(Ask(request, reply))  # type: ignore[arg-type]
+                target.tell(Ask(request, reply, wait_ms))  # type: ignore[arg-type]
         except pykka.ActorDeadError:
             target = None
         if target is None:

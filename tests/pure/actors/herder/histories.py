@@ -98,7 +98,7 @@ def request(world: World, chance: random.Random) -> None:
         case _:
             made = chance.choice((GetConnector(name), HealthCheck()))
     node = chance.choice(world.living())
-    world.post(node.name, made, None, lambda _: None)
+    world.post(node.name, made, None, lambda _: None, wait_ms=chance.choice((None, None, 0, 1000, 30_000)))
 
 
 # ---------------------------------------------------------------- trouble
