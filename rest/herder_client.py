@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -22,6 +21,7 @@ from rest.forwarding import Remote, RestClient
 from rest.server.paths import RAW_PATH
 from rest.server.patience import WAIT_HEADER, Patience
 from rest.server.settings import RestSettings
+from rest.wire.answers import instant
 from rest.wire.view import WorkerView
 from storage.ids import Config
 
@@ -150,9 +150,3 @@ def summary(stage: Stage) -> str:
 
 def _timed_out(stage: Stage | None) -> str:
     return "Request timed out" if stage is None else f"Request timed out. {summary(stage)}"
-
-
-def instant(ms: int) -> str:
-    """A time (ms since 1970) in ISO 8601 and UTC, milliseconds only where there are any."""
-    moment = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{moment}.{ms % 1000:03d}Z" if ms % 1000 else f"{moment}Z"

@@ -16,7 +16,9 @@ from actors.messages.events import (
     StatusesRead,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
+    TaskStalled,
     TaskStateReported,
+    TaskWentOn,
 )
 from actors.messages.ids import OpId, RequestId
 from actors.messages.requests import Request
@@ -89,7 +91,7 @@ Payload = (
     Loaded | RequestReceived | Validated | TaskConfigsPublished | ProducersFenced
     | TimerFired | Suspended | HaltRequested | ConfigChanged
     | ConfigOpDone | StatusesFlushed | StatusesRead | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
-    | TaskStateReported | TaskConfigsGenerated | TaskReconfigurationRequested
+    | TaskStateReported | TaskStalled | TaskWentOn | TaskConfigsGenerated | TaskReconfigurationRequested
 )
 
 

@@ -20,7 +20,7 @@ from actors.herder import limits, restarts, signing, task_configs, zombie_fencin
 from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
-from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, WriteNext
+from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, Restart, WriteNext
 from actors.herder.turn import Turn
 from actors.messages.commands import (
     ConfigWrite,
@@ -114,6 +114,8 @@ def run(turn: Turn, queued: Queued) -> None:
         task_configs.reconfigure(turn, queued.request)
     elif isinstance(queued.request, Publish):
         task_configs.publish(turn, queued.request)
+    elif isinstance(queued.request, Restart):
+        restarts.heal(turn, queued.request)
     elif isinstance(queued.request, RecordFencing):
         zombie_fencing.check(turn, queued.request)
     elif isinstance(queued.request, PatchConnector) and request_id is not None:

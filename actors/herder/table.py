@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from actors.herder import (
     config_changes,
+    healing,
     leadership,
     patience,
     rebalance,
@@ -56,7 +57,9 @@ from actors.messages.events import (
     JoinPreparing,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
+    TaskStalled,
     TaskStateReported,
+    TaskWentOn,
 )
 
 Kind = type | Timer
@@ -120,6 +123,8 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
     TaskStateReported: _row(
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
+    TaskStalled: _row((impossible, (LOADING,)), (healing.on_stalled, RUNNING), (ignored, ENDING)),
+    TaskWentOn: _row((impossible, (LOADING,)), (healing.on_went_on, RUNNING), (ignored, ENDING)),
     HaltRequested: _row((shutdown.on_requested, (LOADING, *RUNNING)), (ignored, ENDING)),
     Timer.STOP: _row(
         (impossible, (LOADING,)), (work.on_stop_timeout, RUNNING), (shutdown.on_stop_timeout, (HALTING,)),

@@ -156,7 +156,9 @@ class Turn:
             return
         safe = state in (State.UNASSIGNED, State.FAILED)
         generation = NO_GENERATION if disowned else self.state.generation
-        status = Status(item, state, self.state.settings.worker_id, generation, trace and _bounded(trace), version)
+        healed = self.state.healed.get(item) if state is not State.UNASSIGNED else None
+        status = Status(item, state, self.state.settings.worker_id, generation, trace and _bounded(trace), version,
+                        None if healed is None else healed.told)
         self.effects.append(PutStatus(status, safe))
 
 

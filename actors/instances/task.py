@@ -23,7 +23,7 @@ from actors.messages.events import TaskStateReported
 from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.errors import StartCancelledError
+from spark_tasks.errors import StartCancelledError, is_permanent
 from spark_tasks.task import TaskRunner
 from storage.ids import ConnectorTaskId, TargetState
 
@@ -209,6 +209,7 @@ class TaskActor(pykka.ThreadingActor):
             self._start.task, self._epoch, reported(self._phase),
             trace=trace_of(self._error) if failed and self._error is not None else None,
             version=self._version, stopped_for_good=self._phase is Phase.ENDED,
+            permanent=failed and self._error is not None and is_permanent(self._error),
         ))
 
     def _run_once(self) -> None:

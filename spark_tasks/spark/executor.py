@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent
 from spark_tasks.metrics.phases import mark, stage_of
 from spark_tasks.task import Split
 
@@ -27,6 +27,10 @@ class SplitError(ConnectError):
 
 class RetriableSplitError(SplitError, RetriableError):
     """The same for an error that was retriable."""
+
+
+class PermanentSplitError(SplitError, PermanentError):
+    """The same for an error that trying again cannot mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,11 @@ def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
     try:
         pickle.loads(pickle.dumps(bare))
     except Exception:  # noqa: BLE001 - exceptions with odd constructors fail in any way they like
-        kind = RetriableSplitError if isinstance(error, RetriableError) else SplitError
+        kind = SplitError
+        if isinstance(error, RetriableError):
+            kind = RetriableSplitError
+        elif is_permanent(error):
+            kind = PermanentSplitError
         bare = kind(f"{type(error).__name__}: {error}")
     return Outcome(error=bare, trace=trace, seconds=seconds, stage=stage)
 
