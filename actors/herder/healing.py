@@ -49,7 +49,7 @@ def on_stalled(turn: Turn, event: TaskStalled) -> None:
     turn.log("WARNING", f"{event.task}: {event.what}", event.task)
     policy = policy_of(turn, event.task)
     planned = any(request == Restart(event.task, event.epoch, "stall") for request in turn.state.own_requests())
-    if policy.stalled and not planned:
+    if policy.stalled and event.hangs and not planned:
         line = f"stalled: {_line(event.what)}"
         _plan(turn, event.task, policy, Restart(event.task, event.epoch, "stall"), line)
         if slot.state is not None:

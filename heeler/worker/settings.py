@@ -13,6 +13,7 @@ from actors.group.coordinator import GroupSettings
 from actors.herder.state import HerderSettings
 from actors.messages.requests import SIGNATURE_DIGESTS
 from heeler.worker.config import WorkerConfig
+from spark_tasks.config import healing
 from spark_tasks.config.healing import Healing
 from spark_tasks.errors import ConfigError
 from storage.config.state import SessionKey
@@ -31,6 +32,20 @@ def healing_of(worker: Mapping[str, str]) -> Callable[[Config], Healing]:
         except ConfigError as error:
             log.warning("%s: not restarted by itself: %s", connector.get("name"), error)
             return Healing()
+
+    return of
+
+
+def progress_limit(worker: Mapping[str, str]) -> Callable[[Config], float]:
+    """How many seconds a task of a connector may take for a batch; the worker's where its own setting is wrong."""
+
+    def of(connector: Config) -> float:
+        try:
+            values = healing.settings(worker, connector)
+        except ConfigError as error:
+            log.warning("%s: %s", connector.get("name"), error)
+            values = healing.settings(worker, {})
+        return float(values["task.progress.timeout.ms"]) / 1000
 
     return of
 

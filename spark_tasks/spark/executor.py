@@ -18,6 +18,7 @@ from pyspark import TaskContext
 
 from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent
 from spark_tasks.metrics.phases import mark, stage_of
+from spark_tasks.spark.stacks import telling
 from spark_tasks.task import Split
 
 
@@ -45,17 +46,29 @@ class Outcome:
 
 
 class SplitRunner:
-    """The function of a Spark job: partition i runs the pickled splits `partitions[i]`."""
+    """The function of a Spark job: partition i runs the pickled splits `partitions[i]`. While it runs one, the process
+    says under the name of `names[i]` in `folder` where it is (stacks.py).
+    """
 
-    def __init__(self, partitions: list[list[bytes]]) -> None:
+    def __init__(self, partitions: list[list[bytes]], folder: str = "", names: list[list[str]] | None = None) -> None:
         self._partitions = partitions
+        self._folder = folder
+        self._names = names
 
     def __call__(self, index: int, rows: Iterable[Any]) -> Iterator[bytes]:
         """One pickled list of Outcomes. `rows` is empty, but has to be read or Spark throws the worker away."""
         for _ in rows:
             pass
         refuse_second_attempt(TaskContext.get())
-        yield packed([run_split(split) for split in self._partitions[index]])
+        splits = self._partitions[index]
+        names = self._names[index] if self._names is not None else [""] * len(splits)
+        yield packed([self._run(split, name) for split, name in zip(splits, names, strict=True)])
+
+    def _run(self, split: bytes, name: str) -> Outcome:
+        if not name:
+            return run_split(split)
+        with telling(self._folder, name):
+            return run_split(split)
 
 
 class SecondAttemptError(ConnectError):

@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spark_tasks.spark.residents.door import Line
 from spark_tasks.spark.residents.link import STACK_SIGNAL
@@ -119,6 +121,13 @@ class Monitor:
         seconds = time.monotonic() - resident.since
         where = self._where(resident)
         _logger.warning("A split of %s has been running for %.0f s. %s", item.batch.task, seconds, where)
+
+    def where(self, batch: Future[list[Any]]) -> str | None:
+        """Where the processes are that run splits of a batch now; None where none does. Takes seconds."""
+        with self._lock:
+            residents = self._pool.crew.residents.values()
+            busy = [r for r in residents if r.item is not None and r.item.batch.future is batch]
+        return "\n".join(map(self._where, busy)) or None
 
     def _where(self, resident: Resident) -> str:
         line = resident.line

@@ -199,6 +199,16 @@ def test_what_stalls_is_only_told_where_the_policy_says_no_more() -> None:
     assert "a read hangs" in world.story()
 
 
+def test_what_waits_for_others_is_not_restarted() -> None:
+    world = started()
+    node = home(world, T)
+    epoch = node.running[T][0]
+    node.tell("watchdog", TaskStalled(T, Epoch(epoch), "waits for Spark", hangs=False))
+    run(world, 100_000)
+    assert node.running[T][0] == epoch
+    assert said(world).restarts is None
+
+
 def test_what_goes_on_is_not_restarted() -> None:
     world = started()
     node = stall(world)
