@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import base64
 import hmac
-import http.client
 import json
 
 import pytest
 
-from tests.rigs.cluster import Cluster
+from tests.rigs.cluster import Cluster, http_call
 from tests.rigs.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -46,18 +45,6 @@ def sink(cluster, topic_name):
 
 def sink_config(cluster, name):
     return {"connector.class": "FileStreamSink", "topics": name, "file": str(cluster.folder / f"{name}.txt")}
-
-
-def http_call(worker, method, path, body=b"", headers=None):
-    """Status and parsed answer, nothing repeated."""
-    connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=30)
-    try:
-        connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
-        response = connection.getresponse()
-        text = response.read()
-        return response.status, json.loads(text) if text else None
-    finally:
-        connection.close()
 
 
 def settled_call(cluster, worker, method, path, body=b""):

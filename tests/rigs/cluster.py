@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +21,20 @@ from tests.rigs.workers import JSON, READY_S, Kafka, worker_settings
 SETTLE_S = 60.0  # after anything that happens to the cluster, on a busy machine
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 Parts = dict[str, tuple[str, str]]
+
+
+def http_call(
+    worker: WorkerProcess, method: str, path: str, body: bytes | str = b"", headers: Mapping[str, str] | None = None
+) -> tuple[int, Any]:
+    """Status and parsed answer, nothing repeated."""
+    connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=30)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
+        response = connection.getresponse()
+        text = response.read()
+        return response.status, json.loads(text) if text else None
+    finally:
+        connection.close()
 
 
 class Cluster:
@@ -66,7 +82,7 @@ class Cluster:
         return next(worker for worker in self.living() if worker is not leader)
 
     def _leads_now(self, worker: WorkerProcess) -> bool:
-        status, _ = worker.rest._once("DELETE", "/connectors/there-is-none?forward=false", None)
+        status, _ = http_call(worker, "DELETE", "/connectors/there-is-none?forward=false")
         return status == 404
 
     # ------------------------------------------------------------ connectors
