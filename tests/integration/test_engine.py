@@ -200,7 +200,7 @@ def test_a_shared_job_in_which_something_hangs_ends_with_it(
     engine = batch_engine
     busy = all_busy(engine, tmp_path)
     sign = tmp_path / "sign"
-    hanging, other = engine.submit("shared-0", [Hang(str(sign))]), engine.submit("shared-1", [Answer(1)])
+    hanging, other = engine.submit("late-0", [Hang(str(sign))]), engine.submit("late-1", [Answer(1)])
     engine.cancel(busy.pop())
     wait_until(sign.exists, what="the shared job")
     assert not other.done()
@@ -210,7 +210,7 @@ def test_a_shared_job_in_which_something_hangs_ends_with_it(
         other.result(20)
     for batch in busy:
         engine.cancel(batch)
-    assert engine.submit("shared-1", [Answer(1)]).result(20) == [1]
+    assert engine.submit("late-1", [Answer(1)]).result(20) == [1]
 
 
 def test_where_a_batch_hangs(engine: AnyEngine, tmp_path: Path) -> None:
