@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.herder import leadership, rebalance, restarts, task_configs, work
+from actors.herder import healing, leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel
 from actors.herder.state import connector_of
 from actors.herder.turn import Turn
@@ -69,6 +69,7 @@ def process(turn: Turn) -> None:
     turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset(),
                          task_updates=frozenset())
     leadership.empty_stopped(turn)
+    healing.on_new_configs(turn, state.connector_updates)
     for connector in updates:
         remains = turn.state.config.contains(connector)
         what = "updated, restarting" if remains else "removed, stopping"
