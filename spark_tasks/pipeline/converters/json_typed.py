@@ -155,7 +155,7 @@ class TypedReader:
             offsets, keys, values = self._pairs(tokens)
         key_array = self._nested(schema.key, keys, offsets)
         value_array = self._nested(schema.value, values, offsets)
-        last = _last_of_each(key_array, offsets)
+        last = last_of_each(key_array, offsets)
         if not last.all():
             offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
             key_array, value_array = key_array.filter(pa.array(last)), value_array.filter(pa.array(last))
@@ -227,7 +227,7 @@ class TypedReader:
             raise BadRowError(0, f"Invalid type for {schema.name}: {error}") from None
 
 
-def _last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
+def last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
     """Which entries of maps stay: of those with one key the last."""
     if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
         return all_valid(len(keys))  # JSON has no other keys that could be equal, in practice
