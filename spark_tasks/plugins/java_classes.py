@@ -70,7 +70,7 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
         "io.confluent.connect.protobuf.ProtobufConverter": _JSON,
         "io.confluent.connect.json.JsonSchemaConverter": _JSON,
         "io.apicurio.registry.utils.converter.":
-            "use `io.confluent.connect.avro.AvroConverter`, with Apicurio's `/apis/ccompat/v7` as `schema.registry.url`",
+            "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in `/apis/ccompat/v7`",
         "io.debezium.converters.": "",
     },
     Kind.HEADER_CONVERTER: {},

@@ -11,7 +11,7 @@ from decimal import Decimal
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spark_tasks.data.arrow_types import PRECISION, to_arrow
@@ -166,6 +166,7 @@ def same(one, other):
 @given(records())
 def test_schemas_and_values_come_back(pair):
     schema, values = pair
+    assume(not any(map(is_list_of_nothing, parts_of(schema))))  # refused, as hostile bytes say how many there are
     text = avro_text(schema, OPTIONS)
     judge = fastavro.parse_schema(json.loads(text))
     node = parse(text)
@@ -183,6 +184,21 @@ def test_schemas_and_values_come_back(pair):
         back.validate(full=True)
         assert back.type == array.type
         assert same(back.to_pylist(), array.to_pylist())
+
+
+def parts_of(schema):
+    yield schema
+    for inner in (schema.key, schema.value, *(field.schema for field in schema.fields)):
+        yield from parts_of(inner) if inner else ()
+
+
+def is_list_of_nothing(schema):
+    return schema.type is Type.ARRAY and not schema.value.optional and is_nothing(schema.value)
+
+
+def is_nothing(schema):
+    return schema.type is Type.STRUCT and all(
+        is_nothing(field.schema) and not field.schema.optional for field in schema.fields)
 
 
 def maps_apart(payload, judge):
