@@ -68,7 +68,6 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
     Kind.PREDICATE: {},
     Kind.CONVERTER: {
         "io.confluent.connect.protobuf.ProtobufConverter": _JSON,
-        "io.confluent.connect.json.JsonSchemaConverter": _JSON,
         "io.apicurio.registry.utils.converter.":
             "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in `/apis/ccompat/v7`",
         "io.debezium.converters.": "",

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema as ClientSchema
 from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_tasks.data.arrow_types import to_arrow
@@ -23,7 +24,8 @@ from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import ConfigError, RetriableError
 from spark_tasks.pipeline.converters.avro.converter import AvroConverter
-from spark_tasks.pipeline.converters.base import BadRowsError, MixedSchemasError
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, MixedSchemasError
+from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
 from spark_tasks.registry.settings import RECORD_NAME, TOPIC_RECORD_NAME
 from tests.rigs.schema_registry import running_registry
@@ -286,3 +288,61 @@ def test_a_registry_that_is_away_is_nobodys_fault(door):
     assert door.seen == seen
     both = through(door, **{"schema.registry.url": f"http://127.0.0.1:{door.server_port},{door.target}"})
     assert both.from_connect("away", *data) == written
+
+
+def json_schema(registry, *, is_key=False, **config):
+    converter = JsonSchemaConverter()
+    converter.configure({**registry.converter, **config}, is_key=is_key)
+    return converter
+
+
+JSON_ROW = {**ROW, "ratio": 0.25}  # NaN is a text in JSON, which Java's converter reads as 0
+
+
+def test_json_schemas_round_trip_keeps_all(registry):
+    values, metadata = column([JSON_ROW, {**JSON_ROW, "inner": None, "tags": []}], RECORD)
+    converter = json_schema(registry)
+    written = converter.from_connect("json-orders", values, metadata).to_pylist()
+    schema_id = registry.ask("GET", "subjects/json-orders-value/versions/1")["id"]
+    assert written[0][:5] == b"\0" + schema_id.to_bytes(4, "big")
+    assert json.loads(written[1][5:])["inner"] is None
+    found, said = converter.to_connect("json-orders", pa.array([None, *written], pa.binary()))
+    assert found.to_pylist() == [None, *values.to_pylist()]
+    assert from_text(said[SCHEMA_KEY]).version == 1
+    assert from_text(said[SCHEMA_KEY]).fields == RECORD.fields
+
+
+def test_json_schemas_and_confluents_own(registry):
+    """Each reads what the other one writes, by a schema with a reference; members that are not there are null."""
+    values, metadata = column([{"a": 2**53 + 1, "b": None}], Schema(Type.STRUCT, name="One", fields=(
+        Field("a", Schema(Type.INT64)), Field("b", Schema(Type.STRING, optional=True)))))
+    written = json_schema(registry).from_connect("json-theirs", values, metadata)[0].as_py()
+    registry.ask("POST", "subjects/part/versions", {"schemaType": "JSON", "schema": json.dumps(
+        {"type": "object", "properties": {"x": {"type": "integer"}}})})
+    whole = {"title": "Whole", "type": "object", "properties": {
+        "part": {"$ref": "part.json"}, "either": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+        "words": {"type": "array", "items": {"type": ["string", "null"]}}, "lacking": {"type": "boolean"}}}
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        read = JSONDeserializer(None, schema_registry_client=client)(
+            written, SerializationContext("json-theirs", MessageField.VALUE))
+        assert read == {"a": 2**53 + 1, "b": None}
+        described = ClientSchema(json.dumps(whole), "JSON", [SchemaReference("part.json", "part", 1)])
+        context = SerializationContext("json-ours", MessageField.VALUE)
+        theirs = JSONSerializer(described, client)({"part": {"x": 1}, "either": "s", "words": ["w", None]}, context)
+    found, said = json_schema(registry).to_connect("json-ours", pa.array([theirs]))
+    one_of = "io.confluent.connect.json.OneOf.field."
+    assert found.to_pylist() == [{"part": {"x": 1}, "either": {f"{one_of}0": None, f"{one_of}1": "s"},
+                                  "words": ["w", None], "lacking": None}]
+    assert from_text(said[SCHEMA_KEY]).name == "Whole"
+
+
+def test_json_that_is_not_what_its_schema_says(registry):
+    """Java's converter looks at it where json.fail.invalid.schema says so, and otherwise at what it has to."""
+    values, metadata = column([{"a": 1}, {"a": 2}], _with("a", Type.INT32))
+    written = json_schema(registry).from_connect("json-hurt", values, metadata).to_pylist()
+    odd = written[0][:5] + b'{"a":"x"}'
+    assert json_schema(registry).to_connect("json-hurt", pa.array([odd]))[0].to_pylist() == [{"a": 0}]
+    for payload, config in ((odd, {"json.fail.invalid.schema": "true"}), (written[0][:5] + b"{", {})):
+        with pytest.raises(BadRowError) as bad:
+            json_schema(registry, **config).to_connect("json-hurt", pa.array([written[0], payload, written[1]]))
+        assert bad.value.row == 1

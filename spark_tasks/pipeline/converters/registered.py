@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.data.columns import Metadata
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import ConfigError, DataError, RetriableError
@@ -26,6 +27,22 @@ from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, 
 from spark_tasks.registry.settings import check, reads_headers
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import SchemaId, framed, unframed
+
+
+def flag(name: str, importance: Importance, doc: str, *, default: bool = False) -> ConfigKey:
+    """A key that is true or false."""
+    return ConfigKey(name, Type.BOOLEAN, default=default, importance=importance, doc=doc)
+
+
+# what the mappings of all kinds of schemas have
+MAPPING_KEYS = ConfigDef(
+    flag("generalized.sum.type.support", Importance.MEDIUM,
+         "Whether enums and unions are described in the way that all kinds of schemas share."),
+    flag("ignore.default.for.nullables", Importance.MEDIUM,
+         "Whether a null stays null where the field has a default value."),
+    ConfigKey("schemas.cache.config", Type.INT, default=1000, importance=Importance.LOW,
+              doc="How many schemas are kept in converted form."),
+)  # fmt: skip
 
 Read = Callable[[list[bytes]], Column]
 """The values of payloads and the metadata of their field. BadRowError, BadRowsError."""
@@ -58,6 +75,7 @@ class RegisteredConverter(Converter):
     kind: ClassVar[str]  # the registry's word for its kind of schema
     read_words: ClassVar[str]  # how Java's message for a record that cannot be read begins; {} is the topic
     write_words: ClassVar[str]
+    writes_nulls: ClassVar[bool] = False  # whether an optional value that is null is written, as a word for it
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """See Converter. ConfigError where the packages of the extra are missing."""
@@ -140,7 +158,9 @@ class RegisteredConverter(Converter):
         schema = schema_of(metadata)
         there = array.is_valid().to_numpy(zero_copy_only=False)
         words = self.write_words.format(topic)
-        if schema is not None and not schema.optional and not there.all():
+        if self.writes_nulls and schema is not None and schema.optional:
+            there[:] = True
+        elif schema is not None and not schema.optional and not there.all() and not self.writes_nulls:
             null = DataError("Found null value for non-optional schema")
             raise BadRowsError([(row, _java(null, words)) for row in np.flatnonzero(~there).tolist()])
         rows = np.flatnonzero(there)

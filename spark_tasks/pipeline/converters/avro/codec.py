@@ -132,6 +132,7 @@ class Codec:
     def _fast_decoded(self, payloads: list[bytes]) -> pa.Array | None:
         try:
             found = pyruhvro.deserialize_array(payloads, self._text).column(0)
+            found.validate(full=True)  # texts may be no UTF-8
             return found if found.type == self.type else found.cast(self.type)
         except Exception:  # noqa: BLE001 - whatever it is: fastavro says what is wrong, with whom
             return None

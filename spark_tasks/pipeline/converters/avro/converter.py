@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.config.definition import ConfigDef, Importance
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.pipeline.converters.avro.names import Options
@@ -16,7 +16,7 @@ from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import Node, parse
 from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, Column
-from spark_tasks.pipeline.converters.registered import Read, RegisteredConverter, Write
+from spark_tasks.pipeline.converters.registered import MAPPING_KEYS, Read, RegisteredConverter, Write, flag
 from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
 from spark_tasks.registry.settings import REGISTRY_KEYS
@@ -27,31 +27,19 @@ if TYPE_CHECKING:
 _NAME = "io.confluent.connect.avro.AvroConverter"
 
 
-def _flag(name: str, importance: Importance, doc: str, *, default: bool = False) -> ConfigKey:
-    return ConfigKey(name, Type.BOOLEAN, default=default, importance=importance, doc=doc)
-
-
-MAPPING_KEYS = ConfigDef(
-    _flag("generalized.sum.type.support", Importance.MEDIUM,
-          "Whether enums and unions are described in the way that all kinds of schemas share."),
-    _flag("ignore.default.for.nullables", Importance.MEDIUM,
-          "Whether a null stays null where the field has a default value."),
-    ConfigKey("schemas.cache.config", Type.INT, default=1000, importance=Importance.LOW,
-              doc="How many schemas are kept in converted form."),
-)  # fmt: skip
 _AVRO_KEYS = ConfigDef(
-    _flag("enhanced.avro.schema.support", Importance.MEDIUM,
-          "Whether enums stay enums and records in unions are told apart by their namespaces too."),
-    _flag("scrub.invalid.names", Importance.MEDIUM,
-          "Whether letters that Avro does not allow in names are replaced."),
-    _flag("connect.meta.data", Importance.LOW,
-          "Whether Avro schemas carry what only Kafka Connect knows, in connect.* properties.", default=True),
-    _flag("discard.type.doc.default", Importance.LOW,
-          "Whether of docs and defaults those of Avro's fields alone are kept."),
-    _flag("allow.optional.map.keys", Importance.LOW,
-          "Whether maps with optional texts as keys are maps in Avro."),
-    _flag("flatten.singleton.unions", Importance.LOW,
-          "Whether a union of one type is that type.", default=True),
+    flag("enhanced.avro.schema.support", Importance.MEDIUM,
+         "Whether enums stay enums and records in unions are told apart by their namespaces too."),
+    flag("scrub.invalid.names", Importance.MEDIUM,
+         "Whether letters that Avro does not allow in names are replaced."),
+    flag("connect.meta.data", Importance.LOW,
+         "Whether Avro schemas carry what only Kafka Connect knows, in connect.* properties.", default=True),
+    flag("discard.type.doc.default", Importance.LOW,
+         "Whether of docs and defaults those of Avro's fields alone are kept."),
+    flag("allow.optional.map.keys", Importance.LOW,
+         "Whether maps with optional texts as keys are maps in Avro."),
+    flag("flatten.singleton.unions", Importance.LOW,
+         "Whether a union of one type is that type.", default=True),
 )  # fmt: skip
 
 

@@ -162,7 +162,7 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.CONNECTOR, "FileStreamSorce", "Did you mean FileStreamSource or FilesSource or FileStreamSink?"),
     (Kind.CONNECTOR, f"{FILE}SorceConnector", "Did you mean FileStreamSourceConnector or Files"),
     (Kind.CONNECTOR, "datagn", "Did you mean datagen?"),
-    (Kind.CONVERTER, "JsonConvertor", "Did you mean JsonConverter or LongConverter?"),
+    (Kind.CONVERTER, "JsonConvertor", "Did you mean JsonConverter or LongConverter or JsonSchemaConverter?"),
     (Kind.CONNECTOR, "Nothing like it", ""),
     (Kind.CONNECTOR, "", ""),
     (Kind.CONNECTOR, "x" * 10_000, ""),
