@@ -19,6 +19,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from spark_tasks.connectors.verify import read_summary
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type, from_text, to_text
@@ -29,6 +30,7 @@ from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConv
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
 from spark_tasks.registry.settings import RECORD_NAME, TOPIC_RECORD_NAME
 from tests.rigs.schema_registry import running_registry
+from tests.rigs.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -346,3 +348,31 @@ def test_json_that_is_not_what_its_schema_says(registry):
         with pytest.raises(BadRowError) as bad:
             json_schema(registry, **config).to_connect("json-hurt", pa.array([written[0], payload, written[1]]))
         assert bad.value.row == 1
+
+
+@pytest.mark.parametrize("name", [
+    "io.confluent.connect.avro.AvroConverter", "io.confluent.connect.json.JsonSchemaConverter"])
+def test_through_a_worker(registry, rig, name):
+    """All of datagen's records, in order, through Kafka and back; a bad one in between goes into the queue."""
+    short = name.rpartition(".")[2].lower()
+    topic = rig.kafka.create(f"through-{short}")
+    own = {"value.converter": name, "value.converter.schema.registry.url": registry.url}
+    assert name in {one["class"] for one in rig.call("GET", "/connector-plugins?connectorsOnly=false")}
+    keys = {one["name"]: one for one in rig.call("GET", f"/connector-plugins/{name}/config")}
+    assert keys["auto.register.schemas"]["default_value"] == "true"
+    rig.kafka.send(topic, ["this has no id"])
+    rig.create(f"in-{short}", {"connector.class": "datagen", "topic": topic, "records": "1000", **own})
+    sums = rig.folder / f"sums-{short}"
+    rig.create(f"out-{short}", {
+        "connector.class": "verify", "topics": topic, "path": str(sums), "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"dead-{short}", "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true", **own})
+    wait_until(lambda: read_summary(sums).to_json()["records"] == 1000, 90, "all records")
+    summary = read_summary(sums).to_json()
+    assert (summary["duplicates"], summary["disorder"], summary["missing"]) == (0, 0, 0)
+    rig.wait_records(f"dead-{short}", 1)
+    headers = dict(rig.kafka.messages(f"dead-{short}")[0].headers())
+    assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
+    assert headers["__connect.errors.class.name"] == name.encode()
+    assert headers["__connect.errors.exception.class.name"] == b"org.apache.kafka.connect.errors.DataException"
+    assert topic in headers["__connect.errors.exception.message"].decode()
