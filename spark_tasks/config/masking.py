@@ -36,7 +36,9 @@ _QUOTED = re.compile(
     r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""", re.IGNORECASE
 )
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
-_NAMES = re.compile(r"password|secret|jaas|token|passphrase|credential(?!s\.source$)|user\.info$|\.key$|private", re.IGNORECASE)
+_NAMES = re.compile(
+    r"password|secret|jaas|token|passphrase|credential(?!s\.source$)|user\.info$|\.key$|private", re.IGNORECASE
+)
 
 Find = tuple[str, Callable[[str], Iterable[tuple[int, int]]]]  # a form, and its places in a text that has it
 
