@@ -20,12 +20,14 @@ _HEADERS = {True: "__key_schema_id", False: "__value_schema_id"}
 @dataclass(frozen=True, slots=True)
 class Framed:
     """Records by their schemas: `codes` says for each row which of `ids` it has, -1 for a record without bytes, -2 for
-    one that says none (`bad`: row and why). `payloads`: what is left without magic byte and id.
+    one that says none (`bad`: row and why). `payloads`: what is there, without magic byte and id
+    or with them (`skip`).
     """
 
     ids: list[SchemaId]
     codes: np.ndarray[Any, Any]
     payloads: list[bytes]  # of those that say one
+    skip: int  # how many bytes of each are something else
     bad: dict[int, str]
 
     def run_ends(self) -> list[int]:
@@ -48,7 +50,7 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
     heads, sizes = _heads(array)
     good = prefixed & (sizes >= _SIZE) & (heads[:, 0] == 0)
     found = heads[:, 1:].copy().view(">i4")[:, 0].astype(np.int64)
-    for one in dict.fromkeys(found[good].tolist()):
+    for one in np.unique(found[good]).tolist():
         codes[good & (found == one)] = ids.setdefault(int(one), len(ids))
     values = array.to_pylist()
     special: dict[int, bytes] = {}
@@ -61,9 +63,9 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
     if special or bad:
         known = np.flatnonzero(codes >= 0).tolist()
         payloads = [special[row] if row in special else values[row][_SIZE:] for row in known]
-    else:
-        payloads = [value[_SIZE:] for value in values if value is not None]
-    return Framed(list(ids), codes, payloads, bad)
+        return Framed(list(ids), codes, payloads, 0, bad)
+    payloads = values if there.all() else [value for value in values if value is not None]
+    return Framed(list(ids), codes, payloads, _SIZE, bad)
 
 
 def framed(schema_id: int, payloads: pa.Array, index: bytes = b"") -> pa.Array:

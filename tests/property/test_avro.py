@@ -179,8 +179,9 @@ def test_schemas_and_values_come_back(pair):
     written = quick.encode(wire).to_pylist()
     assert [maps_apart(one, judge) for one in written] == [maps_apart(one, judge) for one in
                                                            slow.encode(wire).to_pylist()]
-    for codec in (quick, slow):
-        back = columns.to_connect(codec.decode(written), node, schema)
+    prefixed = [b"\0\xff\xff\xff\xff" + one for one in written]
+    for decoded in (quick.decode(written), slow.decode(written), quick.decode(prefixed, 5), slow.decode(prefixed, 5)):
+        back = columns.to_connect(decoded, node, schema)
         back.validate(full=True)
         assert back.type == array.type
         assert same(back.to_pylist(), array.to_pylist())
@@ -217,12 +218,14 @@ HOSTILE = {
         {"name": "i", "type": "int"}, {"name": "s", "type": "string"},
         {"name": "a", "type": {"type": "array", "items": ["null", "string"]}}, {"name": "b", "type": "boolean"},
         {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
-        {"name": "m", "type": {"type": "map", "values": "long"}}, {"name": "d", "type": "double"}]},
+        {"name": "m", "type": {"type": "map", "values": "long"}}, {"name": "d", "type": "double"},
+        {"name": "y", "type": {"type": "array", "items": ["bytes", "null"]}}]},
     "slow": {"type": "record", "name": "R", "fields": [
         {"name": "u", "type": ["null", "int", "bytes", {"type": "fixed", "name": "F", "size": 2}]},
         {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 1}}]},
 }  # fmt: skip
-GOOD = {"fast": {"i": 1, "s": "abc", "a": ["x", None], "b": True, "e": "B", "m": {"k": 1}, "d": 1.5},
+GOOD = {"fast": {"i": 1, "s": "abc", "a": ["x", None], "b": True, "e": "B", "m": {"k": 1}, "d": 1.5,
+                 "y": [b"\xff", None]},
         "slow": {"u": ("F", b"ab"), "d": Decimal("1.5")}}
 
 

@@ -44,8 +44,8 @@ MAPPING_KEYS = ConfigDef(
               doc="How many schemas are kept in converted form."),
 )  # fmt: skip
 
-Read = Callable[[list[bytes]], Column]
-"""The values of payloads and the metadata of their field. BadRowError, BadRowsError."""
+Read = Callable[[list[bytes], int], Column]
+"""The values of payloads, each after so many bytes, and the metadata of their field. BadRowError, BadRowsError."""
 
 
 class Described(Protocol):
@@ -125,7 +125,7 @@ class RegisteredConverter(Converter):
             raise MixedSchemasError(found.run_ends())
         with _rows(rows, words):
             read = self._read_of(topic, found.ids[0])
-            values, metadata = read(found.payloads)
+            values, metadata = read(found.payloads, found.skip)
         return values if len(rows) == len(array) else _scattered(values, rows, len(array)), metadata
 
     def _reader(self, topic: str, schema_id: SchemaId) -> Read:

@@ -35,13 +35,13 @@ def is_anything(text: str) -> bool:
     return isinstance(said, dict) and _FULL_NAME in (said.get("name"), f"{said.get('namespace')}.{said.get('name')}")
 
 
-def read(payloads: list[bytes]) -> Column:
+def read(payloads: list[bytes], skip: int) -> Column:
     """Schemaless columns. BadRowsError."""
     texts, bad = [], []
     for row, payload in enumerate(payloads):
         try:
             value = _value(fastavro.schemaless_reader(
-                io.BytesIO(payload), _PARSED, None, handle_unicode_errors="replace"
+                io.BytesIO(payload[skip:]), _PARSED, None, handle_unicode_errors="replace"
             ), 0)
             texts.append(json.dumps(value).encode())
         except Exception as error:  # noqa: BLE001 - fastavro has no type of its own for bytes that are wrong

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import fastavro
@@ -26,7 +26,9 @@ _ARROW = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
     "bytes": pa.binary(), "fixed": pa.binary(), "string": pa.string(), "enum": pa.string(), "null": pa.null(),
 }  # fmt: skip
-_SLOW = frozenset({"bytes", "fixed", "null"})  # pyruhvro panics
+_SLOW = frozenset({"fixed", "null"})  # pyruhvro panics
+PREFIX = 5
+_ID = [{"name": "magic", "type": "boolean"}, {"name": "id", "type": "float"}]
 _STRETCH = 32  # records so few go one by one where there is a bad one among them
 
 Ready = Callable[[Any], Any]
@@ -39,18 +41,22 @@ def branches(node: Node) -> list[tuple[int, Node]]:
 
 def wire_type(node: Node) -> pa.DataType:
     """The Arrow type of the values. Fields of records are f0, f1, …, those of unions b0, b1, …, by their places."""
+    return _arrow_type(node, _ARROW)
+
+
+def _arrow_type(node: Node, plain: Mapping[str, pa.DataType]) -> pa.DataType:
     inner = node.optional_of
     if inner is not None:
-        return wire_type(inner)
+        return _arrow_type(inner, plain)
     if node.kind == "array":
-        return pa.list_(wire_type(node.inner[0]))
+        return pa.list_(_arrow_type(node.inner[0], plain))
     if node.kind == "map":
-        return pa.map_(pa.string(), wire_type(node.inner[0]))
+        return pa.map_(pa.string(), _arrow_type(node.inner[0], plain))
     if node.kind == "record":
-        return pa.struct([pa.field(f"f{i}", wire_type(one.node)) for i, one in enumerate(node.members)])
+        return pa.struct([pa.field(f"f{i}", _arrow_type(one.node, plain)) for i, one in enumerate(node.members)])
     if node.kind == "union":
-        return pa.struct([pa.field(f"b{index}", wire_type(one)) for index, one in branches(node)])
-    return _ARROW[node.kind]
+        return pa.struct([pa.field(f"b{index}", _arrow_type(one, plain)) for index, one in branches(node)])
+    return plain[node.kind]
 
 
 class Codec:
@@ -63,9 +69,16 @@ class Codec:
         self._branches: dict[tuple[int, int], str] = {}
         inner = self._plain(node)
         self._check_arrays(node)
-        said = {"type": "record", "name": "r", "fields": [{"name": "v", "type": inner}]}
-        self._text = json.dumps(said)
-        self._parsed = parse_schema(said)
+        value = {"name": "v", "type": inner}
+        self._parsed = parse_schema({"type": "record", "name": "r", "fields": [value]})
+        # For pyruhvro bytes are texts, which look the same in Avro and in Arrow and which it does not check; and the
+        # five bytes of an id are a boolean and a float, so that nobody has to cut them off.
+        texts = {"name": "v", "type": _with_texts(inner)}
+        self._text = {
+            skip: json.dumps({"type": "record", "name": "r", "fields": [*fields, texts]})
+            for skip, fields in ((0, []), (PREFIX, _ID))
+        }
+        self._text_type = _arrow_type(node, {**_ARROW, "bytes": pa.string()})
         self._from_reader = _from_reader(node)
         self._for_writer = _for_writer(node, self._branches)
         self._fast = fast and _is_fast(node)
@@ -108,38 +121,43 @@ class Codec:
         for one in (*node.inner, *(member.node for member in node.members)):
             self._check_arrays(one)
 
-    def decode(self, payloads: list[bytes]) -> pa.Array:
-        """The values. BadRowsError names all payloads that cannot be read."""
+    def decode(self, payloads: list[bytes], skip: int = 0) -> pa.Array:
+        """The values. `skip`: 0, or PREFIX where so many bytes before each are something else. BadRowsError names all
+        payloads that cannot be read.
+        """
         bad: list[tuple[int, Exception]] = []
-        pieces = list(self._decoded(payloads, 0, bad))
+        pieces = list(self._decoded(payloads, skip, 0, bad))
         if bad:
             raise BadRowsError(bad)
         return pa.concat_arrays(pieces) if pieces else pa.nulls(0, self.type)
 
-    def _decoded(self, payloads: list[bytes], begin: int, bad: list[tuple[int, Exception]]) -> Iterable[pa.Array]:
+    def _decoded(
+        self, payloads: list[bytes], skip: int, begin: int, bad: list[tuple[int, Exception]]
+    ) -> Iterable[pa.Array]:
         if self._fast and payloads:
-            found = self._fast_decoded(payloads)
+            found = self._fast_decoded(payloads, skip)
             if found is not None:
                 yield found
                 return
             if len(payloads) > _STRETCH:
                 middle = len(payloads) // 2
-                yield from self._decoded(payloads[:middle], begin, bad)
-                yield from self._decoded(payloads[middle:], begin + middle, bad)
+                yield from self._decoded(payloads[:middle], skip, begin, bad)
+                yield from self._decoded(payloads[middle:], skip, begin + middle, bad)
                 return
-        yield self._slowly_decoded(payloads, begin, bad)
+        yield self._slowly_decoded([one[skip:] for one in payloads] if skip else payloads, begin, bad)
 
-    def _fast_decoded(self, payloads: list[bytes]) -> pa.Array | None:
+    def _fast_decoded(self, payloads: list[bytes], skip: int) -> pa.Array | None:
         try:
-            found = pyruhvro.deserialize_array(payloads, self._text).column(0)
+            found = pyruhvro.deserialize_array(payloads, self._text[skip]).column("v").cast(self._text_type)
+            found = _seen_as(found, self.type)
             found.validate(full=True)  # texts may be no UTF-8
-            return found if found.type == self.type else found.cast(self.type)
         except Exception:  # noqa: BLE001 - whatever it is: fastavro says what is wrong, with whom
             return None
         except BaseException as error:  # a panic of Rust, which is no Exception
             if type(error).__name__ != "PanicException":
                 raise
             return None
+        return found
 
     def _slowly_decoded(self, payloads: list[bytes], begin: int, bad: list[tuple[int, Exception]]) -> pa.Array:
         values = []
@@ -161,9 +179,9 @@ class Codec:
     def encode(self, values: pa.Array) -> pa.Array:
         """The bytes (binary). DataError."""
         if self._fast and len(values):
-            batch = pa.RecordBatch.from_arrays([values], names=["v"])
+            batch = pa.RecordBatch.from_arrays([_seen_as(values, self._text_type)], names=["v"])
             try:
-                found: pa.Array = pyruhvro.serialize_record_batch(batch, self._text, 1)[0]
+                found: pa.Array = pyruhvro.serialize_record_batch(batch, self._text[0], 1)[0]
             except ValueError as error:
                 raise DataError(f"Error serializing Avro message: {error}") from error
             return found
@@ -176,6 +194,24 @@ class Codec:
         except (ValueError, TypeError, OverflowError) as error:
             raise DataError(f"Error serializing Avro message: {error}") from error
         return out.getvalue()
+
+
+def _with_texts(said: Any) -> Any:
+    """The schema with texts instead of bytes."""
+    if isinstance(said, list):
+        return [_with_texts(one) for one in said]
+    if isinstance(said, dict):
+        return {key: _with_texts(one) if key in ("type", "fields", "items", "values") else one
+                for key, one in said.items()}
+    return "string" if said == "bytes" else said
+
+
+def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same buffers as another type of the same layout."""
+    if array.type == kind:
+        return array
+    _, data = array.__arrow_c_array__()
+    return pa.Array._import_from_c_capsule(kind.__arrow_c_schema__(), data)  # noqa: SLF001 - Arrow's own protocol
 
 
 def _is_fast(node: Node) -> bool:

@@ -80,8 +80,8 @@ class AvroConverter(RegisteredConverter):
         codec = _codec(node)
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
 
-        def read(payloads: list[bytes]) -> Column:
-            return columns.to_connect(codec.decode(payloads), node, schema), metadata
+        def read(payloads: list[bytes], skip: int) -> Column:
+            return columns.to_connect(codec.decode(payloads, skip), node, schema), metadata
 
         return read
 

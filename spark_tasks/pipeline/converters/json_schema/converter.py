@@ -79,9 +79,10 @@ class JsonSchemaConverter(RegisteredConverter):
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
         validate = self._validator(text, references)
 
-        def read(payloads: list[bytes]) -> Column:
-            tape = read_tape(pa.array(payloads, pa.binary()))
-            validate(payloads)
+        def read(payloads: list[bytes], skip: int) -> Column:
+            texts = [one[skip:] for one in payloads]
+            tape = read_tape(pa.array(texts, pa.binary()))
+            validate(texts)
             return Reader(tape, may_lack=True).build(schema, tape.roots), metadata
 
         return read

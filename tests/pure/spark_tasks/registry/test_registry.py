@@ -89,7 +89,8 @@ def headers(*values):
 def test_ids_before_the_bytes():
     array = pa.array([b"skipped", None, b"\0\0\0\1\0a", b"\0\0\0\1\0", None, b"\0\0\0\0\7b", b"\0\0\0\0\7"])[1:]
     found = unframed(array, None, is_key=False)
-    assert (found.ids, found.codes.tolist(), found.payloads) == ([256, 7], [-1, 0, 0, -1, 1, 1], [b"a", b"", b"b", b""])
+    assert (found.ids, found.codes.tolist(), found.skip) == ([7, 256], [-1, 1, 1, -1, 0, 0], 5)
+    assert [one[5:] for one in found.payloads] == [b"a", b"", b"b", b""]
     assert (found.run_ends(), found.bad) == ([4, 6], {})
     again = framed(256, pa.array([b"a", None, b""]))
     assert again.to_pylist() == [b"\0\0\0\1\0a", None, b"\0\0\0\1\0"]
@@ -98,7 +99,7 @@ def test_ids_before_the_bytes():
 def test_ids_in_headers_and_guids():
     array = pa.array([b"a", b"\0\0\0\0\7b", None, b"\1" + GUID.bytes + b"c"])
     found = unframed(array, headers(b"\1" + GUID.bytes, None, None, None), is_key=False)
-    assert (found.ids, found.codes.tolist()) == ([7, str(GUID)], [1, 0, -1, 1])
+    assert (found.ids, found.codes.tolist(), found.skip) == ([7, str(GUID)], [1, 0, -1, 1], 0)
     assert found.payloads == [b"a", b"b", b"c"]
     keys = unframed(array, headers(b"\1" + GUID.bytes, None, None, None), is_key=True)  # those are values' headers
     assert keys.bad == {0: "Unknown magic byte!"}
