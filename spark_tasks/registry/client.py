@@ -87,7 +87,7 @@ class Registry:
     def schema(self, schema_id: SchemaId) -> SchemaText:
         """The schema of an id or GUID. UnknownSchemaError."""
         if isinstance(schema_id, str):
-            found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema_by_guid(schema_id))
+            found = self._ask(f"GUID {schema_id}", lambda: self._client.get_schema_by_guid(schema_id))
         else:
             found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
         return _text(found)
@@ -96,7 +96,7 @@ class Registry:
         """The schema's version in the subject; None where it is not in there."""
         try:
             found: int | None = self._lookup(subject, schema).version
-        except UnknownSchemaError:
+        except (UnknownSchemaError, RefusedSchemaError):
             return None
         return found
 
@@ -174,7 +174,7 @@ class Registry:
         where = f"the schema registry {self._urls}, {what}: {words}"
         if status in (401, 403):
             return ConfigError(f"{where}; see basic.auth.* and bearer.auth.* of the converter")
-        if status == 404 and error.error_code == -1 and "-" not in what:  # a GUID: not every registry has them
+        if error.error_code == -1 and not what.startswith("GUID"):  # not every registry has those
             return ConfigError(f"{where}; that is no answer of a schema registry: is the path of the URL right?")
         if status == 404:
             return UnknownSchemaError(where)

@@ -1,5 +1,9 @@
 """What needs no registry: settings, subjects, ids in bytes and headers, and the registry that is not there."""
 
+import http.server
+import json
+import ssl
+import threading
 import uuid
 
 import pyarrow as pa
@@ -15,6 +19,7 @@ from spark_tasks.registry import client
 from spark_tasks.registry.settings import ASSOCIATED_NAME, RECORD_NAME, REGISTRY_KEYS
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import framed, unframed
+from tests.rigs.serving import make_certificates
 
 URL = "schema.registry.url"
 NOWHERE = "http://127.0.0.1:1"
@@ -123,3 +128,56 @@ def test_keys_of_maps_may_have_escapes():
               '"optional":false}')
     found, _ = converter.to_connect("t", pa.array([f'{{"schema":{schema},"payload":{{"a\\u0001\\"":1}}}}'.encode()]))
     assert found.to_pylist() == [[('a\x01"', 1)]]
+
+
+class Int(http.server.BaseHTTPRequestHandler):
+    """A registry whose schemas are all `int`."""
+
+    def answer(self):
+        body = json.dumps({"schema": '"int"', "id": 7, "version": 1, "subject": "t-value"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = answer  # noqa: N815 - its base class asks for these
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def behind_tls(tmp_path):
+    """A registry that shows a certificate and wants one; the certificate's files."""
+    made = make_certificates(tmp_path / "certificates")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.pem)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(made.certificate)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Int)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.handle_error = lambda *_: None  # who is turned away
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}", made
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", ["pem", "pkcs12"])
+def test_tls_with_javas_stores(behind_tls, kind):
+    url, made = behind_tls
+    file, password = {"pem": (made.pem, None), "pkcs12": (made.pkcs12, "secret")}[kind]
+    stores = {}
+    for store in ("truststore", "keystore"):
+        stores[f"schema.registry.ssl.{store}.location"] = str(file)
+        if password:
+            stores[f"schema.registry.ssl.{store}.password"] = password
+    converter = AvroConverter()
+    converter.configure({URL: url, **stores}, is_key=False)
+    assert converter.to_connect("t", framed(7, pa.array([b"\4"])))[0].to_pylist() == [2]
+    stranger = AvroConverter()
+    stranger.configure({URL: url, "max.retries": "0"}, is_key=False)
+    with pytest.raises(RetriableError, match="certificate"):
+        stranger.to_connect("t", framed(7, pa.array([b"\4"])))
