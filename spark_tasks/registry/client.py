@@ -6,6 +6,7 @@ let us in), UnknownSchemaError and RefusedSchemaError (DataError: the records wi
 
 from __future__ import annotations
 
+import importlib
 import random
 import threading
 import time
@@ -40,13 +41,13 @@ class SchemaText:
     references: tuple[tuple[str, str, int], ...] = ()
 
 
-def require_packages() -> None:
-    """ConfigError where the packages of the extra are not installed."""
-    try:
-        import confluent_kafka.schema_registry  # noqa: PLC0415 - costs half a second, and few need it
-    except ImportError as error:
-        raise ConfigError(f"{_INSTALL} ({error})") from error
-    del confluent_kafka
+def require_packages(*more: str) -> None:
+    """ConfigError where the client's packages, or `more` of the extra, are not installed."""
+    for name in ("confluent_kafka.schema_registry", *more):
+        try:
+            importlib.import_module(name)  # here: it costs half a second, and few need it
+        except ImportError as error:
+            raise ConfigError(f"{_INSTALL} ({error})") from error
 
 
 @lru_cache(maxsize=64)

@@ -75,13 +75,14 @@ class RegisteredConverter(Converter):
     kind: ClassVar[str]  # the registry's word for its kind of schema
     read_words: ClassVar[str]  # how Java's message for a record that cannot be read begins; {} is the topic
     write_words: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]] = ()  # of the extra, besides the client's
     writes_nulls: ClassVar[bool] = False  # whether an optional value that is null is written, as a word for it
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """See Converter. ConfigError where the packages of the extra are missing."""
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         check(values)
-        require_packages()
+        require_packages(*self.packages)
         self._values, self._is_key = values, is_key
         self._subjects = Subjects(values, configs, is_key=is_key)
         self._registry = registry_of(values, configs)

@@ -59,6 +59,7 @@ class AvroConverter(RegisteredConverter):
     )  # fmt: skip
     config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, _AVRO_KEYS)
     kind = "AVRO"
+    packages = ("fastavro", "pyruhvro")
     read_words = "Failed to deserialize data for topic {} to Avro:"
     write_words = "Failed to serialize Avro data from topic {}:"
 

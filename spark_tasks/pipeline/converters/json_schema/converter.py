@@ -20,7 +20,7 @@ from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schem
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
 from spark_tasks.pipeline.converters.registered import MAPPING_KEYS, Read, RegisteredConverter, Write, flag
-from spark_tasks.registry.client import SchemaText
+from spark_tasks.registry.client import SchemaText, require_packages
 from spark_tasks.registry.settings import REGISTRY_KEYS
 
 _JSON_KEYS = ConfigDef(
@@ -62,6 +62,8 @@ class JsonSchemaConverter(RegisteredConverter):
         """See RegisteredConverter."""
         super().configure(configs, is_key=is_key)
         self._validates = str(configs.get(_VALIDATE, "false")).strip().lower() == "true"
+        if self._validates:
+            require_packages("jsonschema_rs")
 
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = Options.of(values)

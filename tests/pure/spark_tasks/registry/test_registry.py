@@ -3,6 +3,7 @@
 import http.server
 import json
 import ssl
+import sys
 import threading
 import uuid
 
@@ -15,7 +16,6 @@ from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.plugins import Kind, Plugins
-from spark_tasks.registry import client
 from spark_tasks.registry.settings import ASSOCIATED_NAME, RECORD_NAME, REGISTRY_KEYS
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import framed, unframed
@@ -60,10 +60,15 @@ def test_what_is_not_here_is_refused_where_it_is_set(wrong, words):
         AvroConverter().configure(wrong, is_key=False)
 
 
-def test_who_lacks_the_packages_is_told_which(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "confluent_kafka.schema_registry", None)
+@pytest.mark.parametrize("package", ["confluent_kafka.schema_registry", "pyruhvro", "fastavro"])
+def test_who_lacks_the_packages_is_told_which(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"pip install 'heeler\[registry\]'"):
-        client.require_packages()
+        AvroConverter().configure({URL: NOWHERE}, is_key=False)
+
+
+def test_apicurios_names_mean_the_same():
+    assert Plugins().find(Kind.CONVERTER, "io.apicurio.registry.utils.converter.AvroConverter").cls is AvroConverter
 
 
 def test_a_registry_that_is_not_there_is_asked_again_later():
