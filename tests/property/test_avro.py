@@ -162,6 +162,7 @@ def same(one, other):
     return one == other
 
 
+@pytest.mark.timeout(900)  # of the thorough profile
 @settings(max_examples=settings().max_examples // 3, deadline=None)  # one takes a quarter of a second
 @given(records())
 def test_schemas_and_values_come_back(pair):

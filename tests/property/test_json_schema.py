@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 
 from spark_tasks.data.schema import Field, Schema
@@ -42,6 +43,7 @@ def as_json(value):
     return tuple(map(as_json, value)) if isinstance(value, tuple) else value
 
 
+@pytest.mark.timeout(900)  # of the thorough profile
 @settings(max_examples=settings().max_examples // 3, deadline=None)
 @given(records())
 def test_schemas_and_values_come_back(pair):

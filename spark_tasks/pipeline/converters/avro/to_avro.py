@@ -8,6 +8,7 @@ import base64
 import json
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 from spark_tasks.data.arrow_types import PRECISION
@@ -46,6 +47,7 @@ class _Mapping:
         self._options = options
         self._defined: dict[str, Any] = {}  # named types that the text has already, with what they are
         self._unnamed = 0
+        self._nameless: dict[Schema, str] = {}  # records without a name, and what they are called here
 
     def schema(self, schema: Schema, *, plain: bool = False, space: str | None = None) -> Any:
         """`plain`: as if it were not optional; `space`: the namespace around it."""
@@ -106,7 +108,11 @@ class _Mapping:
         return said, f"{namespace}.{name}" if namespace else name
 
     def _struct(self, schema: Schema, space: str | None) -> Any:
-        named, full = self._named(schema.name, space)
+        alike = replace(schema, optional=False)
+        known = self._nameless.get(alike) if schema.name is None else None
+        named, full = self._named(known or schema.name, space)
+        if schema.name is None:
+            self._nameless[alike] = full
         parameters = dict(schema.parameters)
         doc = parameters.get(n.CONNECT_RECORD_DOC if self._options.discard else n.RECORD_DOC)
         said: dict[str, Any] = {"type": "record", **named, **({"doc": doc} if doc is not None else {}), "fields": []}
