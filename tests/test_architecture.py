@@ -48,9 +48,10 @@ ROOMS = {
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
         "spark_tasks.process",
     ),
+    "spark_tasks.registry": ("spark_tasks.config", "spark_tasks.kafka"),
     "spark_tasks.pipeline": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
-        "spark_tasks.plugins",
+        "spark_tasks.plugins", "spark_tasks.registry",
     ),
     "spark_tasks.dead_letters": (
         "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.pipeline",
@@ -180,6 +181,7 @@ CONFINED = {
     "click": ("heeler",),
     "rich": ("heeler",),
     "apispec": ("rest/openapi/document.py",),
+    "confluent_kafka": ("spark_tasks/registry/client.py",),
     "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
 
