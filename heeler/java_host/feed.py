@@ -17,7 +17,9 @@ from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.sinks.positions import Positions
 
 FRAME_RECORDS: Final = 16_384
-FRAME_BYTES: Final = 4 << 20  # one record may be larger
+FRAME_BYTES: Final = 1 << 20  # one record may be larger
+AHEAD: Final = 4  # frames that the host has and is not done with; they are in the memory of all tasks' JVM
+_AHEAD_BYTES: Final = AHEAD * FRAME_BYTES
 _LEAST_FETCH_BYTES: Final = 64 << 10
 _FETCH_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
 
@@ -61,6 +63,11 @@ class Feed:
     def at(self) -> dict[TopicPartition, int]:
         """Where it goes on in each partition that is not held back."""
         return {place: offset for place, offset in self._positions.at().items() if place not in self._held}
+
+    @property
+    def busy(self) -> bool:
+        """Whether the host has as much as it should have."""
+        return len(self.given) >= AHEAD or sum(size for _, size in self.given) >= _AHEAD_BYTES
 
     def next(self) -> bytes | None:
         """The next frame; None where nothing is new. RetriableError and others, as reading raises them."""

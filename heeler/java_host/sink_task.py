@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from typing import Final
 
 import pyarrow as pa
 
@@ -39,7 +38,6 @@ from spark_tasks.tasks.retries import Patience
 
 log = logging.getLogger(__name__)
 
-AHEAD: Final = 4  # frames that the host has and is not done with
 
 
 class JavaSinkTask:
@@ -216,6 +214,7 @@ class JavaSinkTask:
         except CommitRefusedError as error:
             self._metrics.commit_skipped()
             log.warning("%s; what was read since the last commit may be written again", error)
+            return  # it joins again, and tries once more when its partitions are closed
         self._uncommitted = {}
 
     # ------------------------------------------------------------ partitions
@@ -225,13 +224,13 @@ class JavaSinkTask:
             lost = self._member.generation() is None
             session.connection.tell("close", lost=lost)
             self._await(session, "closed")
-            if lost:
-                self._uncommitted = {}
-            self._commit_offsets()
+            if not lost:
+                self._commit_offsets()
         self._forget_partitions()
 
     def _forget_partitions(self) -> None:
         self._open = None
+        self._uncommitted = {}
         self._feed.open({})
 
     def _open_partitions(self, session: Session) -> None:
@@ -249,7 +248,7 @@ class JavaSinkTask:
     def _give(self, session: Session) -> Progress:
         """Send frames as long as there are some and the host is not too far behind."""
         count = 0
-        while not (busy := len(self._feed.given) >= AHEAD):
+        while not (busy := self._feed.busy):
             frame = self._feed.next()
             if frame is None:
                 break
@@ -294,7 +293,6 @@ class JavaSinkTask:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-        self._uncommitted = {}
         self._letters.clear()
         self._forget_partitions()
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from heeler.java_host import feed, sink_task
-from heeler.java_host.feed import FRAME_RECORDS
+from heeler.java_host.feed import AHEAD, FRAME_RECORDS
 from heeler.java_host.frames import BATCH, HEAD
-from heeler.java_host.sink_task import AHEAD, JavaSinkTask
+from heeler.java_host.sink_task import JavaSinkTask
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.task import TaskContext
