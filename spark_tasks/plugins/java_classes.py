@@ -69,7 +69,7 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
     Kind.CONVERTER: {
         "io.confluent.connect.protobuf.ProtobufConverter": _JSON,
         "io.apicurio.registry.utils.converter.":
-            "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in `/apis/ccompat/v7`",
+            "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in /apis/ccompat/v7",
         "io.debezium.converters.": "",
     },
     Kind.HEADER_CONVERTER: {},

@@ -48,10 +48,7 @@ class _Described:
 class JsonSchemaConverter(RegisteredConverter):
     """As Confluent's JsonSchemaConverter."""
 
-    aliases = (
-        "io.confluent.connect.json.JsonSchemaConverter", "JsonSchemaConverter",
-        "io.apicurio.registry.utils.converter.ExtJsonConverter",
-    )  # fmt: skip
+    aliases = ("io.confluent.connect.json.JsonSchemaConverter", "JsonSchemaConverter")
     config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, _JSON_KEYS)
     kind = "JSON"
     read_words = "Converting byte[] to Kafka Connect data failed due to serialization error of topic {}: "
