@@ -69,12 +69,12 @@ def process(turn: Turn) -> None:
     turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset(),
                          task_updates=frozenset())
     leadership.empty_stopped(turn)
-    healing.on_new_configs(turn, state.connector_updates)
     for connector in updates:
         remains = turn.state.config.contains(connector)
         what = "updated, restarting" if remains else "removed, stopping"
         turn.log("INFO", f"{connector}: config {what} the connector", connector)
         work.stop(turn, connector, again=remains)
+    healing.on_new_configs(turn, state.connector_updates)
     for connector in targets:
         _apply_target_state(turn, connector)
     if state.needs_rebalance is not None:

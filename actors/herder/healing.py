@@ -13,7 +13,7 @@ from dataclasses import replace
 from actors.herder.standing import Phase
 from actors.herder.state import Healed, Restart, connector_of
 from actors.herder.turn import Turn
-from actors.messages.events import ConnectorStateReported, TaskStalled, TaskStateReported, TaskWentOn
+from actors.messages.events import TaskStalled, TaskWentOn
 from spark_tasks.config.healing import Healing
 from storage.ids import ConnectorName, ItemId, State
 
@@ -26,19 +26,19 @@ def policy_of(turn: Turn, item: ItemId) -> Healing:
     return state.settings.healing(state.config.connector_configs.get(connector_of(item), {}))
 
 
-def on_failed(turn: Turn, item: ItemId, report: ConnectorStateReported | TaskStateReported) -> None:
+def on_failed(turn: Turn, item: ItemId) -> None:
     """An instance has failed. Before its status is told, which says what follows."""
-    policy = policy_of(turn, item)
+    policy, slot = policy_of(turn, item), turn.state.slots[item]
     if not policy.failed or turn.state.phase in (Phase.HALTING, Phase.HALTED):
         _forget(turn, item)
         return
-    cause = f"failed: {_line(report.trace or '')}"
-    if report.permanent:
-        before = turn.state.healed.get(item, Healed(report.epoch))
-        _remember(turn, item, replace(before, epoch=report.epoch, cause=cause, permanent=True, next_ms=None))
+    cause = f"failed: {_line(slot.trace or '')}"
+    if slot.permanent:
+        before = turn.state.healed.get(item, Healed(slot.epoch))
+        _remember(turn, item, replace(before, epoch=slot.epoch, cause=cause, permanent=True, next_ms=None))
         turn.log("ERROR", f"{item}: {cause}; a restart cannot mend that, so it stays FAILED", item)
     else:
-        _plan(turn, item, policy, Restart(item, report.epoch, "failure"), cause)
+        _plan(turn, item, policy, Restart(item, slot.epoch, "failure"), cause)
 
 
 def on_stalled(turn: Turn, event: TaskStalled) -> None:
@@ -98,11 +98,18 @@ def on_started(turn: Turn, item: ItemId) -> None:
 
 
 def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:
-    """Somebody has changed something: former failures do not make the next pause longer."""
-    if any(connector_of(item) in connectors for item in turn.state.healed):
-        healed = {item: replace(known, recent=()) if connector_of(item) in connectors else known
-                  for item, known in turn.state.healed.items()}
-        turn.state = replace(turn.state, healed=healed)
+    """Somebody has changed something: former failures do not make the next pause longer, and the policy may be new."""
+    for item, known in turn.state.healed.items():
+        if connector_of(item) in connectors and policy_of(turn, item).failed:
+            _remember(turn, item, replace(known, recent=()))
+        elif connector_of(item) in connectors:
+            _forget(turn, item)
+    for item, slot in turn.state.slots.items():
+        if connector_of(item) in connectors and slot.state is State.FAILED and not slot.stopping:
+            planned = turn.state.healed.get(item)
+            if planned is None or planned.epoch != slot.epoch:
+                on_failed(turn, item)
+            turn.status(item, State.FAILED, slot.trace, slot.version)
 
 
 def on_new_assignment(turn: Turn) -> None:

@@ -80,7 +80,8 @@ class Slot:
 
     `made`: the task configs that the connector made last. `waiting`: requests that are answered by the first report of
     the instance (or of its successor, where `start_again` is set). `restarting`: the successor's start is announced as
-    RESTARTING (KIP-745). `healing`: what has heeler restart it by itself, failure or stall.
+    RESTARTING (KIP-745). `healing`: what has heeler restart it by itself, failure or stall. `permanent`: no restart
+    mends its failure.
     """
 
     epoch: Epoch
@@ -91,6 +92,7 @@ class Slot:
     start_again: bool = False
     restarting: bool = False
     healing: str = ""
+    permanent: bool = False
     waiting: tuple[RequestId, ...] = ()
     disowned: bool = False  # of a membership that was lost: its end is told as by one who is not in the group
     made: tuple[Config, ...] | None = None

@@ -132,9 +132,10 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if slot.stopping and report.state is not State.FAILED:
         return
     first = slot.state is None
-    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=()))
+    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=(),
+                                permanent=report.permanent))
     if report.state is State.FAILED and not slot.stopping:
-        healing.on_failed(turn, item, report)
+        healing.on_failed(turn, item)
     turn.status(item, report.state, report.trace, report.version)
     for request_id in slot.waiting:
         kind = "task" if is_task(item) else "connector"

@@ -129,6 +129,28 @@ def test_a_new_configuration_makes_pauses_short_again() -> None:
     assert said(world).state is State.RUNNING
 
 
+def test_a_policy_that_comes_later_heals_what_has_failed_and_one_that_goes_stops() -> None:
+    """Also while the connector is paused: its tasks get the new configuration when it resumes."""
+    world = World(1, settings={"healing": lambda config: POLICY if config.get("v") == "1" else Healing()})
+    world.settle()
+    put(world, v="0")
+    world.settle()
+    world.ask("w0", SetTargetState(C, TargetState.PAUSED))
+    world.settle()
+    home(world, T).fail(T)
+    world.settle()
+    assert (said(world).state, said(world).restarts) == (State.FAILED, None)
+    put(world, v="1")
+    run(world, 0)
+    assert said(world).restarts == Restarts(0, CAUSE, world.now + 1000)
+    put(world, v="0")
+    run(world, 10_000)
+    assert (said(world).state, said(world).restarts) == (State.FAILED, None)
+    put(world, v="1")
+    world.settle()
+    assert said(world).state is State.PAUSED
+
+
 def test_a_user_s_restart_comes_before_the_planned_one() -> None:
     world = started()
     node = home(world, T)
