@@ -302,8 +302,16 @@ def test_what_a_sink_asks_of_its_context(rig, topic_name):
     assert found["__connect.errors.offset"] == "8"
     assert found["__connect.errors.exception.message"] == "it is bad"
     wait_until(lambda: committed(rig, topic_name) == {(topic_name, 0): 9}, what="all but the last record committed")
-    rig.delete(topic_name)
+    rig.call("PUT", f"/connectors/{topic_name}/stop")
+    rig.wait_states(topic_name, ["STOPPED"])
     assert notes(rig)[-2:] == ["close [0, 1]", "stop"]
+    place = {"kafka_topic": topic_name, "kafka_partition": 0}
+    wanted = {"offsets": [{"partition": place, "offset": {"kafka_offset": 999}}]}
+    error = rig.refused("PATCH", f"/connectors/{topic_name}/offsets", wanted)
+    assert "999 is not an offset of mine" in str(error)
+    answer = rig.call("DELETE", f"/connectors/{topic_name}/offsets")
+    assert answer["message"] == "The offsets for this connector have been reset successfully"  # it says so itself
+    assert committed(rig, topic_name) == {}
 
 
 def test_partitions_move_between_tasks_of_a_sink(rig, topic_name):
