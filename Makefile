@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 # Where a container image sets it, every process that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-pure lint types herder-doc histories fuzz transforms-differential chaos bench wheel clean
+.PHONY: help demo test test-pure lint types herder-doc histories fuzz transforms-differential connectors chaos bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -18,6 +18,7 @@ help:
 	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (some ten minutes)"
 	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
 	@echo "make transforms-differential  100,000 random chains of transforms beside Java's (needs javac; some twenty minutes)"
+	@echo "make connectors  Debezium beside a PostgreSQL of its own (needs Debian's postgresql; some minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make bench      microbenchmarks of the data plane and the control plane"
 	@echo "make wheel      build dist/heeler-….whl, which pip installs anywhere"
@@ -72,6 +73,10 @@ fuzz: $(READY)
 transforms-differential: $(READY)
 	@echo "== Transforms: random chains and records, Java's outcomes beside heeler's"
 	@$(BIN)/python -m tests.golden.transforms.record --cases 100000 $(ARGS)
+
+connectors: $(READY)
+	@echo "== Connectors of others, from Maven Central, on a real worker"
+	@$(BIN)/python -m pytest -q -m connectors tests/connectors
 
 chaos: $(READY)
 	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spark_tasks.errors import ConfigError as ConfigError
     from spark_tasks.errors import ConnectError as ConnectError
     from spark_tasks.errors import DataError as DataError
+    from spark_tasks.errors import PermanentError as PermanentError
     from spark_tasks.errors import RetriableError as RetriableError
     from spark_tasks.metrics.plugins import PluginMetrics as PluginMetrics
     from spark_tasks.metrics.plugins import plugin_metrics as plugin_metrics
@@ -37,7 +38,7 @@ _HOMES = {
     "spark_tasks.plugins.api": ("Connector", "ConnectorContext", "SinkConnector", "SourceConnector"),
     "spark_tasks.config.definition": ("REQUIRED", "ConfigDef", "ConfigKey", "Importance", "Type"),
     "spark_tasks.plugins.config_providers": ("ConfigData", "ConfigProvider"),
-    "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "RetriableError"),
+    "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "PermanentError", "RetriableError"),
     "spark_tasks.plugins.errant_records": ("errant_record_reporter",),
     "spark_tasks.metrics.plugins": ("PluginMetrics", "plugin_metrics"),
     "spark_tasks.plugins.simple": ("source",),

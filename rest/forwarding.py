@@ -37,14 +37,14 @@ class RestClient:
     def _context(self) -> ssl.SSLContext:
         return self._tls()
 
-    def send(self, method: str, url: str, body: Any, authorization: str | None) -> Remote:
-        """The answer of a worker. Raises RestError: the other worker's own error as it is, 500 for everything else."""
-        headers = {"Accept": "application/json", "User-Agent": "kafka-connect"}
+    def send(self, method: str, url: str, body: Any, more: Mapping[str, str]) -> Remote:
+        """The answer of a worker; `more`: headers. Raises RestError: the other worker's own error as it is, 500 for
+        everything else.
+        """
+        headers = {"Accept": "application/json", "User-Agent": "kafka-connect", **more}
         data = None if body is None else dumps(body)
         if data is not None:
             headers["Content-Type"] = "application/json"
-        if authorization is not None:
-            headers["Authorization"] = authorization
         status, answer = self._exchange(method, url, data, headers)
         if status == 204:
             return Remote(status, None)

@@ -1,27 +1,39 @@
-"""The one place that asks the herder, waits, and where another worker has to answer forwards or refuses (409)."""
+"""The one place that asks the herder, waits, and where another worker has to answer forwards or refuses (409).
+
+What a rebalance refuses is asked again for `rest.rebalance.wait.ms`, by the worker that the user has asked. It tells
+workers that it forwards to how much of that time is left: they wait no longer, and ask nobody again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import pykka
 from flask import request
 
-from actors.errors import RebalanceNeededError, RequestTargetError, TimedOutError
+from actors.errors import ConflictError, RebalanceNeededError, RequestTargetError, TimedOutError
 from actors.messages.requests import HealthCheck, Request, Stage, StoreRequest, ValidateConfig
 from rest.errors import RestError, as_java
 from rest.forwarding import Remote, RestClient
 from rest.server.paths import RAW_PATH
+from rest.server.patience import WAIT_HEADER, Patience
 from rest.server.settings import RestSettings
+from rest.wire.answers import instant
 from rest.wire.view import WorkerView
 from storage.ids import Config
 
-Ask = Callable[[Request | StoreRequest], "pykka.Future[Any]"]
 
+class Ask(Protocol):
+    """Gives a request to whoever answers it."""
+
+    def __call__(self, request: Request | StoreRequest, wait_ms: int | None = None, /) -> pykka.Future[Any]:
+        """The future is always completed. `wait_ms`: how long the request may wait for the group to settle."""
+
+
+FINAL = "already exists"  # of conflicts, the one that does not pass
 NO_LEADER = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
 STALE = ("Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config "
          "change)")
@@ -46,8 +58,11 @@ class HerderClient:
 
     def answer(self, asked: Request | StoreRequest) -> Any:
         """Answer of this worker. Raises what the herder answers with, and RestError (500) after the deadline."""
+        return self._answer(asked, Patience(self.settings))
+
+    def _answer(self, asked: Request | StoreRequest, patience: Patience) -> Any:
         try:
-            return self.ask(asked).get(timeout=self.settings.request_timeout_s)
+            return self.ask(asked, patience.wait_ms).get(timeout=patience.answer_s)
         except pykka.Timeout:
             raise RestError(500, _timed_out(self.view.stage)) from None
 
@@ -57,8 +72,17 @@ class HerderClient:
         `body` and `query` are what a forwarded request carries. A request crosses at most two hops: the user's own is
         forwarded with forward=true, that one with forward=false, and that one is refused with 409.
         """
+        patience = Patience(self.settings)
+        while True:
+            try:
+                return self._answer_or_forward(asked, body, query or {}, patience)
+            except (RestError, ConflictError) as error:
+                if not _passes(error) or not patience.pause():
+                    raise
+
+    def _answer_or_forward(self, asked: Request, body: Any, query: Mapping[str, str], patience: Patience) -> Any:
         try:
-            return self.answer(asked)
+            return self._answer(asked, patience)
         except RebalanceNeededError:
             raise RestError(409, STALE) from None
         except RequestTargetError as error:
@@ -67,13 +91,17 @@ class HerderClient:
                 raise RestError(409, CONFLICT) from None
             if not error.url:
                 raise RestError(409, NO_LEADER) from None
-            return self._forward(error.url, hop is None, body, query or {})
+            return self._forward(error.url, hop is None, body, query, patience)
 
-    def _forward(self, target: str, first_hop: bool, body: Any, query: Mapping[str, str]) -> Remote:
+    def _forward(self, target: str, first_hop: bool, body: Any, query: Mapping[str, str], patience: Patience) -> Remote:
         path = request.environ[RAW_PATH]
         parameters = urlencode({"forward": str(first_hop).lower(), **query})
         url = f"{target.rstrip('/')}{path}?{parameters}"
-        return self.client.send(request.method, url, body, request.headers.get("Authorization"))
+        headers = {name: value for name, value in (
+            ("Authorization", request.headers.get("Authorization")),
+            (WAIT_HEADER, None if patience.wait_ms is None else str(patience.wait_ms)),
+        ) if value is not None}
+        return self.client.send(request.method, url, body, headers)
 
     def validation(self, config: Config) -> dict[str, Any]:
         """What a plugin says of a config.
@@ -106,6 +134,12 @@ class HerderClient:
             f"Worker was unable to handle this request and may be unable to handle other requests.{details}")
 
 
+def _passes(error: Exception) -> bool:
+    """Whether the same request may succeed a moment later; nothing of it has been done."""
+    conflict = isinstance(error, ConflictError) or (isinstance(error, RestError) and error.status == 409)
+    return conflict and not str(error).endswith(FINAL)
+
+
 def summary(stage: Stage) -> str:
     """What the herder is doing, in the words that operators search for."""
     if stage.completed_ms is None:
@@ -116,9 +150,3 @@ def summary(stage: Stage) -> str:
 
 def _timed_out(stage: Stage | None) -> str:
     return "Request timed out" if stage is None else f"Request timed out. {summary(stage)}"
-
-
-def instant(ms: int) -> str:
-    """A time (ms since 1970) in ISO 8601 and UTC, milliseconds only where there are any."""
-    moment = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{moment}.{ms % 1000:03d}Z" if ms % 1000 else f"{moment}Z"

@@ -7,17 +7,26 @@ class ConnectError(Exception):
     """Base of all errors that heeler raises on purpose. The message says what, where and what to do.
 
     `java_class`: what Kafka Connect throws in its place, for tools that look at dead letters. `java_message`: its
-    words, where they are others.
+    words, where they are others. `permanent`: trying again cannot help before somebody has changed something.
     """
 
     java_class: str = "org.apache.kafka.connect.errors.ConnectException"
     java_message: str | None = None
+    permanent: bool = False
 
 
 class RetriableError(ConnectError):
     """Trying the same again may work: a broken connection, a busy server."""
 
     java_class = "org.apache.kafka.connect.errors.RetriableException"
+
+
+class PermanentError(ConnectError):
+    """Trying again cannot help before somebody has changed something, such as credentials that are refused: the task is
+    not restarted by itself, whatever errors.restart.policy says.
+    """
+
+    permanent = True
 
 
 class StartCancelledError(ConnectError):
@@ -40,3 +49,18 @@ class ConfigError(ConnectError):
     """A configuration value is wrong; names the key, the value and what is allowed."""
 
     java_class = "org.apache.kafka.common.config.ConfigException"
+    permanent = True
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether trying again cannot help: the error says so, or one that led to it. A module that is not there is one."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        if isinstance(found, RetriableError):
+            return False
+        if getattr(found, "permanent", False) is True or isinstance(found, ImportError):
+            return True
+        seen.add(id(found))
+        found = found.__cause__
+    return False

@@ -41,10 +41,10 @@ class Runners:
         """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
         name = context.connector.get("connector.class", "")
         connector = self._plugins.connector(name)
-        if refused := getattr(connector, "refused", None):
-            raise ConfigError(refused)
         if (make := getattr(connector, "make_runner", None)) is not None:  # of another runtime
-            runner: TaskRunner = make(context, self._make_delivery(context))
+            sink = issubclass(connector, SinkConnector)
+            shared = (self._watchers, self._io) if sink else (self._make_delivery(context),)
+            runner: TaskRunner = make(context, *shared)
             return runner
         if issubclass(connector, SinkConnector):
             pipeline = SinkPipeline(context.worker, context.connector)

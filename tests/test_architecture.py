@@ -48,9 +48,10 @@ ROOMS = {
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
         "spark_tasks.process",
     ),
+    "spark_tasks.registry": ("spark_tasks.config", "spark_tasks.kafka"),
     "spark_tasks.pipeline": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
-        "spark_tasks.plugins",
+        "spark_tasks.plugins", "spark_tasks.registry",
     ),
     "spark_tasks.dead_letters": (
         "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.pipeline",
@@ -153,9 +154,9 @@ ROOMS = {
     "heeler.embedded_kafka": ("heeler.errors", "spark_tasks.process", "spark_tasks.spark"),
     # a worker's Java plugins: the host, and what makes them look like Python's
     "heeler.java_host": (
-        "heeler.embedded_kafka", "heeler.errors", "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka",
-        "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task",
-        "spark_tasks.tasks", "storage.log",
+        "heeler.embedded_kafka", "heeler.errors", "spark_tasks.config", "spark_tasks.data", "spark_tasks.dead_letters",
+        "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.sinks",
+        "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks", "storage.log",
     ),
     "heeler.worker": ("actors.", "heeler.java_host", "rest.", "storage.", "spark_tasks."),  # the composition root
     "heeler.doctor": (
@@ -180,6 +181,7 @@ CONFINED = {
     "click": ("heeler",),
     "rich": ("heeler",),
     "apispec": ("rest/openapi/document.py",),
+    "confluent_kafka": ("spark_tasks/registry/client.py",),
     "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
 

@@ -279,7 +279,7 @@ class HerderActor(pykka.ThreadingActor):
             return
         request_id = RequestId(next(self._numbers))
         self._replies[request_id] = ask.reply
-        self._happened(RequestReceived(request_id, ask.request))
+        self._happened(RequestReceived(request_id, ask.request, ask.wait_ms))
 
     def _tell_story(self, connector: ConnectorName, reply: Any) -> None:
         try:

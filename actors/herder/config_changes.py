@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.herder import leadership, rebalance, restarts, task_configs, work
+from actors.herder import healing, leadership, rebalance, restarts, task_configs, work
 from actors.herder.effects import SetLoggerLevel
 from actors.herder.state import connector_of
 from actors.herder.turn import Turn
@@ -74,6 +74,7 @@ def process(turn: Turn) -> None:
         what = "updated, restarting" if remains else "removed, stopping"
         turn.log("INFO", f"{connector}: config {what} the connector", connector)
         work.stop(turn, connector, again=remains)
+    healing.on_new_configs(turn, state.connector_updates)
     for connector in targets:
         _apply_target_state(turn, connector)
     if state.needs_rebalance is not None:

@@ -2,7 +2,8 @@
 
 Read `advance` first: it says what a herder does next whenever something has happened. What happens in which phase is in
 table.py (docs/herder.md shows it); the handlers by subject are in requests.py, rebalance.py, suspension.py,
-leadership.py, config_changes.py, restarts.py, task_configs.py, zombie_fencing.py, work.py and shutdown.py.
+leadership.py, config_changes.py, restarts.py, task_configs.py, zombie_fencing.py, work.py and shutdown.py; patience.py
+refuses what has waited long enough for its turn.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from actors.herder import config_changes, leadership, requests, task_configs, zombie_fencing
+from actors.herder import config_changes, leadership, patience, requests, task_configs, zombie_fencing
 from actors.herder.effects import Effect
 from actors.herder.events import Event, Payload, ProducersFenced, TaskConfigsPublished, TimerFired
 from actors.herder.fencing_state import Fenced, RecordFencing
@@ -32,6 +33,7 @@ def step(state: HerderState, event: Event) -> tuple[HerderState, tuple[Effect, .
     turn = Turn(state, event.now_ms, event.statuses)
     handle(turn, event.payload)
     advance(turn)
+    patience.check(turn)
     return turn.state, tuple(turn.effects)
 
 

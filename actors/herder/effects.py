@@ -40,6 +40,7 @@ class Timer(StrEnum):
     SESSION_KEY = "session key"  # a session key has expired, or could not be written
     STATUSES = "statuses"  # try again to read the status topic
     QUEUE = "queue"  # a request's turn has come
+    PATIENCE = "patience"  # a request has waited for the group for as long as it may
 
 
 TimerKey = tuple[Timer, str]  # what for, and of whom: (Timer.STOP, "17"), (Timer.QUEUE, "")

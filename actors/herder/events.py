@@ -16,7 +16,9 @@ from actors.messages.events import (
     StatusesRead,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
+    TaskStalled,
     TaskStateReported,
+    TaskWentOn,
 )
 from actors.messages.ids import OpId, RequestId
 from actors.messages.requests import Request
@@ -33,10 +35,11 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """Somebody asks."""
+    """Somebody asks. `wait_ms`: how long the request may wait for the group to settle; None for as long as it takes."""
 
     request_id: RequestId
     request: Request
+    wait_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ Payload = (
     Loaded | RequestReceived | Validated | TaskConfigsPublished | ProducersFenced
     | TimerFired | Suspended | HaltRequested | ConfigChanged
     | ConfigOpDone | StatusesFlushed | StatusesRead | JoinPreparing | Joined | CoordinatorLost | ConnectorStateReported
-    | TaskStateReported | TaskConfigsGenerated | TaskReconfigurationRequested
+    | TaskStateReported | TaskStalled | TaskWentOn | TaskConfigsGenerated | TaskReconfigurationRequested
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from actors.assignment.protocol import Allocation, Protocol
-from actors.herder import leadership, work
+from actors.herder import healing, leadership, work
 from actors.herder.effects import Timer
 from actors.herder.events import Loaded, TimerFired
 from actors.herder.standing import (
@@ -256,6 +256,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     if state.status_writes is StatusWrites.REPEAT_DUE:
         turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
         work.repeat_statuses(turn)
+    healing.on_new_assignment(turn)
     work.start_missing(turn)
     delay = standing.member.membership.assignment.delay_ms
     if delay > 0:

@@ -20,7 +20,7 @@ from actors.herder import limits, restarts, signing, task_configs, zombie_fencin
 from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
-from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, WriteNext
+from actors.herder.state import AnswerWith, AnswerWithPlan, Publish, Queued, Reconfigure, Restart, WriteNext
 from actors.herder.turn import Turn
 from actors.messages.commands import (
     ConfigWrite,
@@ -62,7 +62,8 @@ LEADER_ONLY = "Only the leader can set connector configs."
 
 def on_request(turn: Turn, event: RequestReceived) -> None:
     """Somebody asks; a defect in what that leads to is the asker's error."""
-    defect = turn.attempt(lambda: on_received(turn, event.request_id, event.request))
+    until_ms = None if event.wait_ms is None else turn.now + event.wait_ms
+    defect = turn.attempt(lambda: on_received(turn, event.request_id, event.request, until_ms))
     if defect is not None:
         turn.reply(event.request_id, error=defect)
 
@@ -72,8 +73,8 @@ def on_queue_due(turn: Turn, _: TimerFired) -> None:
     turn.set_queue_timer()
 
 
-def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
-    """Put a request into its turn; what needs no turn is begun at once."""
+def on_received(turn: Turn, request_id: RequestId, request: Request, until_ms: int | None) -> None:
+    """Put a request into its turn; what needs no turn is begun at once. `until_ms`: see Queued."""
     match request:
         case ValidateConfig() | GetOffsets():
             turn.emit(Delegate(request_id, request))
@@ -81,7 +82,7 @@ def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
             if _refused(turn, request_id, limits.name_refusal(name)):
                 return
             # Plugin code may take long or hang: it runs beside the queue, not in it.
-            queued = Queued(turn.now, turn.next_number(), request_id, request)
+            queued = Queued(turn.now, turn.next_number(), request_id, request, until_ms)
             turn.state = replace(turn.state, validating={**turn.state.validating, request_id: queued})
             turn.emit(Validate(request_id, config))
         case VerifyTaskStart():
@@ -89,7 +90,7 @@ def on_received(turn: Turn, request_id: RequestId, request: Request) -> None:
         case SetTargetState(connector, state):
             _set_target_state(turn, request_id, connector, state)
         case _:
-            turn.enqueue(request_id, request)
+            turn.enqueue(request_id, request, until_ms=until_ms)
 
 
 def on_validated(turn: Turn, event: Validated) -> None:
@@ -103,7 +104,7 @@ def on_validated(turn: Turn, event: Validated) -> None:
     if event.error is not None:
         turn.reply(request_id, error=event.error)
     else:
-        turn.enqueue(request_id, queued.request)
+        turn.enqueue(request_id, queued.request, until_ms=queued.until_ms)
 
 
 def run(turn: Turn, queued: Queued) -> None:
@@ -113,8 +114,12 @@ def run(turn: Turn, queued: Queued) -> None:
         task_configs.reconfigure(turn, queued.request)
     elif isinstance(queued.request, Publish):
         task_configs.publish(turn, queued.request)
+    elif isinstance(queued.request, Restart):
+        restarts.heal(turn, queued.request)
     elif isinstance(queued.request, RecordFencing):
         zombie_fencing.check(turn, queued.request)
+    elif isinstance(queued.request, PatchConnector) and request_id is not None:
+        _patch(turn, request_id, queued.request, queued.until_ms)
     elif request_id is not None:
         _HANDLERS[type(queued.request)](turn, request_id, queued.request)
 
@@ -192,14 +197,14 @@ def _put(turn: Turn, request_id: RequestId, request: PutConnector) -> None:
                  f"writing a config for connector {name} to the config topic")
 
 
-def _patch(turn: Turn, request_id: RequestId, request: PatchConnector) -> None:
+def _patch(turn: Turn, request_id: RequestId, request: PatchConnector, until_ms: int | None) -> None:
     name = request.connector
     refusal = _not_leader(turn) or _not_found(turn, name, "Connector {} not found")
     if _refused(turn, request_id, refusal):
         return
     merged = {**turn.state.config.connector_configs[name], **request.patch}
     config = {k: v for k, v in merged.items() if v is not None}
-    on_received(turn, request_id, PutConnector(name, config, replace=True))
+    on_received(turn, request_id, PutConnector(name, config, replace=True), until_ms)
 
 
 def _delete(turn: Turn, request_id: RequestId, request: DeleteConnector) -> None:
@@ -290,7 +295,6 @@ _HANDLERS: Mapping[type, Callable[[Turn, RequestId, Any], None]] = {
     GetConnector: _get,
     GetTaskConfigs: _get_tasks,
     PutConnector: _put,
-    PatchConnector: _patch,
     DeleteConnector: _delete,
     StopConnectorRequest: _stop,
     RestartConnectorOnly: _restart_connector,

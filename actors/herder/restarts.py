@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from actors.errors import NotAssignedError, NotLeaderError, RequestTargetError
-from actors.herder import work
-from actors.herder.state import HerderState
+from actors.herder import healing, work
+from actors.herder.state import HerderState, Restart
 from actors.herder.turn import Turn
 from actors.messages.ids import RequestId
 from actors.messages.requests import ConnectorStateInfo
@@ -89,6 +89,13 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
             turn.log("INFO", f"{item}: restarting (includeTasks={request.include_tasks}, "
                              f"onlyFailed={request.only_failed})", item)
             work.stop(turn, item, again=True, restarting=True)
+
+
+def heal(turn: Turn, request: Restart) -> None:
+    """Restart what failed or stalled, by itself (errors.restart.*)."""
+    if healing.begin(turn, request):
+        turn.log("INFO", f"{request.item}: restarting after a {request.cause} (errors.restart.policy)", request.item)
+        work.stop(turn, request.item, again=True, restarting=True, by_itself=request.cause)
 
 
 def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:

@@ -36,8 +36,10 @@ from actors.herder.standing import (
 from actors.messages.commands import ConfigWrite
 from actors.messages.ids import Epoch, OpId, RequestId
 from actors.messages.requests import Request, Stage
+from spark_tasks.config.healing import Healing
 from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State, WorkerId
+from storage.status.state import Restarts
 
 
 def is_task(item: ItemId) -> bool:
@@ -69,6 +71,7 @@ class HerderSettings:
     transactional_leader: bool = False  # exactly.once.source.support is preparing or enabled
     sessioned: bool = True  # requests between workers are signed where the group's protocol says so
     connector_type: Callable[[Config], str] = field(default=lambda _: "unknown", compare=False)
+    healing: Callable[[Config], Healing] = field(default=lambda _: Healing(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ class Slot:
 
     `made`: the task configs that the connector made last. `waiting`: requests that are answered by the first report of
     the instance (or of its successor, where `start_again` is set). `restarting`: the successor's start is announced as
-    RESTARTING (KIP-745).
+    RESTARTING (KIP-745). `healing`: what has heeler restart it by itself, failure or stall. `permanent`: no restart
+    mends its failure.
     """
 
     epoch: Epoch
@@ -87,6 +91,8 @@ class Slot:
     stopping: bool = False
     start_again: bool = False
     restarting: bool = False
+    healing: str = ""
+    permanent: bool = False
     waiting: tuple[RequestId, ...] = ()
     disowned: bool = False  # of a membership that was lost: its end is told as by one who is not in the group
     made: tuple[Config, ...] | None = None
@@ -94,12 +100,16 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queued:
-    """A request in its turn: by due time, then in the order of arrival. Without a request id it is the herder's own."""
+    """A request in its turn: by due time, then in the order of arrival. Without a request id it is the herder's own.
+
+    `until_ms`: when it has waited long enough for the group to settle; None: it waits for as long as it takes.
+    """
 
     at_ms: int
     seq: int
     request_id: RequestId | None = field(compare=False)
     request: Request | OwnRequest = field(compare=False)
+    until_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +129,16 @@ class Publish:
     configs: tuple[Config, ...]
 
 
-OwnRequest = Reconfigure | Publish | RecordFencing
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The herder's own request: restart an instance that has failed or stalled (errors.restart.*)."""
+
+    item: ItemId
+    epoch: Epoch
+    cause: str  # failure, stall
+
+
+OwnRequest = Reconfigure | Publish | RecordFencing | Restart
 
 
 # ---------------------------------------------------------------- what an op's end leads to
@@ -208,6 +227,26 @@ Continuation = (
 
 
 @dataclass(frozen=True, slots=True)
+class Healed:
+    """What is done by itself about an item that failed (errors.restart.*). `epoch`: the instance that did, `cause` in a
+    line, `permanent`: no restart mends it, `next_ms`: the restart that is planned, `recent`: when it was restarted
+    lately, `count`: how often in all.
+    """
+
+    epoch: Epoch
+    cause: str = ""
+    permanent: bool = False
+    next_ms: int | None = None
+    recent: tuple[int, ...] = ()
+    count: int = 0
+
+    @property
+    def told(self) -> Restarts:
+        """As the status topic says it."""
+        return Restarts(self.count, self.cause, self.next_ms, self.permanent)
+
+
+@dataclass(frozen=True, slots=True)
 class HerderState:
     """Everything the herder knows.
 
@@ -215,7 +254,8 @@ class HerderState:
     defined moments only. `needs_rebalance` is the config offset that the next round has to cover. `allocation` is
     what this worker shall run, `slots` what it does run; `release` is what the group waits for. `announced` is what the
     leader was told of it. `busy` is the op that the request queue waits for. `claims` counts how often a claim to
-    write the config topic was answered.
+    write the config topic was answered. `patience_at`: when the herder is woken for requests that waited long enough.
+    `healed`: what failed and is restarted by itself.
     """
 
     settings: HerderSettings
@@ -235,10 +275,12 @@ class HerderState:
     restarts: Mapping[ConnectorName, RestartRequest] = field(default_factory=dict)
     queue: tuple[Queued, ...] = ()
     validating: Mapping[RequestId, Queued] = field(default_factory=dict)
+    patience_at: int | None = None
     ops: Mapping[OpId, Continuation] = field(default_factory=dict)
     busy: OpId | None = None
     claims: int = 0
     fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)
+    healed: Mapping[ItemId, Healed] = field(default_factory=dict)
     counter: int = 0
     stage: Stage | None = None
 

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 from actors.herder import (
     config_changes,
+    healing,
     leadership,
+    patience,
     rebalance,
     requests,
     shutdown,
@@ -55,7 +57,9 @@ from actors.messages.events import (
     JoinPreparing,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
+    TaskStalled,
     TaskStateReported,
+    TaskWentOn,
 )
 
 Kind = type | Timer
@@ -119,6 +123,8 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
     TaskStateReported: _row(
         (impossible, (LOADING,)), (work.on_report, (*RUNNING, HALTED)), (shutdown.on_report, (HALTING,))),
+    TaskStalled: _row((impossible, (LOADING,)), (healing.on_stalled, RUNNING), (ignored, ENDING)),
+    TaskWentOn: _row((impossible, (LOADING,)), (healing.on_went_on, RUNNING), (ignored, ENDING)),
     HaltRequested: _row((shutdown.on_requested, (LOADING, *RUNNING)), (ignored, ENDING)),
     Timer.STOP: _row(
         (impossible, (LOADING,)), (work.on_stop_timeout, RUNNING), (shutdown.on_stop_timeout, (HALTING,)),
@@ -141,6 +147,7 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
     Timer.STATUSES: _row(
         (impossible, (LOADING,)), (suspension.on_read_due, (*RUNNING, HALTING)), (ignored, (HALTED,))),
     Timer.QUEUE: _row((impossible, (LOADING,)), (requests.on_queue_due, RUNNING), (ignored, ENDING)),
+    Timer.PATIENCE: _row((patience.on_due, (LOADING, *RUNNING)), (ignored, ENDING)),
 }
 
 # An op's end brings what was registered for it (turn.op), with the op's error if it failed.

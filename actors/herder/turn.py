@@ -104,10 +104,11 @@ class Turn:
         if request_id is not None:
             self.effects.append(Reply(request_id, value, error))
 
-    def enqueue(self, request_id: RequestId | None, request: Request | OwnRequest, delay_ms: int = 0) -> None:
+    def enqueue(self, request_id: RequestId | None, request: Request | OwnRequest, delay_ms: int = 0,
+                until_ms: int | None = None) -> None:
         """Put a request into its place in the queue."""
         queue = list(self.state.queue)
-        insort(queue, Queued(self.now + delay_ms, self.next_number(), request_id, request))
+        insort(queue, Queued(self.now + delay_ms, self.next_number(), request_id, request, until_ms))
         self.state = replace(self.state, queue=tuple(queue))
         if delay_ms > 0:
             self.set_queue_timer()
@@ -155,7 +156,9 @@ class Turn:
             return
         safe = state in (State.UNASSIGNED, State.FAILED)
         generation = NO_GENERATION if disowned else self.state.generation
-        status = Status(item, state, self.state.settings.worker_id, generation, trace and _bounded(trace), version)
+        healed = self.state.healed.get(item) if state is not State.UNASSIGNED else None
+        status = Status(item, state, self.state.settings.worker_id, generation, trace and _bounded(trace), version,
+                        None if healed is None else healed.told)
         self.effects.append(PutStatus(status, safe))
 
 

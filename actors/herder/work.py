@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from actors.herder import healing
 from actors.herder.effects import AbandonInstance, CancelTimer, ChangeInstance, StartInstance, StopInstance, Timer
 from actors.herder.events import TimerFired
 from actors.herder.standing import FlushingStatuses, Gate, Joining, Phase, with_items
@@ -46,6 +47,7 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, rest
         return
     epoch = Epoch(turn.next_number())
     turn.set_slots({**turn.state.slots, item: Slot(epoch, waiting=waiting)})
+    healing.on_started(turn, item)
     if restarting:
         turn.status(item, State.RESTARTING)
     if isinstance(item, ConnectorTaskId):
@@ -57,15 +59,15 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, rest
 
 
 def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again: bool = False,
-         restarting: bool = False) -> None:
-    """Stop an instance; with `again` its successor starts as soon as it is gone."""
+         restarting: bool = False, by_itself: str = "") -> None:
+    """Stop an instance; with `again` its successor starts as soon as it is gone. `by_itself`: see Slot.healing."""
     slot = turn.state.slots.get(item)
     if slot is None:
         if again:
             start(turn, item, waiting, restarting=restarting)
         return
     turn.set_slot(item, replace(slot, stopping=True, start_again=again, restarting=restarting and again,
-                                waiting=slot.waiting + waiting))
+                                healing=by_itself, waiting=slot.waiting + waiting))
     if not slot.stopping:
         turn.emit(StopInstance(item, slot.epoch))
         turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
@@ -130,7 +132,10 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if slot.stopping and report.state is not State.FAILED:
         return
     first = slot.state is None
-    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=()))
+    turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=(),
+                                permanent=report.permanent))
+    if report.state is State.FAILED and not slot.stopping:
+        healing.on_failed(turn, item)
     turn.status(item, report.state, report.trace, report.version)
     for request_id in slot.waiting:
         kind = "task" if is_task(item) else "connector"

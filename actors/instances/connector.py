@@ -21,7 +21,7 @@ from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated,
 from actors.messages.ids import Epoch
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
-from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.errors import ConfigError, ConnectError, is_permanent
 from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.plugins import Kind, Plugin, Plugins
 from spark_tasks.plugins.api import ConnectorContext
@@ -195,6 +195,7 @@ class ConnectorActor(pykka.ThreadingActor):
             self._command.connector, self._epoch, state,
             trace=trace_of(cause) if state is State.FAILED and cause is not None else None,
             version=self._plugin.version if self._plugin else None, stopped_for_good=self._phase is Phase.ENDED,
+            permanent=state is State.FAILED and cause is not None and is_permanent(cause),
         ))
 
     def _generate(self, message: GenerateTaskConfigs) -> None:

@@ -13,7 +13,7 @@ from actors.instances.task import trace_of
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, StartTask, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskStateReported
 from actors.messages.ids import Epoch
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, is_permanent
 from storage.ids import ConnectorTaskId, ItemId, State
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ class ActorInstances:
         except Exception as error:
             # Plugin code may run in a constructor: whatever it raises belongs into the status, not into the herder.
             log.exception("%s: could not be started", effect.item)
-            self._tell(report(effect.item, effect.epoch, State.FAILED, trace=trace_of(error)))
+            self._tell(report(effect.item, effect.epoch, State.FAILED, trace=trace_of(error),
+                              permanent=is_permanent(error)))
             return
         self._actors[effect.epoch] = (effect.item, ref)
         self._send(effect.item, effect.epoch, command)
@@ -105,8 +106,8 @@ class ActorInstances:
 
 
 def report(item: ItemId, epoch: Epoch, state: State, *, trace: str | None = None,
-           gone: bool = False) -> ConnectorStateReported | TaskStateReported:
+           gone: bool = False, permanent: bool = False) -> ConnectorStateReported | TaskStateReported:
     """A report in the name of an instance that cannot speak."""
     if isinstance(item, ConnectorTaskId):
-        return TaskStateReported(item, epoch, state, trace, stopped_for_good=gone)
-    return ConnectorStateReported(item, epoch, state, trace, stopped_for_good=gone)
+        return TaskStateReported(item, epoch, state, trace, stopped_for_good=gone, permanent=permanent)
+    return ConnectorStateReported(item, epoch, state, trace, stopped_for_good=gone, permanent=permanent)

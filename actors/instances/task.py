@@ -10,22 +10,23 @@ import logging
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pykka
 
 from actors.instances.task_state import Action, Event, Phase, advance, reported, steps
+from actors.instances.watchdog import Pace, Watchdog
 from actors.messages.commands import ChangeTargetState, StartTask, Stop
 from actors.messages.events import TaskStateReported
 from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.errors import StartCancelledError
+from spark_tasks.errors import StartCancelledError, is_permanent
 from spark_tasks.task import TaskRunner
-from storage.ids import ConnectorTaskId, TargetState
+from storage.ids import Config, ConnectorTaskId, TargetState
 
 _logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Abandonment:
         self._runner: TaskRunner | None = None
         self._given_up = False
         self._stopping = False
+        self.pace: Pace | None = None
 
     @property
     def given_up(self) -> bool:
@@ -90,6 +92,8 @@ class Abandonment:
 
     def cancel(self) -> None:
         """See TaskRunner.cancel."""
+        if self.pace is not None:
+            self.pace.ended = True
         with self._lock:
             self._given_up = True
             runner = self._runner
@@ -104,7 +108,7 @@ class TaskActor(pykka.ThreadingActor):
 
     def __init__(
         self, epoch: Epoch, tell: Callable[[TaskStateReported], None], make_runner: RunnerFactory, alarms: Alarms,
-        log_context: LogContext | None = None, *, abandonment: Abandonment | None = None,
+        log_context: LogContext | None = None, *, abandonment: Abandonment | None = None, pace: Pace | None = None,
     ) -> None:
         super().__init__()
         self._epoch = epoch
@@ -120,6 +124,7 @@ class TaskActor(pykka.ThreadingActor):
         self._step_queued = False
         self._wake_queued = threading.Event()
         self._abandonment = abandonment or Abandonment()
+        self._pace = pace
 
     def on_receive(self, message: StartTask | ChangeTargetState | Stop | _Step | _Wake) -> None:
         """Never raises: what the runner raises makes the task FAILED."""
@@ -158,11 +163,14 @@ class TaskActor(pykka.ThreadingActor):
     def _act(self, action: Action) -> None:
         match action:
             case Action.OPEN:
-                self._open()
+                with self._paced():
+                    self._open()
             case Action.PAUSE if self._runner is not None:
-                self._runner.pause()
+                with self._paced():
+                    self._runner.pause()
             case Action.RESUME if self._runner is not None:
-                self._runner.resume()
+                with self._paced():
+                    self._runner.resume()
             case Action.CLOSE:
                 self._close()
             case Action.REPORT:
@@ -177,12 +185,28 @@ class TaskActor(pykka.ThreadingActor):
             return
         self._runner = self._make_runner(self._start, self.wake)
         self._version = self._runner.version
+        if self._pace is not None:
+            self._pace.runner = self._runner
         if self._abandonment.watch(self._runner):
             self._runner.start()
+
+    @contextmanager
+    def _paced(self) -> Iterator[None]:
+        """A call that the watchdog is to see the end of."""
+        if self._pace is None:
+            yield
+            return
+        self._pace.begin()
+        try:
+            yield
+        finally:
+            self._pace.end()
 
     def _close(self) -> None:
         """Close the runner. A task that ends does so whatever its runner says."""
         self._alarms.cancel(self._alarm_key)
+        if self._pace is not None:
+            self._pace.ended = True  # the herder waits no longer for what hangs now than for any that stops
         runner, self._runner = self._runner, None
         if runner is None:
             return
@@ -209,13 +233,15 @@ class TaskActor(pykka.ThreadingActor):
             self._start.task, self._epoch, reported(self._phase),
             trace=trace_of(self._error) if failed and self._error is not None else None,
             version=self._version, stopped_for_good=self._phase is Phase.ENDED,
+            permanent=failed and self._error is not None and is_permanent(self._error),
         ))
 
     def _run_once(self) -> None:
         if self._runner is None or not steps(self._phase):
             return
         try:
-            idle_ms = self._runner.run_once().idle_ms
+            with self._paced():
+                idle_ms = self._runner.run_once().idle_ms
         except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises fails the task
             self._fail(error)
             return
@@ -252,15 +278,23 @@ class TaskActors:
 
     def __init__(
         self, tell: Callable[[TaskStateReported], None], make_runner: RunnerFactory, alarms: Alarms,
-        log_context: LogContext | None = None,
+        log_context: LogContext | None = None, watchdog: Watchdog | None = None,
+        limit_s: Callable[[Config], float] = lambda _: 0.0,
     ) -> None:
+        """`limit_s`: how long a task of that connector may take for a batch before the watchdog tells of it."""
         self._arguments = (tell, make_runner, alarms, log_context)
         self._living: weakref.WeakValueDictionary[str, Abandonment] = weakref.WeakValueDictionary()
+        self._watchdog = watchdog
+        self._limit_s = limit_s
 
-    def start(self, epoch: Epoch, _command: StartTask) -> pykka.ActorRef[TaskActor]:
+    def start(self, epoch: Epoch, command: StartTask) -> pykka.ActorRef[TaskActor]:
         """A new actor, which then has to be sent the StartTask."""
         abandonment = Abandonment()
-        ref = TaskActor.start(epoch, *self._arguments, abandonment=abandonment)
+        pace = None
+        if self._watchdog is not None:
+            pace = abandonment.pace = self._watchdog.watch(
+                command.task, epoch, self._limit_s(command.connector_config))
+        ref = TaskActor.start(epoch, *self._arguments, abandonment=abandonment, pace=pace)
         self._living[ref.actor_urn] = abandonment
         return ref
 

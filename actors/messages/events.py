@@ -65,7 +65,9 @@ class CoordinatorLost:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStateReported:
-    """A connector instance says what became of it. `stopped_for_good`: its actor has ended."""
+    """A connector instance says what became of it. `stopped_for_good`: its actor has ended. `permanent`: of a failure,
+    whether trying again cannot help.
+    """
 
     connector: ConnectorName
     epoch: Epoch
@@ -73,11 +75,12 @@ class ConnectorStateReported:
     trace: str | None = None
     version: str | None = None
     stopped_for_good: bool = False
+    permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStateReported:
-    """A task instance says what became of it. `stopped_for_good`: its actor has ended."""
+    """A task instance says what became of it. `stopped_for_good` and `permanent`: as ConnectorStateReported."""
 
     task: ConnectorTaskId
     epoch: Epoch
@@ -85,6 +88,28 @@ class TaskStateReported:
     trace: str | None = None
     version: str | None = None
     stopped_for_good: bool = False
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStalled:
+    """A task instance has worked on the same batch for longer than it may (task.progress.timeout.ms). `what`: that in
+    words, then the stack of where it hangs, without what the worker keeps to itself. `hangs`: not so where it waits for
+    others, which a restart would not help.
+    """
+
+    task: ConnectorTaskId
+    epoch: Epoch
+    what: str
+    hangs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWentOn:
+    """A task instance that had stalled makes progress."""
+
+    task: ConnectorTaskId
+    epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)

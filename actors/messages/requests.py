@@ -198,10 +198,15 @@ StoreRequest = ResetTopics | SetClusterLoggerLevel | GetStory  # what needs no t
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request on its way to the herder. `reply` is a pykka.Future that the herder sets exactly once."""
+    """A request on its way to the herder. `reply` is a pykka.Future that the herder sets exactly once.
+
+    `wait_ms`: how long the request may wait for the group to settle before it is refused with ConflictError; None for
+    as long as it takes.
+    """
 
     request: Request | GetStory
     reply: Any
+    wait_ms: int | None = None
 
 
 # ---------------------------------------------------------------- answers

@@ -18,15 +18,14 @@ from spark_tasks.plugins.api import Connector, ConnectorContext, Options, SinkCo
 from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRunner
 
 if TYPE_CHECKING:
+    from spark_tasks.kafka.membership import GroupIo
+    from spark_tasks.kafka.watcher import EndWatchers
     from spark_tasks.sources.delivery import Delivery
 
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 5.0
-
-NO_SINKS: Final = ("Java sink connectors do not run on heeler yet, only source connectors do (docs/java-plugins.md); "
-                   "run it on a Java worker, or use a sink of heeler's")
 
 
 class _Definition:
@@ -176,13 +175,21 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
 
 
 class JavaSinkConnector(_JavaConnector, SinkConnector):
-    """Base of the classes that stand for sink connectors: they are listed and validated, and do not run yet."""
+    """Base of the classes that stand for sink connectors."""
 
-    refused: ClassVar[str] = NO_SINKS
+    @classmethod
+    def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
+        """As its `alterOffsets` says."""
+        places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        told = cls.host.ask("alterOffsets", **{"class": cls.java_class}, config=dict(config), places=places)
+        return bool(told["altered"])
 
-    def start(self) -> None:
-        """Refused."""
-        raise ConfigError(NO_SINKS)
+    @classmethod
+    def make_runner(cls, context: TaskContext, watchers: EndWatchers, io: GroupIo) -> TaskRunner:
+        """What runs a task of it."""
+        from heeler.java_host.sink_task import JavaSinkTask  # noqa: PLC0415 - numba and more, for tasks only
+
+        return JavaSinkTask(context, cls.host, cls.java_class, cls.version, watchers, io)
 
 
 _BASES: Final[Mapping[str, type[Connector]]] = {"source": JavaSourceConnector, "sink": JavaSinkConnector}

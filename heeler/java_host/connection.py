@@ -75,6 +75,10 @@ class Connection:
         """Say something that has no answer. Raises HostGoneError."""
         self._send(message(0, {"op": op, **more}))
 
+    def give(self, frame: bytes) -> None:
+        """A frame of records. Raises HostGoneError."""
+        self._send(frame)
+
     @property
     def gone(self) -> bool:
         """Whether its end was read."""

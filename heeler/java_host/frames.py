@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.errors import ConnectError
@@ -45,6 +46,43 @@ def message(number: int, content: Mapping[str, Any]) -> bytes:
     """A message as a frame."""
     body = json.dumps(content).encode()
     return HEAD.pack(MESSAGE, number, len(body)) + body
+
+
+def records(topic: str, partition: int, start: int, end: int, raw: pa.RecordBatch, *, reset: bool) -> bytes:
+    """Records for a sink task as a frame: `raw` (RAW_SCHEMA) is all that the partition has from `start` to `end`
+    (exclusive). `reset`: `start` is not where the last frame of the partition ended.
+    """
+    meta = json.dumps({"topic": topic, "partition": partition, "from": start, "to": end, "reset": reset}).encode()
+    sections = _sections(raw) if len(raw) else [b""] * _SECTIONS
+    parts = [_BODY.pack(len(raw), len(meta), _SECTIONS, 0), struct.pack(f"<{_SECTIONS}q", *map(len, sections))]
+    for part in (meta, *sections):
+        parts += [part, bytes(-len(part) % 8)]
+    body = b"".join(parts)
+    return HEAD.pack(BATCH, 0, len(body)) + body
+
+
+def _sections(raw: pa.RecordBatch) -> list[bytes]:
+    """Of a batch of records; offsets are where a source's frame has topics."""
+    offset, timestamp, key, value, headers = raw.columns
+    ends, pairs = b"", [b""] * 6
+    found = headers.flatten()
+    if len(found):
+        counts = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False)
+        ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32).tobytes()
+        pairs = [*_column(found.field("key")), *_column(found.field("value"))]
+    return [offset.to_numpy().tobytes(), b"", timestamp.to_numpy().tobytes(), *_column(key), *_column(value), ends,
+            *pairs]
+
+
+def _column(column: pa.Array) -> list[bytes]:
+    """Of byte strings: their ends, from 0 on, their bytes, and which are not null (nothing where all are not)."""
+    _, ends, data = column.buffers()
+    numbers = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1]
+    valid = b""
+    if column.null_count:
+        valid = np.packbits(column.is_valid().to_numpy(zero_copy_only=False), bitorder="little").tobytes()
+    content = b"" if data is None else memoryview(data)[numbers[0] : numbers[-1]].tobytes()
+    return [(numbers - numbers[0]).tobytes(), content, valid]
 
 
 def batch(number: int, body: memoryview) -> Batch:

@@ -18,6 +18,7 @@ from heeler.java_host.discovery import MANIFESTS
 
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _CLASS: Final = re.compile(r"[\w.$]+")
+_JAR: Final = re.compile(r"(.+?)-(\d+(?:\.\d+)*)(?:[.-].*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,20 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
             resolve: Callable[[JarSet, Progress], Path] = resolve) -> Installed:
     """A new folder in `plugin_path`, whole or not there. Raises SetupError: it is there already, or cannot be fetched.
 
-    What every Java plugin has anyway (Kafka's clients, the plugin API) is left out.
+    What every Java plugin has anyway (Kafka's clients, the plugin API, Jackson) is left out, unless it is an older
+    version: a library half of which is the plugin's and half Kafka's does not work.
     """
     target = plugin_path / f"{what.artifact}-{what.version}"
     if target.exists():
         raise SetupError(f"{target} is there already; remove it to install it again")
     jars = resolve(JarSet(f"{what.artifact} {what.version}", ((what.group, what.artifact, what.version),)), progress)
-    shared = {jar.name for jar in resolve(RUNTIME, progress).glob("*.jar")}
+    shared = dict(_version(jar) for jar in resolve(RUNTIME, progress).glob("*.jar"))
     own = f"{what.artifact}-{what.version}.jar"
-    chosen = sorted(jar for jar in jars.glob("*.jar") if jar.name not in shared or jar.name == own)
+    chosen = []
+    for jar in sorted(jars.glob("*.jar")):
+        name, version = _version(jar)
+        if jar.name == own or name not in shared or shared[name] < version:
+            chosen.append(jar)
     try:
         plugin_path.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=plugin_path))
@@ -73,6 +79,14 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
     except OSError as error:
         raise SetupError(f"Cannot write to {plugin_path}: {error}") from error
     return Installed(target, len(chosen), declared(target))
+
+
+def _version(jar: Path) -> tuple[str, tuple[int, ...]]:
+    """The artifact's name and the numbers of its version."""
+    found = _JAR.fullmatch(jar.stem)
+    if found is None:
+        return jar.stem, ()
+    return found[1], tuple(map(int, found[2].split(".")))
 
 
 def declared(folder: Path) -> list[str]:

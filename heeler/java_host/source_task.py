@@ -7,7 +7,6 @@ the offsets in them; then the plugin is told. So everything that a delivery prom
 from __future__ import annotations
 
 import logging
-import queue
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from heeler.java_host.connection import Connection, Event, HostGoneError, Message, thrown
+from heeler.java_host.connection import HostGoneError
 from heeler.java_host.frames import Batch
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
+from heeler.java_host.session import Session, order, unexpected
 from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError, StartCancelledError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.appender_settings import appender_options
@@ -39,49 +39,6 @@ log = logging.getLogger(__name__)
 
 STEP_S: Final = 1.0  # how long frames are gathered before they are committed, so that messages are served
 IDLE_MS: Final = 60_000  # the thread that reads wakes the task
-HELD_FRAMES: Final = 8  # of up to 4 MB; then the host is held back
-_LOOK_S: Final = 0.2
-_CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
-
-
-class _Session:
-    """A task in the host, and what has come from it."""
-
-    def __init__(self, connect: Callable[..., Connection], order: Message, context: TaskContext,
-                 offsets: Callable[[], list[tuple[str, str]]]) -> None:
-        self._events: queue.Queue[Event] = queue.Queue(HELD_FRAMES)
-        self._wake = context.wake
-        self._closed = False
-        self.connection = connect(self._put, offsets, context.id)
-        self.connection.tell("source", **order)
-
-    def _put(self, event: Event) -> None:
-        """By the thread that reads. It waits where much is waiting, which holds the host back."""
-        while not self._closed:
-            with suppress(queue.Full):
-                self._events.put(event, timeout=_LOOK_S)
-                break
-        self._wake()
-
-    def next(self, *, wait: bool) -> Event | None:
-        """What came first; None where nothing has come and nobody shall wait. Raises HostGoneError at the end."""
-        while True:
-            try:
-                event = self._events.get(timeout=_LOOK_S) if wait else self._events.get_nowait()
-            except queue.Empty:
-                if self._closed:
-                    raise HostGoneError("The connection to the host of Java plugins was given up") from None
-                if not wait:
-                    return None
-                continue
-            if isinstance(event, HostGoneError):
-                raise event
-            return event
-
-    def close(self) -> None:
-        """Any thread, any number of times. The host gives the task up."""
-        self._closed = True
-        self.connection.close()
 
 
 class JavaSourceTask:
@@ -108,7 +65,7 @@ class JavaSourceTask:
         self._creation = topic_creation(context.worker, context.connector, admin)
         self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
         self._patience = Patience(context.id)
-        self._session: _Session | None = None
+        self._session: Session | None = None
         self._opened_at = time.monotonic()
         self._topics: set[str] = set()
         self._unsaid: int | None = None  # the last frame that is final and of which the plugin was not told
@@ -124,14 +81,15 @@ class JavaSourceTask:
         with suppress(RetriableError):  # run_once tries again
             self._open()
 
-    def _open(self) -> _Session:
+    def _open(self) -> Session:
         self._delivery.recover()
         self._opened_at = time.monotonic()
         self._unsaid = None
         self._polls = False
         self._starting = True
         try:
-            self._session = session = _Session(self._host.connect, self._order(), self._context, self._read_offsets)
+            self._session = session = Session(
+                self._host.connect, "source", order(self._context, self._class), self._context, self._read_offsets)
             if self._cancelled or self._unwanted:
                 session.close()
             event = session.next(wait=True)
@@ -144,17 +102,8 @@ class JavaSourceTask:
             self._starting = False
         if not isinstance(event, Mapping) or event.get("op") != "started":
             self._drop()
-            raise _unexpected(event)
+            raise unexpected(event)
         return session
-
-    def _order(self) -> Message:
-        """What the host needs to know. The worker's converters are the connector's where it names none."""
-        connector = {"name": self._context.connector_name, **self._context.connector}
-        for name in _CONVERTERS:
-            if not connector.get(name) and self._context.worker.get(name):
-                connector |= {k: v for k, v in self._context.worker.items() if k == name or k.startswith(f"{name}.")}
-        return {"name": self._context.connector_name, "task": self._context.task, "class": self._class,
-                "connector": connector, "config": dict(self._context.config)}
 
     def _read_offsets(self) -> list[tuple[str, str]]:
         return as_texts(self._offsets.read())
@@ -182,7 +131,7 @@ class JavaSourceTask:
         except Exception as error:  # noqa: BLE001 - Kafka's, and the plugin's
             return self._failed(error)
 
-    def _step(self, session: _Session, until: float, *, wait: bool = False) -> Progress:
+    def _step(self, session: Session, until: float, *, wait: bool = False) -> Progress:
         """Append and commit the frames that have come. With `wait`, up to "drained", which the host says at the end."""
         writing = _Writing(self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used)
         error: ConnectError | None = None
@@ -199,7 +148,7 @@ class JavaSourceTask:
                     writing.write(event)
                     continue
                 drained = isinstance(event, Mapping) and event.get("op") == "drained"
-                error = None if drained else _unexpected(event)
+                error = None if drained else unexpected(event)
                 break
             if error is not None and (writing.amid_poll or self._cancelled):
                 raise error  # what one poll returned is committed as a whole
@@ -270,7 +219,7 @@ class JavaSourceTask:
             self._delivery.close()
             self._offsets.close_soon()
 
-    def _finish(self, session: _Session) -> None:
+    def _finish(self, session: Session) -> None:
         session.connection.tell("stop")
         self._step(session, time.monotonic(), wait=True)
         if self._delivery.settle(finish=True) and self._unsaid is not None:
@@ -278,7 +227,7 @@ class JavaSourceTask:
         session.connection.tell("finish")
         event = session.next(wait=True)
         if not isinstance(event, Mapping) or event.get("op") != "stopped":
-            raise _unexpected(event)
+            raise unexpected(event)
 
     def stop_starting(self) -> None:
         """See TaskRunner."""
@@ -358,10 +307,3 @@ class _Writing:
         """Stop sending."""
         if self._appender is not None:
             self._appender.close()
-
-
-def _unexpected(event: Event | None) -> ConnectError:
-    """The error that the host tells instead of what was waited for."""
-    if isinstance(event, Mapping) and event.get("op") == "failed":
-        return thrown(event)
-    return event if isinstance(event, ConnectError) else ConnectError(f"the host of Java plugins said {event!r:.200}")

@@ -96,6 +96,11 @@ class DataPlane:
         ready = self._runners.done() and self._runners.exception() is None
         return self._runners.result().engine.degraded() if ready else ()
 
+    def where(self, batch: Future[list[Any]]) -> str | None:
+        """See SparkEngine."""
+        ready = self._runners.done() and self._runners.exception() is None
+        return self._runners.result().engine.where(batch) if ready else None
+
     def figures(self) -> EngineFigures:
         """Of the engine. Zeros while it is not there."""
         ready = self._runners.done() and self._runners.exception() is None

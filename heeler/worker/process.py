@@ -23,6 +23,7 @@ from actors.herder.state import HerderState
 from actors.instances.connector import ConnectorActor
 from actors.instances.registry import ActorInstances
 from actors.instances.task import TaskActors
+from actors.instances.watchdog import Watchdog
 from actors.messages.commands import DeleteTopicStatuses, HerderAlive, PutSessionKey, PutTopicStatus, WriteConfig
 from actors.messages.requests import (
     Ask,
@@ -49,7 +50,7 @@ from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.metrics.registry import WorkerMetrics, queue_length
 from heeler.worker.reloads import Resolver
-from heeler.worker.settings import group_settings, herder_settings, new_session_key
+from heeler.worker.settings import group_settings, herder_settings, new_session_key, progress_limit
 from heeler.worker.startup import (
     StoppedError,
     Turns,
@@ -143,7 +144,6 @@ class Worker:
         self._await_stores()
         self.view.kafka_cluster_id = parts.cluster_id
         self._tell_herder(Loaded(self._configs.config))
-        self.view.degraded = data_plane.degraded
         self.metrics.engine, self.metrics.queues = data_plane.figures, self._queues
         data_plane.start()
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
@@ -220,8 +220,8 @@ class Worker:
         make = TaskRunners(config, self._plugins, data_plane, self._offsets, self._configs, self.resolve,
                            self._topic_used, Herding(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
-        tasks = TaskActors(self._tell_herder, make, self._ticker,
-                           lambda task: log_context(task.connector, task.task))
+        tasks = TaskActors(self._tell_herder, make, self._ticker, lambda task: log_context(task.connector, task.task),
+                           self._start_watchdog(data_plane), progress_limit(config.originals))
         self._instances = ActorInstances(
             self._tell_herder,
             lambda epoch, _: ConnectorActor.start(
@@ -258,6 +258,14 @@ class Worker:
         self._core = {"herder": herder, "group member": member, **{f"{k} store": v for k, v in self._stores.items()}}
         self._watch(self._core)
 
+    def _start_watchdog(self, data_plane: DataPlane) -> Watchdog:
+        watchdog = Watchdog(self._tell_herder, data_plane.where)
+        self._ticker.every("watchdog", PULSE_MS, watchdog.look)
+        self._cleanup.callback(self._ticker.cancel, "watchdog")
+        self.view.degraded = lambda: [*watchdog.degraded(), *data_plane.degraded()]
+        self.metrics.stalled = watchdog.stalled
+        return watchdog
+
     def _watch(self, core: Mapping[str, pykka.ActorRef[Any]]) -> None:
         supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)
         for key, alarm in (("supervisor", supervisor.look), ("pulse", lambda: self._tell_herder(HerderAlive()))):
@@ -271,7 +279,7 @@ class Worker:
         return member
 
     # ------------------------------------------------------------ what the parts call
-    def ask(self, request: Request | StoreRequest) -> pykka.Future[Any]:
+    def ask(self, request: Request | StoreRequest, wait_ms: int | None = None) -> pykka.Future[Any]:
         """Hand a request to whoever answers it; the future is always completed."""
         reply: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
         target = self._herder
@@ -281,7 +289,7 @@ class Worker:
             target = self._stores.get("config")
         try:
             if target is not None:
-                target.tell(Ask(request, reply))  # type: ignore[arg-type]
+                target.tell(Ask(request, reply, wait_ms))  # type: ignore[arg-type]
         except pykka.ActorDeadError:
             target = None
         if target is None:

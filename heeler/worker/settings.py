@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,10 +13,41 @@ from actors.group.coordinator import GroupSettings
 from actors.herder.state import HerderSettings
 from actors.messages.requests import SIGNATURE_DIGESTS
 from heeler.worker.config import WorkerConfig
+from spark_tasks.config import healing
+from spark_tasks.config.healing import Healing
+from spark_tasks.errors import ConfigError
 from storage.config.state import SessionKey
 from storage.ids import Config, WorkerId
 
+log = logging.getLogger(__name__)
 _LONG_KEYS = ("HmacMD5", "HmacSHA1")  # Java's default for these: a leader of another size would make the key anew
+
+
+def healing_of(worker: Mapping[str, str]) -> Callable[[Config], Healing]:
+    """What is done about the failures of a connector. One whose settings are wrong is left to its users."""
+
+    def of(connector: Config) -> Healing:
+        try:
+            return Healing.of(worker, connector)
+        except ConfigError as error:
+            log.warning("%s: not restarted by itself: %s", connector.get("name"), error)
+            return Healing()
+
+    return of
+
+
+def progress_limit(worker: Mapping[str, str]) -> Callable[[Config], float]:
+    """How many seconds a task of a connector may take for a batch; the worker's where its own setting is wrong."""
+
+    def of(connector: Config) -> float:
+        try:
+            values = healing.settings(worker, connector)
+        except ConfigError as error:
+            log.warning("%s: %s", connector.get("name"), error)
+            values = healing.settings(worker, {})
+        return float(values["task.progress.timeout.ms"]) / 1000
+
+    return of
 
 
 def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callable[[Config], str]) -> HerderSettings:
@@ -35,6 +67,7 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
         exactly_once=config.exactly_once,
         transactional_leader=config.transactional_leader,
         connector_type=connector_type,
+        healing=healing_of(config.originals),
     )
 
 

@@ -36,7 +36,12 @@ STATE: Final[Schema] = {"type": "string", "enum": [
     "UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING", "DESTROYED"]}
 LEVEL: Final[Schema] = {"type": "string", "enum": ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"]}
 _NULLABLE_TEXT: Final[Schema] = {"type": "string", "nullable": True}
-_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": TEXT, "trace": TEXT}
+_RESTARTS: Final = {
+    **an_object("count cause", count=NUMBER, cause=TEXT, permanent={"type": "boolean"},
+                next_attempt={"type": "string", "format": "date-time"}),
+    "description": "What errors.restart.policy has done, where it has: restarts, the last failure, the next try.",
+}
+_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": TEXT, "trace": TEXT, "restarts": _RESTARTS}
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Error": an_object("error_code message", error_code=NUMBER, message=_NULLABLE_TEXT),

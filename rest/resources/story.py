@@ -5,9 +5,8 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from actors.messages.requests import GetStory, StoryEntry
-from rest.herder_client import instant
 from rest.resources.front import Front
-from rest.wire.answers import json_response
+from rest.wire.answers import instant, json_response
 from storage.ids import ConnectorName
 
 

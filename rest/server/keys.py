@@ -18,9 +18,11 @@ from spark_tasks.config.definition import (
     Validator,
     ValidList,
     at_least,
+    between,
 )
 from spark_tasks.errors import ConfigError
 
+MAX_REBALANCE_WAIT_MS = 60_000  # a request is answered within 90 s
 MAX_BODY_BYTES = 16 << 20  # task configurations of a connector with thousands of tasks are forwarded in one body
 _LISTENER = re.compile(r"(https?)://\[?([0-9a-z\-%._:]*)\]?:([0-9]{1,5})", re.IGNORECASE)
 _LISTENER_SYNTAX = "http://HOST:PORT or https://HOST:PORT (HOST may be empty for all interfaces, PORT at most 65535)"
@@ -125,6 +127,9 @@ REST_KEYS = ConfigDef(
          OneOf("required", "requested", "none")),
     _key("heeler.rest.max.body.bytes", Type.INT, MAX_BODY_BYTES,
          "The longest body of a request; a longer one is answered with 413.", at_least(1024)),
+    _key("rest.rebalance.wait.ms", Type.LONG, 0,
+         "How long a request waits for a rebalance to end before it is refused with 409; 0 as in Kafka Connect: some "
+         "are refused at once, others wait for up to 90 seconds and fail with 500.", between(0, MAX_REBALANCE_WAIT_MS)),
     _key("topic.tracking.enable", Type.BOOLEAN, True, "Whether a connector's topics are remembered (KIP-558)."),
     _key("topic.tracking.allow.reset", Type.BOOLEAN, True, "Whether they may be forgotten on request."),
 )

@@ -41,6 +41,7 @@ class RestSettings:
     tls: Mapping[str, str] = field(default_factory=dict)  # ssl.* keys for listeners and for calls to other workers
     admin_tls: Mapping[str, str] = field(default_factory=dict)
     max_body_bytes: int = MAX_BODY_BYTES
+    rebalance_wait_s: float = 0.0  # 0: conflicts are answered at once
     request_timeout_s: float = REQUEST_TIMEOUT_S
     health_timeout_s: float = HEALTH_TIMEOUT_S
 
@@ -59,6 +60,7 @@ class RestSettings:
             response_headers=header_rules(values["response.http.headers.config"]),
             topic_tracking=values["topic.tracking.enable"],
             topic_tracking_reset=values["topic.tracking.allow.reset"],
+            rebalance_wait_s=values["rest.rebalance.wait.ms"] / 1000,
             max_body_bytes=values["heeler.rest.max.body.bytes"],
             tls=_tls(props, "listeners.https."),
             admin_tls=_tls(props, "admin.listeners.https."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -67,7 +68,12 @@ def status_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
     if status is None:
         raise NotFoundError(f"No status found for connector {name}")
     kind = view.connector_type(view.config.connector_configs.get(name))
-    return _states(name, status, statuses.tasks.get(name, {}), kind)
+    tasks = statuses.tasks.get(name, {})
+    shown = _states(name, status, tasks, kind)
+    shown["connector"] |= _restarts(status)
+    for task in shown["tasks"]:
+        task.update(_restarts(tasks[task["id"]]))
+    return shown
 
 
 def task_status_of(view: WorkerView, task: ConnectorTaskId) -> dict[str, Any]:
@@ -75,7 +81,7 @@ def task_status_of(view: WorkerView, task: ConnectorTaskId) -> dict[str, Any]:
     status = view.statuses.tasks.get(task.connector, {}).get(task.task)
     if status is None:
         raise NotFoundError(f"No status found for task {task}")
-    return {"id": task.task, **_state(status)}
+    return {"id": task.task, **_state(status), **_restarts(status)}
 
 
 def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
@@ -115,6 +121,27 @@ def _states(name: str, connector: Status, tasks: Mapping[int, Status], kind: str
         "tasks": [{"id": number, **_state(tasks[number])} for number in sorted(tasks)],
         "type": kind,
     }
+
+
+def _restarts(status: Status) -> dict[str, Any]:
+    """Our own field, where errors.restart.policy has done something. Not for the answer to a restart: a Java worker
+    that has forwarded one takes no field that it does not know.
+    """
+    restarts = status.restarts
+    if restarts is None:
+        return {}
+    shown: dict[str, Any] = {"count": restarts.count, "cause": restarts.cause}
+    if restarts.permanent:
+        shown["permanent"] = True
+    if restarts.next_ms is not None:
+        shown["next_attempt"] = instant(restarts.next_ms)
+    return {"restarts": shown}
+
+
+def instant(ms: int) -> str:
+    """A time (ms since 1970) in ISO 8601 and UTC, milliseconds only where there are any."""
+    moment = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{moment}.{ms % 1000:03d}Z" if ms % 1000 else f"{moment}Z"
 
 
 def _state(status: Status) -> dict[str, Any]:

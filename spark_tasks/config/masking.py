@@ -35,7 +35,10 @@ _WORD = re.compile(r"[^\W_]")
 _QUOTED = re.compile(
     r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""", re.IGNORECASE
 )
-_NAMES = re.compile(r"password|secret|jaas|token|passphrase|credential|\.key$|private", re.IGNORECASE)
+_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_NAMES = re.compile(
+    r"password|secret|jaas|token|passphrase|credential(?!s\.source$)|user\.info$|\.key$|private", re.IGNORECASE
+)
 
 Find = tuple[str, Callable[[str], Iterable[tuple[int, int]]]]  # a form, and its places in a text that has it
 
@@ -46,10 +49,14 @@ def secret_name(key: str) -> bool:
 
 
 def passwords(config: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
-    """The values of the keys that are secret by their name, and of `more` keys; also what is quoted in a login."""
+    """The values of the keys that are secret by their name, and of `more` keys; also what is quoted in a login, and
+    the password in user:password (*.user.info, and before the host of a URL under any key).
+    """
     found = [config[key] for key in {*more, *filter(secret_name, config)} if isinstance(config.get(key), str)]
     inner = [re.sub(r"\\(.)", r"\1", m[1] or m[2] or "") for text in found for m in _QUOTED.finditer(text)]
-    return [*found, *inner]
+    pairs = [str(value).partition(":")[2] for key, value in config.items() if key.endswith("user.info")]
+    urls = [m[1] for value in config.values() if isinstance(value, str) for m in _IN_URL.finditer(value)]
+    return [*found, *inner, *filter(None, pairs), *urls]
 
 
 def hide_passwords(connector: str, config: Mapping[str, Any], plugin: type[Any]) -> None:

@@ -121,15 +121,15 @@ def _part(schema: Schema | None, what: str) -> Schema:
 @lru_cache(maxsize=1000)
 def to_text(schema: Schema) -> str:
     """`to_json` as compact text, ready for an envelope or for field metadata."""
-    return _dumped(to_json(schema))
+    return json_text(to_json(schema))
 
 
-def _dumped(value: Any) -> str:
+def json_text(value: Any) -> str:
     """JSON as Jackson writes it: doubles as Java prints them, letters beyond 16 bits escaped."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_dumped(key)}:{_dumped(one)}" for key, one in value.items()) + "}"
+        return "{" + ",".join(f"{json_text(key)}:{json_text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_dumped, value)) + "]"
+        return "[" + ",".join(map(json_text, value)) + "]"
     if isinstance(value, float):
         return java_double(value)
     text = json.dumps(value, ensure_ascii=False)
@@ -180,7 +180,7 @@ def from_json(described: Any) -> Schema | None:
         version=version if is_integer else None,
         doc=_text(described.get("doc")),
         parameters=_parameters(described.get("parameters")),
-        default=None if default is None else _dumped(_single(default) if kind is Type.FLOAT32 else default),
+        default=None if default is None else json_text(_single(default) if kind is Type.FLOAT32 else default),
         fields=_fields(described.get("fields")) if kind is Type.STRUCT else (),
         key=_inner(described, "keys", "Map schema did not specify the key type") if kind is Type.MAP else None,
         value=_value(kind, described),

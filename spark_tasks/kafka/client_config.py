@@ -60,6 +60,11 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
+def tls_files(properties: Mapping[str, str]) -> dict[str, Any]:
+    """kafka-python's settings for TLS: what the ssl.* properties of any client say, as PEM files. ConfigError."""
+    return _ssl(properties)
+
+
 def _servers(properties: Mapping[str, str]) -> list[str]:
     servers = [item.strip() for item in properties.get("bootstrap.servers", "").split(",") if item.strip()]
     if not servers:

@@ -25,6 +25,8 @@ class KafkaRefusedError(ConnectError):
 class KafkaAuthorizationError(KafkaRefusedError):
     """The principal may not do that, or could not log in."""
 
+    permanent = True
+
 
 class UnknownTopicError(RetriableError):
     """The topic (or partition) does not exist, or not yet, or this principal may not see it."""

@@ -250,9 +250,10 @@ class GroupConsumer:
         """Whether this process may have missed that it is no member any more."""
         return self._pulse.silence_since(self._joined_at) * 1000 > self._settings.session_timeout_ms
 
-    def poll(self, timeout_ms: int) -> bool:
+    def poll(self, timeout_ms: int, leaving: Callable[[], None] = lambda: None) -> bool:
         """Be a member: join, or join again, where the group wants it; True while the membership is good. Must be
-        called at least every `max_poll_interval_ms`; cheap while nothing is the matter.
+        called at least every `max_poll_interval_ms`; cheap while nothing is the matter. `leaving` is called before it
+        joins: `generation` and `commit` are still of the membership that ends, unless that is lost already.
         """
         coordinator = self._coordinator
         if self._slept and not coordinator.need_rejoin():
@@ -262,6 +263,7 @@ class GroupConsumer:
             if coordinator.stable() and not coordinator.need_rejoin():
                 coordinator.poll_heartbeat()
                 return True
+            leaving()
             joined = bool(coordinator.poll(timeout_ms=timeout_ms)) and coordinator.stable()
         except protocol.KafkaError as error:
             group, session = self._settings.group_id, self._settings.session_timeout_ms

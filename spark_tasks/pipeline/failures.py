@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError, ToleranceExceededError
-from spark_tasks.metrics.phases import Phase
+from spark_tasks.metrics.phases import Phase, mark
 from spark_tasks.pipeline.bisection import FailedPartError, good_parts
 from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, MixedSchemasError
 
@@ -77,7 +77,9 @@ Refuse = Callable[[Failure], None]
 
 def intolerant(failure: Failure) -> NoReturn:
     """What errors.tolerance=none does."""
-    raise ToleranceExceededError(f"Tolerance exceeded in error handler: {failure.described}") from failure.error
+    error = ToleranceExceededError(f"Tolerance exceeded in error handler: {failure.described}")
+    mark(error, failure.stage.phase)
+    raise error from failure.error
 
 
 def is_outage(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ _WRITE = "a PySpark data source that writes it can be run by `pyspark-sink`"
 _FILES = "use `files`, which reads folders of CSV, JSON lines and Parquet"
 _BUCKET = "`files` reads a folder, also one where a bucket is mounted"
 _PARQUET = "`parquet` writes files into a folder, also one where a bucket is mounted"
-_JSON = "`JsonConverter` keeps schemas too, in the records; nothing here speaks to a schema registry"
+_JSON = "`JsonConverter` keeps schemas too, in the records"
 
 JAVA: Mapping[Kind, Mapping[str, str]] = {
     Kind.CONNECTOR: {
@@ -67,10 +67,9 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
     },
     Kind.PREDICATE: {},
     Kind.CONVERTER: {
-        "io.confluent.connect.avro.AvroConverter": _JSON,
         "io.confluent.connect.protobuf.ProtobufConverter": _JSON,
-        "io.confluent.connect.json.JsonSchemaConverter": _JSON,
-        "io.apicurio.registry.utils.converter.": _JSON,
+        "io.apicurio.registry.utils.converter.":
+            "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in /apis/ccompat/v7",
         "io.debezium.converters.": "",
     },
     Kind.HEADER_CONVERTER: {},

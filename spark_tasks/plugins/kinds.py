@@ -31,6 +31,8 @@ class Kind(Enum):
 class PluginNotFoundError(ConnectError):
     """No plugin of that name, more than one, or one that cannot be imported."""
 
+    permanent = True
+
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:

@@ -22,7 +22,8 @@ of a worker lists all that it has ([how to write one](writing-a-connector.md)). 
 `GET /connector-plugins/NAME/config`.
 
 *Here*: under this name; Java's short forms (`FileStreamSink`, `Json`) work too. *By another name*: something here does
-the job, with settings of its own. *Not here*: not yet.
+the job, with settings of its own. *Not here*: not yet, but
+jars of connectors [run as they are](java-plugins.md).
 """
 _TITLES = {
     Kind.CONNECTOR: "Connectors", Kind.TRANSFORMATION: "Transforms", Kind.PREDICATE: "Predicates",

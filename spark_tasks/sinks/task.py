@@ -88,6 +88,12 @@ class SinkTask:
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
 
+    @property
+    def batch(self) -> Future[list[Any]] | None:
+        """What is on its way: see TaskRunner."""
+        batch = self._batch
+        return None if batch is None else batch[0]
+
     def start(self) -> None:
         """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as it takes."""
         work_for(self._metrics.plugins)

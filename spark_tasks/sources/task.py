@@ -92,6 +92,12 @@ class SourceTask:
         self._stream: StreamReader | None = None
         self._position: StreamOffset | None = None  # where the next batch starts; None: at the last offsets
 
+    @property
+    def batch(self) -> Future[list[Any]] | None:
+        """What is on its way: see TaskRunner."""
+        batch = self._batch
+        return None if batch is None else batch.future
+
     def start(self) -> None:
         """Make the reader, fence predecessors where the delivery does that, load the offsets."""
         work_for(self._metrics.plugins)

@@ -26,6 +26,7 @@ from spark_tasks.spark.environment import ENVIRONMENT
 from spark_tasks.spark.executor import Outcome, SplitRunner
 from spark_tasks.spark.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, forget, launch
 from spark_tasks.spark.security import authentication, is_local, python_sockets
+from spark_tasks.spark.stacks import told
 
 _logger = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class SparkJobs:
 
         self._serializer = NoOpSerializer()
         self._bases: dict[int, Any] = {}
+        self._is_local = is_local(settings)
         self._lock = threading.Lock()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         stop = stop or threading.Event()
@@ -152,21 +154,28 @@ class SparkJobs:
                 self._bases[partitions] = self._context._jsc.parallelize(rows, partitions).rdd()  # noqa: SLF001
             return self._bases[partitions]
 
-    def run(self, group: str, label: str, partitions: list[list[bytes]]) -> list[list[Outcome]]:
-        """Run each list of pickled splits in a Spark task; answers their Outcomes in the same shape.
+    def run(self, group: str, label: str, partitions: list[list[bytes]], names: list[list[str]] | None = None
+            ) -> list[list[Outcome]]:
+        """Run each list of pickled splits in a Spark task; answers their Outcomes in the same shape. `names`: what
+        `where` knows them by.
 
         Raises SparkLostError where Spark could not run it to the end (also when the job was cancelled).
         """
         from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
 
         try:
-            rows = self._rdd(group, label, SplitRunner(partitions), len(partitions)).collect()
+            runner = SplitRunner(partitions, str(self._folder), names if self._is_local else None)
+            rows = self._rdd(group, label, runner, len(partitions)).collect()
             return [pickle.loads(bytes(row)) for row in rows]
         except (Py4JNetworkError, OSError) as error:
             raise SparkSilentError(f"Spark's JVM was lost during the job of {label}: {error}") from error
         except Py4JError as error:
             kind = SparkSilentError if self._stopped() else SparkLostError
             raise kind(f"the Spark job of {label} did not end: {_first_line(error)}") from error
+
+    def where(self, name: str) -> str | None:
+        """Where the processes are that run splits of that name now; None where none does. Takes seconds."""
+        return told(self._folder, name) if self._is_local else "Where it hangs only its executor on the cluster knows"
 
     def begin(self, group: str, label: str, function: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> Any:
         """Start a job of one task that runs `function`, and do not wait for it; `failure` takes what this answers."""

@@ -29,6 +29,7 @@ from spark_tasks.task import Split
 _logger = logging.getLogger(__name__)
 
 WARM_SECONDS = 0.2
+LATE_S = 30.0  # a job that several tasks share takes a second or two: something in it hangs
 DYING_S = 2.0  # how long a JVM may take to end after its connection broke
 
 
@@ -39,6 +40,12 @@ class _Submission:
     pickled: list[bytes]
     seconds: float
     future: Future[list[Any]] = field(default_factory=Future)
+    begun: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Of its splits, while they run."""
+        return f"batch-{self.key}"
 
     def finish(self, outcomes: list[Outcome]) -> None:
         try:
@@ -123,7 +130,9 @@ class SparkEngine:
         return submission.future
 
     def cancel(self, batch: Future[list[Any]]) -> None:
-        """As Engine.cancel. A Spark job goes on where other tasks have splits in it; the results are dropped."""
+        """As Engine.cancel. A Spark job goes on where other tasks have splits in it, and the results are dropped; but
+        one that should have ended long ago ends here, and the others repeat their batches, each in a job of its own.
+        """
         with self._changed:
             waiting = [s for s in self._waiting.values() if s.future is batch]
             for submission in waiting:
@@ -134,11 +143,19 @@ class SparkEngine:
             if submission.future is batch:
                 submission.fail(CancelledError(f"a batch of {submission.task} was given up"))
         for group, job in running:
-            if spark is not None and all(s.future.done() for s in job):
+            late = any(time.monotonic() - s.begun > LATE_S for s in job)
+            if spark is not None and (late or all(s.future.done() for s in job)):
                 spark.cancel(group)
 
+    def where(self, batch: Future[list[Any]]) -> str | None:
+        """Where the splits of a batch are now; None where none of them runs. Takes seconds."""
+        with self._changed:
+            names = [s.name for job in self._running.values() for s in job if s.future is batch]
+            spark = self._life.spark
+        return spark.where(names[0]) if names and spark is not None else None
+
     def degraded(self) -> Sequence[str]:
-        """Which tasks hang or wait for long, in words. Nobody watches them here."""
+        """Which tasks hang or wait for long, in words. Here only the worker's watchdog knows."""
         return ()
 
     def figures(self) -> EngineFigures:
@@ -186,14 +203,19 @@ class SparkEngine:
         """The next job's submissions; the caller holds the lock."""
         waiting = [Waiting(s.key, s.seconds, s.task in self._alone) for s in self._waiting.values()]
         taken = [self._waiting.pop(key) for key in next_job(waiting, slots - len(self._running))]
-        return [s for s in taken if s.future.set_running_or_notify_cancel()]
+        job = [s for s in taken if s.future.set_running_or_notify_cancel()]
+        for submission in job:
+            submission.begun = time.monotonic()
+        return job
 
     def _run(self, spark: SparkJobs, group: str, job: list[_Submission]) -> None:
         tasks = ", ".join(sorted({s.task for s in job}))
         flat = [split for submission in job for split in submission.pickled]
+        names = [submission.name for submission in job for _ in submission.pickled]
         layout = spread(len(flat), spark.slots, shared=len(job) > 1)
         try:
-            answers = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout])
+            answers = spark.run(group, tasks, [[flat[i] for i in numbers] for numbers in layout],
+                                [[names[i] for i in numbers] for numbers in layout])
         except Exception as error:  # noqa: BLE001 - the answers are pickled, and unpickling may raise anything
             lost = error if isinstance(error, SparkLostError) else SparkLostError(f"{tasks}: no answer: {error!r}")
             self._alone |= {s.task for s in job}

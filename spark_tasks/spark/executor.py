@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError, PermanentError, RetriableError, is_permanent
 from spark_tasks.metrics.phases import mark, stage_of
+from spark_tasks.spark.stacks import telling
 from spark_tasks.task import Split
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class RetriableSplitError(SplitError, RetriableError):
     """The same for an error that was retriable."""
 
 
+class PermanentSplitError(SplitError, PermanentError):
+    """The same for an error that trying again cannot mend."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one split. `trace` is the executor's traceback where there is an error."""
@@ -42,10 +47,14 @@ class Outcome:
 
 
 class SplitRunner:
-    """The function of a Spark job: partition i runs the pickled splits `partitions[i]`."""
+    """The function of a Spark job: partition i runs the pickled splits `partitions[i]`. While it runs one, the process
+    says under the name of `names[i]` in `folder` where it is (stacks.py).
+    """
 
-    def __init__(self, partitions: list[list[bytes]]) -> None:
+    def __init__(self, partitions: list[list[bytes]], folder: str = "", names: list[list[str]] | None = None) -> None:
         self._partitions = partitions
+        self._folder = folder
+        self._names = names
 
     def __call__(self, index: int, rows: Iterable[Any]) -> Iterator[bytes]:
         """One pickled list of Outcomes. `rows` is empty, but has to be read or Spark throws the worker away."""
@@ -54,7 +63,15 @@ class SplitRunner:
         for _ in rows:
             pass
         refuse_second_attempt(TaskContext.get())
-        yield packed([run_split(split) for split in self._partitions[index]])
+        splits = self._partitions[index]
+        names = self._names[index] if self._names is not None else [""] * len(splits)
+        yield packed([self._run(split, name) for split, name in zip(splits, names, strict=True)])
+
+    def _run(self, split: bytes, name: str) -> Outcome:
+        if not name:
+            return run_split(split)
+        with telling(self._folder, name):
+            return run_split(split)
 
 
 class SecondAttemptError(ConnectError):
@@ -103,7 +120,11 @@ def failed_outcome(error: Exception, seconds: float = 0.0) -> Outcome:
     try:
         pickle.loads(pickle.dumps(bare))
     except Exception:  # noqa: BLE001 - exceptions with odd constructors fail in any way they like
-        kind = RetriableSplitError if isinstance(error, RetriableError) else SplitError
+        kind = SplitError
+        if isinstance(error, RetriableError):
+            kind = RetriableSplitError
+        elif is_permanent(error):
+            kind = PermanentSplitError
         bare = kind(f"{type(error).__name__}: {error}")
     return Outcome(error=bare, trace=trace, seconds=seconds, stage=stage)
 

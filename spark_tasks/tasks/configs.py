@@ -25,6 +25,8 @@ _COPIED = ("topics", "topics.regex")  # a sink's tasks need to know what to read
 class TooManyTasksError(ConnectError):
     """More tasks than `tasks.max` (KIP-1004); trying again will not help."""
 
+    permanent = True
+
     def __init__(self, connector: str, tasks: int, most: int) -> None:
         super().__init__(
             f"The connector {connector} has generated {tasks} tasks, which is greater than {most}, the maximum number "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from spark_tasks.config import healing
 from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
 from spark_tasks.config.types import shown
@@ -96,6 +97,8 @@ def _unfit_version(name: str, subject: Subject) -> ConfigInfos:
 def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     chain = links(subject.props)
     definition = base_def(subject, SINK if subject.is_sink else SOURCE)
+    if healing.given(subject.props):  # shown to who uses them: others get Kafka Connect's keys
+        definition = definition.plus(healing.CONNECTOR)
     definition = definition.plus(*(chain_def(link, subject.props, subject.plugins) for link in chain))
     values = definition.validate_all(subject.props)
     check_base(subject, values)

@@ -14,10 +14,8 @@ _KAFKAS = "org.apache.kafka.connect."  # heeler's of these names are also in Kaf
 
 
 def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str, ConfigValue]) -> None:
-    """Errors about plugins of the other runtime, and about a connector that its runtime cannot run."""
+    """Errors about plugins of the other runtime."""
     java = is_java(subject.plugin)
-    if refused := getattr(subject.plugin.cls, "refused", None):
-        values["connector.class"].errors.append(refused)
     named = [(link.type_key, link.kind, subject.props.get(link.type_key)) for link in chain]
     for key, kind in CONVERTERS.items():
         default = SIMPLE_HEADERS if key == "header.converter" else None

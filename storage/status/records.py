@@ -1,4 +1,7 @@
-"""Keys and values of the status topic, byte for byte as Kafka Connect writes them (connect-surface.md, 3.2)."""
+"""Keys and values of the status topic, byte for byte as Kafka Connect writes them (connect-surface.md, 3.2).
+
+A status may hold one field more, `heeler_restarts`: Java's reader looks up the fields that it knows.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from storage.config.records import parse_task_id
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TopicName, WorkerId
 from storage.log.java_json import dumps, loads
 from storage.log.record import KeyValue, shown
-from storage.status.state import Status, TopicStatus
+from storage.status.state import Restarts, Status, TopicStatus
 
 CONNECTOR = "status-connector-"
 TASK = "status-task-"
 TOPIC = "status-topic-"
+RESTARTS = "heeler_restarts"
 TOPIC_SEPARATOR = ":connector-"
 
 TopicKey = tuple[TopicName, ConnectorName]
@@ -27,13 +31,17 @@ def status_record(status: Status) -> KeyValue:
     """A status; DESTROYED is written as a tombstone."""
     if status.state is State.DESTROYED:
         return status_key(status.id), None
-    value = {
+    value: dict[str, Any] = {
         "state": status.state.value,
         "trace": status.trace,
         "worker_id": status.worker_id,
         "generation": status.generation,
         "version": status.version,
     }
+    if status.restarts is not None:
+        restarts = status.restarts
+        value[RESTARTS] = {"count": restarts.count, "cause": restarts.cause, "next": restarts.next_ms,
+                           "permanent": restarts.permanent}
     return status_key(status.id), dumps(value)
 
 
@@ -85,7 +93,19 @@ def parse_status(item: ItemId, data: bytes) -> Status:
         generation=_integer(value, "generation"),
         trace=_text(value, "trace"),
         version=_text(value, "version"),
+        restarts=_restarts(value.get(RESTARTS)),
     )
+
+
+def _restarts(value: Any) -> Restarts | None:
+    """None for what no heeler wrote: it must not take the status with it."""
+    if not isinstance(value, dict):
+        return None
+    try:
+        next_ms = None if value.get("next") is None else _integer(value, "next", 64)
+        return Restarts(_integer(value, "count"), _text(value, "cause") or "", next_ms, value.get("permanent") is True)
+    except ValueError:
+        return None
 
 
 def parse_topic_status(data: bytes) -> TopicStatus:

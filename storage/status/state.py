@@ -9,6 +9,19 @@ from storage.ids import ConnectorName, ItemId, State, TopicName, WorkerId
 
 
 @dataclass(frozen=True, slots=True)
+class Restarts:
+    """What heeler does by itself about a connector or task that fails (errors.restart.policy). `count`: restarts so
+    far, `cause`: the last failure in a line, `next_ms`: when it will be restarted (ms since 1970), `permanent`: it will
+    not be, as that cannot help.
+    """
+
+    count: int
+    cause: str
+    next_ms: int | None = None
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The status of a connector (`id` a name) or of a task (`id` a ConnectorTaskId)."""
 
@@ -18,6 +31,7 @@ class Status:
     generation: int
     trace: str | None = None
     version: str | None = None
+    restarts: Restarts | None = None  # heeler's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -22,7 +23,8 @@ CONFLICT = "Cannot complete request because of a conflicting operation (e.g. wor
 def running(kafka, tmp_path_factory):
     signing = {"inter_worker_key_ttl_ms": "3000", "inter_worker_signature_algorithm": "HmacSHA512",
                "inter_worker_verification_algorithms": "HmacSHA256,HmacSHA512"}
-    with Cluster(kafka, tmp_path_factory.mktemp("requests"), "cluster-requests", **signing) as cluster:
+    with Cluster(kafka, tmp_path_factory.mktemp("requests"), "cluster-requests", rest_rebalance_wait_ms="30000",
+                 **signing) as cluster:
         yield cluster
 
 
@@ -122,6 +124,32 @@ def restarts(cluster, sink):
     """How often the status topic says that the first task is restarting."""
     said = [value["state"] for key, value in cluster.statuses() if key == f"status-task-{sink}-0" and value]
     return said.count("RESTARTING")
+
+
+def test_requests_during_rebalances_wait(cluster, topic_name):
+    """Users of all workers make, restart and delete connectors at the same time, and nobody repeats a request; each
+    connector has the group rebalance, several times.
+    """
+    config = {"connector.class": "FileStreamSource", "file": str(cluster.folder / "missing"), "topic": topic_name}
+
+    def use(worker):
+        codes = []
+        for n in range(4):
+            name = f"{topic_name}-{worker.port}-{n}"
+            made = http_call(worker, "POST", "/connectors", json.dumps({"name": name, "config": config}))[0]
+            restarted = http_call(worker, "POST", f"/connectors/{name}/restart")[0]
+            deleted = http_call(worker, "DELETE", f"/connectors/{name}")[0]
+            codes.append((made, restarted, deleted))
+        return codes
+
+    cluster.wait_settled()
+    with ThreadPoolExecutor(len(cluster.living())) as users:
+        answers = [codes for found in users.map(use, cluster.living()) for codes in found]
+    assert len(answers) == 12
+    assert {(made, deleted) for made, _, deleted in answers} == {(201, 204)}, answers
+    # As in Java: 404 of a worker that has not read of it yet, 500 of one that loses it while it restarts.
+    assert {restarted for _, restarted, _ in answers} <= {204, 404, 500}, answers
+    cluster.wait_settled()
 
 
 def test_unknown_connectors_are_404_everywhere(cluster):

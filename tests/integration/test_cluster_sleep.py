@@ -45,9 +45,14 @@ def cluster(fragile, tmp_path_factory):
         del kafka.admin
 
 
+def groups(cluster):
+    """The workers' group, as the broker knows it."""
+    return cluster.kafka.admin.list_groups(cluster.group, 10)
+
+
 def members(cluster):
-    """Of the workers' group, as the broker knows them."""
-    return [member for group in cluster.kafka.admin.list_groups(cluster.group, 10) for member in group.members]
+    """Those of it."""
+    return [member for group in groups(cluster) for member in group.members]
 
 
 @pytest.fixture
@@ -117,7 +122,9 @@ def test_two_workers_that_both_slept_go_on_with_their_work(cluster, asleep):
 
 
 def test_a_broker_that_restarts_costs_no_delay(cluster, fragile):
-    """It is away for so long that the workers give their work up."""
+    """It is away for so long that the workers, both of them members again, give their work up."""
+    wait_until(lambda: [(group.state, len(group.members)) for group in groups(cluster)] == [("Stable", 2)], SOON_S,
+               "a group of both")
     before, lost = starts(cluster), {worker.port: worker.log.read_text().count(LOST) for worker in cluster.living()}
     fragile.stop(graceful=False)
     wait_until(lambda: all(worker.log.read_text().count(LOST) > lost[worker.port] for worker in cluster.living()),

@@ -178,6 +178,38 @@ def test_cancel_what_runs_and_what_waits(engine: AnyEngine, tmp_path: Path) -> N
     assert [f.result(20) for f in futures] == [[n] for n in range(slots)], "their slots come free"
 
 
+@only(["batch"])
+def test_a_shared_job_in_which_something_hangs_ends_with_it(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others repeat their batches; nobody looks for where they hang."""
+    monkeypatch.setattr("spark_tasks.spark.engine.LATE_S", 0.0)
+    busy = all_busy(engine, tmp_path)
+    sign = tmp_path / "sign"
+    hanging, other = engine.submit("late-0", [Hang(str(sign))]), engine.submit("late-1", [Answer(1)])
+    engine.cancel(busy.pop())
+    wait_until(sign.exists, what="the shared job")
+    assert not other.done()
+    assert engine.where(other) is None
+    engine.cancel(hanging)
+    with pytest.raises(SparkLostError):
+        other.result(20)
+    for batch in busy:
+        engine.cancel(batch)
+    assert engine.submit("late-1", [Answer(1)]).result(20) == [1]
+
+
+def test_where_a_batch_hangs(engine: AnyEngine, tmp_path: Path) -> None:
+    sign = tmp_path / "sign"
+    batch = engine.submit("hang-0", [Hang(str(sign))])
+    wait_until(sign.exists)
+    where = wait_until(lambda: engine.where(batch))
+    assert "splits.py" in where
+    assert "in run" in where
+    engine.cancel(batch)
+    wait_until(lambda: engine.where(batch) is None)
+
+
 def test_a_submission_that_waits_can_be_taken_back(engine: AnyEngine, tmp_path: Path) -> None:
     busy = all_busy(engine, tmp_path)
     last, other = (engine.submit(task, [Answer(9)]) for task in ("last-0", "other-0"))

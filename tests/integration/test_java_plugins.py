@@ -12,13 +12,14 @@ import pytest
 from heeler.java_host.frames import message
 from tests.rigs.java_jars import plugin_folder
 from tests.rigs.support import wait_until
-from tests.rigs.workers import PATIENT, PLUGINS, Rig, processes_of, running_worker, wait_gone
+from tests.rigs.workers import JSON, PATIENT, PLUGINS, Rig, processes_of, running_worker, wait_gone
 
 pytestmark = pytest.mark.integration
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 MODE = "heeler.tests.ModeSource"
+NOTES = "heeler.tests.NoteSink"
 LONGS = {"value.converter": "org.apache.kafka.connect.converters.LongConverter"}
 MODES = ("count", "exit", "hang", "hang-start", "throw", "memory", "retry", "raise", "reconfigure")
 COMPILED_S = 170.0  # numba, where it has compiled nothing yet
@@ -29,7 +30,8 @@ SLOW_S = 60.0  # a JVM starts on a busy machine
 def java_worker(kafka, tmp_path_factory):
     """A worker with jars in its plugin.path, and records that have come from them."""
     folder = plugin_folder(tmp_path_factory.mktemp("jars"))
-    more = {"plugin_path": f"{PLUGINS},{folder}", "java_plugins_prefer": FILE_SOURCE,
+    more = {"plugin_path": f"{PLUGINS},{folder}", "java_plugins_prefer": f"{FILE_SOURCE},{FILE_SINK}",
+            "offset_flush_interval_ms": "500",
             "java_plugins_jvm_options": "-Xmx128M -XX:TieredStopAtLevel=1", "exactly_once_source_support": "enabled"}
     with running_worker(kafka, tmp_path_factory.mktemp("worker"), "java-worker", **more, **PATIENT) as rig:
         rig.create("warm-java", counting("warm-java"))
@@ -70,7 +72,7 @@ def test_java_plugins_are_listed_described_and_validated(rig):
     assert shown[FILE_SOURCE]["version"] == "4.3.1"
     log = rig.process.log.read_text()
     assert "broken.jar cannot be read" in log
-    assert f"{FILE_SINK}: heeler's own is taken" in log  # since nobody prefers Java's
+    assert f"{JSON}: heeler's own is taken" in log  # since nobody prefers Java's
     keys = {k["name"]: k for k in rig.call("GET", "/connector-plugins/ModeSource/config")}
     assert keys["mode"]["default_value"] == "count"
     assert keys["records"]["type"] == "INT"
@@ -201,6 +203,144 @@ def test_the_end_of_the_host_is_noticed_and_all_goes_on(rig, topic_name):
     wait_until(lambda: offsets(rig, topic_name) == [{"position": 14}], SLOW_S, "the third offset")
     assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two", "three"]
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
+
+
+def committed(rig, name):
+    return rig.kafka.committed(f"connect-{name}")
+
+
+def test_a_file_from_a_java_sink(rig, topic_name):
+    """Transforms, pause, restart, altered offsets; the host is killed while records come, and none is missing."""
+    out = rig.folder / "out"
+    rig.kafka.create(topic_name, 2)
+    config = {
+        "connector.class": FILE_SINK, "file": str(out), "topics": topic_name, "transforms": "hoist",
+        "transforms.hoist.type": "org.apache.kafka.connect.transforms.HoistField$Value", "transforms.hoist.field": "l",
+    }
+    rig.create(topic_name, config, ["RUNNING", "RUNNING"])
+    rig.kafka.send(topic_name, ["one", "two"], partition=0, headers=[("h", b"1")])
+    rig.wait_lines(out, ["Struct{l=one}", "Struct{l=two}"])
+    wait_until(lambda: committed(rig, topic_name).get((topic_name, 0)) == 2, what="the offset of the second record")
+    rig.call("PUT", f"/connectors/{topic_name}/pause")
+    rig.wait_states(topic_name, ["PAUSED", "PAUSED"])
+    rig.kafka.send(topic_name, ["three"], partition=0)
+    rig.call("PUT", f"/connectors/{topic_name}/resume")
+    rig.wait_lines(out, ["Struct{l=one}", "Struct{l=two}", "Struct{l=three}"])
+    rig.call("POST", f"/connectors/{topic_name}/restart?includeTasks=true")
+    rig.kafka.send(topic_name, ["four"], partition=0)
+    rig.wait_lines(out, ["Struct{l=one}", "Struct{l=two}", "Struct{l=three}", "Struct{l=four}"])
+    rig.call("PUT", f"/connectors/{topic_name}/stop")
+    rig.wait_states(topic_name, ["STOPPED"])
+    assert committed(rig, topic_name)[topic_name, 0] == 4
+    place = {"kafka_topic": topic_name, "kafka_partition": 0}
+    wanted = [{"partition": place, "offset": {"kafka_offset": 3}}]
+    rig.call("PATCH", f"/connectors/{topic_name}/offsets", {"offsets": wanted})
+    rig.call("PUT", f"/connectors/{topic_name}/resume")
+    rig.wait_lines(out, ["Struct{l=one}", "Struct{l=two}", "Struct{l=three}", "Struct{l=four}", "Struct{l=four}"])
+    lines = [f"{n}" for n in range(60_000)]
+    rig.kafka.send(topic_name, lines[:30_000], partition=1)
+    wait_until(lambda: len(out.read_text().splitlines()) > 1000, what="the first of many lines")
+    first = jvm(rig)
+    first.kill()
+    rig.kafka.send(topic_name, lines[30_000:], partition=1)
+    wait_until(lambda: committed(rig, topic_name).get((topic_name, 1)) == 60_000, SLOW_S, "the last offset")
+    found = out.read_text().splitlines()
+    assert {line[9:-1] for line in found if line.endswith("}")} >= set(lines)
+    assert rig.call("GET", f"/connectors/{topic_name}/topics")[topic_name]["topics"] == [topic_name]
+    rig.delete(topic_name)
+
+
+def noting(rig, topic, **more):
+    return {"connector.class": NOTES, "topics": topic, "notes": str(rig.folder / "notes"), **more}
+
+
+def notes(rig, name="notes"):
+    file = rig.folder / name
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def wait_notes(rig, *wanted):
+    wait_until(lambda: [n for n in wanted if n not in notes(rig)] == [], SLOW_S, f"{wanted}")
+
+
+def test_what_a_sink_asks_of_its_context(rig, topic_name):
+    """Rewind, hold and release of a partition, the same again after a time, a commit now, a report of a bad record;
+    not more is committed than the task says.
+    """
+    letters = f"{topic_name}-dead"
+    rig.kafka.create(topic_name, 2)
+    rig.create(topic_name, noting(rig, topic_name, behind="1", **{
+        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": letters,
+        "errors.deadletterqueue.topic.replication.factor": "1", "errors.deadletterqueue.context.headers.enable": "true",
+        "transforms": "field", "transforms.field.type": "org.apache.kafka.connect.transforms.Cast$Value",
+        "transforms.field.spec": "string", "transforms.field.predicate": "odd",
+        "predicates": "odd", "predicates.odd.type": "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
+        "predicates.odd.name": "odd"}), ["RUNNING", "RUNNING"])
+    wait_notes(rig, "start true", "open [0, 1] true")
+    say = lambda *words, to=0: rig.kafka.send(topic_name, words, partition=to)  # noqa: E731
+    say("a", "rewind")
+    wait_until(lambda: notes(rig)[2:] == ["put 0 0 a", "put 0 1 rewind"] * 2, what="the same after the rewind")
+    say("b")
+    say("again", "c")
+    wait_notes(rig, "put 0 4 c")
+    assert notes(rig).count("put 0 3 again") == 2
+    assert notes(rig).index("put 0 4 c") > notes(rig).index("put 0 3 again") + 1
+    say("hold 1")
+    wait_notes(rig, "put 0 5 hold")
+    say("held", to=1)
+    say("d")
+    wait_notes(rig, "put 0 6 d")
+    assert "put 1 0 held" not in notes(rig)
+    say("release 1")
+    wait_notes(rig, "put 1 0 held")
+    say("bad", "e")
+    rig.wait_records(letters, 1)
+    (letter,) = rig.kafka.messages(letters)
+    found = {key: value.decode() for key, value in letter.headers()}
+    assert letter.value() == b"bad"
+    assert found["__connect.errors.stage"] == "TASK_PUT"
+    assert found["__connect.errors.offset"] == "8"
+    assert found["__connect.errors.exception.message"] == "it is bad"
+    wait_until(lambda: committed(rig, topic_name) == {(topic_name, 0): 9}, what="all but the last record committed")
+    rig.call("PUT", f"/connectors/{topic_name}/stop")
+    rig.wait_states(topic_name, ["STOPPED"])
+    assert notes(rig)[-2:] == ["close [0, 1]", "stop"]
+    place = {"kafka_topic": topic_name, "kafka_partition": 0}
+    wanted = {"offsets": [{"partition": place, "offset": {"kafka_offset": 999}}]}
+    error = rig.refused("PATCH", f"/connectors/{topic_name}/offsets", wanted)
+    assert "999 is not an offset of mine" in str(error)
+    answer = rig.call("DELETE", f"/connectors/{topic_name}/offsets")
+    assert answer["message"] == "The offsets for this connector have been reset successfully"  # it says so itself
+    assert committed(rig, topic_name) == {}
+
+
+def test_partitions_move_between_tasks_of_a_sink(rig, topic_name):
+    rig.kafka.create(topic_name, 2)
+    rig.create(topic_name, noting(rig, topic_name), ["RUNNING", "RUNNING"])
+    rig.kafka.send(topic_name, ["a"], partition=0)
+    wait_notes(rig, "put 0 0 a")
+    rig.create(topic_name, noting(rig, topic_name, **{"tasks.max": "2"}), ["RUNNING", "RUNNING", "RUNNING"])
+    wait_notes(rig, "open [0] true", "open [1] true")
+    rig.kafka.send(topic_name, ["b"], partition=0)
+    rig.kafka.send(topic_name, ["c"], partition=1)
+    wait_notes(rig, "put 0 1 b", "put 1 0 c")
+    assert notes(rig).count("put 0 0 a") == 1
+
+
+def test_a_sink_that_fails_and_one_that_hangs_hold_nobody_up(rig, topic_name):
+    rig.kafka.create(topic_name)
+    rig.kafka.send(topic_name, ["a", "throw"])
+    rig.create(topic_name, noting(rig, topic_name), ["RUNNING", "FAILED"])
+    trace = rig.call("GET", f"/connectors/{topic_name}/status")["tasks"][0]["trace"]
+    assert "ConnectException: thrown by put" in trace
+    hung, other = f"{topic_name}-hung", f"{topic_name}-other"
+    rig.kafka.create(hung)
+    rig.kafka.send(hung, ["hang"])
+    rig.create(hung, noting(rig, hung, notes=str(rig.folder / "hung")))
+    wait_until(lambda: "put 0 0 hang" in notes(rig, "hung"), what="the hung put")
+    rig.create(other, counting(other), ["RUNNING", "RUNNING"])
+    rig.delete(hung)
+    rig.wait_records(other, 10)
 
 
 def test_the_host_is_private_and_ends_with_the_worker(java_worker):

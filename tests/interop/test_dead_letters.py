@@ -1,24 +1,33 @@
-"""Dead letters beside a Java worker: the same bad records, byte for byte the same letters (but for the stack trace)."""
+"""Dead letters beside a Java worker: the same bad records, byte for byte the same letters (but for the stack trace)
+from a sink of heeler's, and from Kafka's own on heeler, which also writes the same file and commits the same offsets.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from heeler.embedded_kafka.jars import resolve
+from heeler.java_host.runtime import JavaRuntime
+from spark_tasks.plugins import Kind, Plugins, discovery
 from spark_tasks.runners import Runners
+from tests.rigs.java_jars import FILE
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import Folder
-from tests.rigs.tasks import Loop, ThreadEngine, context_of, plugins_with
+from tests.rigs.tasks import Loop, ThreadEngine, context_of
 from tests.rigs.workers import Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 C = "org.apache.kafka.connect."
 JSON = C + "json.JsonConverter"
+NOTES = "tests.rigs.task_plugins.NotesConnector"
+FILE_SINK = C + "file.FileStreamSinkConnector"
 T = C + "transforms."
 LONG = (7).to_bytes(8, "big")
 ENVELOPE = {"schema": {"type": "int32", "optional": False}, "payload": 5}
@@ -62,10 +71,16 @@ CASES = {"schemaless": (SCHEMALESS, RECORDS), "typed": (WITH_SCHEMAS, TYPED)}
 @pytest.fixture
 def rig(broker, tmp_path, worker_properties):
     """A Java worker, and a function that runs a sink task of heeler's."""
-    java = JavaWorker(tmp_path, worker_properties)
+    java = JavaWorker(tmp_path, {**worker_properties, "offset.flush.interval.ms": "500"})
     java.start()
-    worker = {"bootstrap.servers": broker.bootstrap_servers, "key.converter": JSON, "value.converter": JSON}
-    runners = Runners(worker, plugins_with("tests.rigs.task_plugins:NotesConnector"))
+    worker = {"bootstrap.servers": broker.bootstrap_servers, "key.converter": JSON, "value.converter": JSON,
+              "offset.flush.interval.ms": "500"}
+    jars = tmp_path / "jars"
+    (jars / "file").mkdir(parents=True)
+    shutil.copy(next(resolve(FILE).glob("connect-file-*.jar")), jars / "file")
+    host = JavaRuntime(worker, [str(jars)], [FILE_SINK])
+    notes = discovery.Found(NOTES, Kind.CONNECTOR, NOTES.replace(".Notes", ":Notes"), "classpath")
+    runners = Runners(worker, Plugins(installed=[*discovery.installed(), notes], others=host.found))
     loops = []
 
     def run(config):
@@ -79,6 +94,7 @@ def rig(broker, tmp_path, worker_properties):
         for loop in loops:
             loop.stop()
         runners.close()
+        host.close()
         java.stop(0)
 
 
@@ -122,9 +138,13 @@ def test_letters_are_javas(broker, tmp_path, rig):
         out = tmp_path / f"{case}.txt"
         java.rest.put_config(name, {**common, "connector.class": "FileStreamSink", "file": str(out),
                                     "errors.deadletterqueue.topic.name": f"{name}-java"})
-        loop = run({**common, "name": name, "connector.class": "tests.rigs.task_plugins.NotesConnector",
-                    "folder": str(tmp_path / case), "errors.deadletterqueue.topic.name": f"{name}-heeler",
+        loop = run({**common, "name": name, "connector.class": NOTES, "folder": str(tmp_path / case),
+                    "errors.deadletterqueue.topic.name": f"{name}-heeler",
                     "consumer.override.group.id": f"{name}-heeler"})
+        jar = tmp_path / f"{case}-jar.txt"
+        run({**common, "name": name, "connector.class": FILE_SINK, "task.class": C + "file.FileStreamSinkTask",
+             "file": str(jar), "errors.deadletterqueue.topic.name": f"{name}-jar",
+             "consumer.override.group.id": f"{name}-jar"})
         loop.await_records(len(records), 60)
         notes = Folder(str(tmp_path / case))
         good = [value for *_, values in notes.heard("writes") for value in values]
@@ -132,5 +152,10 @@ def test_letters_are_javas(broker, tmp_path, rig):
                    f"{len(good)} good records from Java")
         bad = len(records) - len(good)
         assert bad > len(records) / 2
-        theirs, ours = (by_offset(letters(broker, f"{name}-{who}", bad)) for who in ("java", "heeler"))
+        theirs, ours, jars = (by_offset(letters(broker, f"{name}-{who}", bad)) for who in ("java", "heeler", "jar"))
         assert ours == theirs
+        assert jars == theirs
+        end = {(topic, 0): len(records)}
+        for group in (f"connect-{name}", f"{name}-jar"):
+            wait_until(lambda group=group, end=end: kafka.committed(group) == end, 60, f"the offsets of {group}")
+        assert jar.read_text() == out.read_text()

@@ -26,7 +26,7 @@ class Mixed(Cluster):
 
     def __init__(self, kafka, folder, properties):
         self.kafka, self.folder, self.group = kafka, folder, properties["group.id"]
-        self.settings = {**properties, **TIMES}
+        self.settings = {**properties, **TIMES, "errors.restart.policy": "failed"}  # Java knows no such key
         self.settings.pop("listeners")
         self.java = JavaWorker(folder, self.settings)
         self.heeler = WorkerProcess(folder, self.settings, "heeler")
@@ -123,6 +123,31 @@ def ask_both(mixed):
         parts = mixed.wait_settled()
 
 
+def heal_beside_java(mixed):
+    """What heeler adds to statuses of what it restarts by itself harms no Java worker."""
+    folder = mixed.folder / "missing"
+    sink = {"connector.class": "FileStreamSink", "topics": f"{mixed.group}-a", "file": str(folder / "out")}
+    mixed.create("bad", sink, 2)
+    mine, states = f"127.0.0.1:{mixed.heeler.port}", {"FAILED", "RUNNING", "RESTARTING", "UNASSIGNED"}
+
+    def tasks(worker):
+        found = call(worker, "GET", "/connectors?expand=status")[1].get("bad", {})
+        return found.get("status", {"tasks": []})["tasks"]
+
+    def healed():
+        return [t["id"] for t in tasks(mixed.heeler) if t["worker_id"] == mine and t.get("restarts", {}).get("count")]
+
+    number, = wait_until(healed, 45, "a restart by itself")
+    seen = next(task for task in tasks(mixed.java) if task["id"] == number)
+    assert (seen["worker_id"], seen["state"] in states, "restarts" in seen) == (mine, True, False)
+    status, answer = call(mixed.java, "POST", "/connectors/bad/restart?includeTasks=true&onlyFailed=true")
+    assert (status, len(answer["tasks"])) == (202, 2), "a Java worker takes the answer of a leader that is heeler"
+    folder.mkdir()
+    wait_until(lambda: {t["id"]: t["state"] for t in tasks(mixed.java)}[number] == "RUNNING", 45, "it to be well")
+    mixed.delete("bad")
+    mixed.wait_settled()
+
+
 @pytest.fixture
 def mixed(broker, tmp_path, worker_properties):
     cluster = Mixed(Kafka(broker.bootstrap_servers), tmp_path, worker_properties)
@@ -158,6 +183,7 @@ def test_a_group_of_both(mixed):
     assert mixed.leads(mixed.heeler)
     mixed.flow()
     ask_both(mixed)
+    heal_beside_java(mixed)
 
     mixed.end(mixed.java, kill=False)
     mixed.wait_settled()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -11,13 +14,15 @@ from storage.log.memory_log import MemoryTopic
 from storage.log.record import KeyValue, LogRecord
 from storage.status import records as to
 from storage.status.fold import Ticket, WriteBook, admit, fold, forget, may_repeat
-from storage.status.state import Status, StatusState, TopicStatus
+from storage.status.state import Restarts, Status, StatusState, TopicStatus
 
 CONNECTORS = st.sampled_from([ConnectorName("a"), ConnectorName("b-1")])
 ITEMS = CONNECTORS | st.builds(ConnectorTaskId, CONNECTORS, st.integers(0, 2))
 WORKERS = st.sampled_from([WorkerId("w1:1"), WorkerId("w2:1")])
 STATUSES = st.builds(
-    Status, ITEMS, st.sampled_from(State), WORKERS, st.integers(0, 3), st.none() | st.text(max_size=3), st.none()
+    Status, ITEMS, st.sampled_from(State), WORKERS, st.integers(0, 3), st.none() | st.text(max_size=3), st.none(),
+    st.none() | st.builds(Restarts, st.integers(0, 9), st.text(max_size=3), st.none() | st.integers(0, 2**62),
+                          st.booleans()),
 )
 TOPICS = st.builds(TopicStatus, st.sampled_from([TopicName("t"), TopicName("u")]), CONNECTORS, st.integers(0, 2),
                    st.integers(0, 9))
@@ -28,6 +33,25 @@ RECORDS = st.one_of(
     st.tuples(st.sampled_from([b"status-task-a-0", b"status-connector-a", b"status-topic-t:connector-a", b"x"]),
               st.none() | st.binary(max_size=4)),
 )
+
+
+@given(STATUSES.filter(lambda s: s.state is not State.DESTROYED))
+def test_a_status_is_read_as_it_was_written(status: Status) -> None:
+    _, value = to.status_record(status)
+    assert value is not None
+    assert to.parse_status(status.id, value) == status
+    assert (to.RESTARTS.encode() in value) is (status.restarts is not None)
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+                        st.sampled_from(["count", "cause", "next", "permanent"]), inner, max_size=4))
+
+
+@given(JSON)
+def test_what_no_heeler_wrote_of_restarts_does_not_take_the_status_with_it(restarts: Any) -> None:
+    value = {"state": "RUNNING", "trace": None, "worker_id": "w", "generation": 1, to.RESTARTS: restarts}
+    assert to.parse_status(ConnectorName("a"), json.dumps(value).encode()).state is State.RUNNING
 
 
 def at(pairs: list[KeyValue], first: int = 0) -> list[LogRecord]:

@@ -112,6 +112,7 @@ class FakeWorker:
     validations: dict[str, Any] = field(default_factory=dict)
     offsets: dict[ConnectorName, dict[str, tuple[Any, Any]]] = field(default_factory=dict)
     asked: list[Request | StoreRequest] = field(default_factory=list)
+    waits: list[int | None] = field(default_factory=list)
     redirect: Exception | None = None
     silent: bool = False
     troubles: list[str] = field(default_factory=list)
@@ -146,8 +147,9 @@ class FakeWorker:
         return self.key_definitions[known]
 
     # ---- the herder
-    def ask(self, request: Request | StoreRequest) -> pykka.Future[Any]:
+    def ask(self, request: Request | StoreRequest, wait_ms: int | None = None) -> pykka.Future[Any]:
         self.asked.append(request)
+        self.waits.append(wait_ms)
         future: pykka.Future[Any] = pykka.ThreadingFuture()
         if self.silent:
             return future

@@ -1,4 +1,4 @@
-"""Jars of Java plugins for tests: Kafka's own connect-file, and one that misbehaves, compiled from tests/rigs/java."""
+"""Jars of Java plugins for tests: Kafka's own, and ones that misbehave, compiled from tests/rigs/java."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ SOURCES = Path(__file__).with_name("java")
 
 
 def plugin_folder(folder: Path) -> Path:
-    """A folder for plugin.path: connect-file, the plugin that misbehaves, a jar that is none. All is fetched before."""
+    """A folder for plugin.path: connect-file, connect-json, the plugins that misbehave, a jar that is none. All is
+    fetched before.
+    """
     host_classpath()
-    for name in ("file", "mode", "broken"):
+    for name in ("file", "json", "mode", "broken"):
         (folder / name).mkdir(parents=True)
-    (jar,) = resolve(FILE).glob("connect-file-*.jar")
-    shutil.copy(jar, folder / "file")
+    for name, jars in (("file", FILE), ("json", RUNTIME)):
+        (jar,) = resolve(jars).glob(f"connect-{name}-*.jar")
+        shutil.copy(jar, folder / name)
     compile_into(folder / "mode" / "mode.jar")
     (folder / "broken" / "broken.jar").write_bytes(b"PK\3\4 no jar")
     return folder
@@ -39,4 +42,5 @@ def compile_into(jar: Path) -> None:
         for file in sorted(classes.rglob("*.class")):
             archive.write(file, file.relative_to(classes))
         archive.writestr(f"{MANIFESTS}source.SourceConnector", "heeler.tests.ModeSource\n")
+        archive.writestr(f"{MANIFESTS}sink.SinkConnector", "heeler.tests.NoteSink\n")
     shutil.rmtree(classes)

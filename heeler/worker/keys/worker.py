@@ -9,6 +9,7 @@ from actors.messages.requests import SIGNATURE_DIGESTS
 from heeler.worker.keys.clients import CLIENT_KEYS
 from heeler.worker.logs import JSON, LEVELS, TEXT
 from rest.server.keys import REST_KEYS
+from spark_tasks.config import healing
 from spark_tasks.config.definition import (
     ConfigDef,
     ConfigKey,
@@ -165,7 +166,7 @@ HEELER_KEYS = ConfigDef(
               lambda v: v is None or _MASTER.fullmatch(v) is not None)),
 )
 
-WORKER_KEYS = GROUP_KEYS.plus(STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS)
+WORKER_KEYS = GROUP_KEYS.plus(STORAGE_KEYS, RUNTIME_KEYS, REST_KEYS, CLIENT_KEYS, HEELER_KEYS, healing.WORKER)
 """All of them."""
 
 KNOWN_PREFIXES = (

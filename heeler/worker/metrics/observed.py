@@ -105,9 +105,11 @@ def _over(state: HerderState, connector: ConnectorName) -> bool:
 
 
 def cause_of(before: Slot | None) -> str:
-    """Why an instance is started again: request (somebody asked for it), config (a new configuration), or rebalance (it
-    was stopped meanwhile, here or elsewhere).
+    """Why an instance is started again: failure or stall (errors.restart.policy), request (somebody asked for it),
+    config (a new configuration), or rebalance (it was stopped meanwhile, here or elsewhere).
     """
     if before is None or not before.start_again:
         return "rebalance"
+    if before.healing and not before.waiting:
+        return before.healing
     return "request" if before.restarting or before.waiting else "config"

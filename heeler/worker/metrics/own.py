@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import STATES, ConnectorRow, TaskRow
@@ -10,6 +10,7 @@ from heeler.worker.metrics.text import Page, labels
 from spark_tasks.metrics.engine import EngineFigures, memory_of
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.metrics.task import TaskMetrics
+from storage.ids import ConnectorTaskId
 
 _NUMBERS = ", ".join(f"{number} {state.value.lower()}" for state, number in STATES.items())
 
@@ -49,6 +50,12 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     page.add("heeler_sink_lag_records", "gauge", "How many offsets a sink task is behind the end of a partition.",
              [(f"{row.labels},{labels({'topic': topic, 'partition': partition})}", lag) for row, task in made
               for (topic, partition), lag in task.lags.items()])
+
+
+def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ConnectorTaskId]) -> None:
+    """Of the watchdog."""
+    page.add("heeler_task_stalled", "gauge", "1 while the task makes no progress for task.progress.timeout.ms.",
+             [(row.labels, int(row.id in found)) for row in rows])
 
 
 def _restarts(rows: Iterable[TaskRow | ConnectorRow]) -> list[tuple[str, float]]:

@@ -44,6 +44,7 @@ class WorkerMetrics:
         self._connectors: dict[ConnectorName, PluginMetrics] = {}
         self._seen = Observed()
         self.worker_id = WorkerId("")
+        self.stalled: Callable[[], Collection[ConnectorTaskId]] = frozenset
         self.queues: Queues = lambda: ({}, {})
         self.engine: Callable[[], EngineFigures] = EngineFigures
 
@@ -84,6 +85,7 @@ class WorkerMetrics:
         own.worker(page, self._seen, where, self._version)
         own.connectors(page, connectors)
         own.tasks(page, tasks)
+        own.stalled(page, tasks, self.stalled())
         own.queues(page, core, where, [*connectors, *tasks])
         own.spark(page, self.engine(), where)
         own.plugins(page, _plugins(connectors, tasks))

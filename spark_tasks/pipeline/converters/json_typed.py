@@ -30,11 +30,14 @@ _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT
 
 
 class TypedReader:
-    """Builds columns by schema. `replace_nulls`: replace.null.with.default."""
+    """Builds columns by schema. `replace_nulls`: replace.null.with.default; `may_lack`: members that are not there are
+    null, whatever the schema says.
+    """
 
-    def __init__(self, tape: Tape, *, replace_nulls: bool = True) -> None:
+    def __init__(self, tape: Tape, *, replace_nulls: bool = True, may_lack: bool = False) -> None:
         self._tape = tape
         self._replace_nulls = replace_nulls
+        self._may_lack = may_lack
 
     def build(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
         """The values at `tokens`; -1 (no such member) and JSON null are null. `tombstones`: records without a value
@@ -45,8 +48,9 @@ class TypedReader:
             return self._values(schema, tokens)
         default = schema.default is not None and self._replace_nulls
         missing = ~there if tombstones is None else ~there & ~tombstones
-        if missing.any() and not default and not schema.optional:
-            raise BadRowError(int(np.argmax(missing)), f"Invalid null value for required {schema.type.name} field")
+        wrong = missing & (tokens >= 0) if self._may_lack else missing
+        if wrong.any() and not default and not schema.optional:
+            raise BadRowError(int(np.argmax(wrong)), f"Invalid null value for required {schema.type.name} field")
         try:
             found = self._values(schema, tokens[there]) if there.any() else pa.nulls(0, to_arrow(schema))
         except BadRowError as bad:
@@ -155,7 +159,7 @@ class TypedReader:
             offsets, keys, values = self._pairs(tokens)
         key_array = self._nested(schema.key, keys, offsets)
         value_array = self._nested(schema.value, values, offsets)
-        last = _last_of_each(key_array, offsets)
+        last = last_of_each(key_array, offsets)
         if not last.all():
             offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
             key_array, value_array = key_array.filter(pa.array(last)), value_array.filter(pa.array(last))
@@ -227,7 +231,7 @@ class TypedReader:
             raise BadRowError(0, f"Invalid type for {schema.name}: {error}") from None
 
 
-def _last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
+def last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
     """Which entries of maps stay: of those with one key the last."""
     if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
         return all_valid(len(keys))  # JSON has no other keys that could be equal, in practice

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spark_tasks.arrays.jit import kernel as jit
-from spark_tasks.pipeline.converters.json_tape import ESCAPED, NULL
+from spark_tasks.pipeline.converters.json_tape import ESCAPED, KEY, NULL
 
 
 @jit
@@ -20,7 +20,7 @@ def unescape(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, offsets
         token = tokens[i]
         if token >= 0 and kinds[token] != NULL:
             start, end = starts[token], ends[token]
-            if kinds[token] == ESCAPED:
+            if kinds[token] == ESCAPED or kinds[token] == KEY:  # a key may have escapes too
                 at = _resolve(data, start, end, out, at)
             else:
                 for j in range(end - start):

@@ -166,6 +166,10 @@ class ResidentEngine:
         if self._pool is not None:
             self._pool.cancel(batch)
 
+    def where(self, batch: Future[list[Any]]) -> str | None:
+        """As SparkEngine.where."""
+        return self._monitor.where(batch) if self._monitor is not None else None
+
     def degraded(self) -> Sequence[str]:
         """Which tasks hang or wait for long, in words."""
         return self._monitor.degraded() if self._monitor is not None else ()

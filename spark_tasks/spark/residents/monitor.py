@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.door import Line
@@ -127,6 +129,13 @@ class Monitor:
         text = f"A split of {item.batch.task} has been running for {seconds:.0f} s. {where}"
         _logger.warning("%s", text, exc_info=ExecutorTracebackError(stack) if stack else None)
         self._hangs(item.batch.task, f"{text}\n{stack}" if stack else text)
+
+    def where(self, batch: Future[list[Any]]) -> str | None:
+        """Where the processes are that run splits of a batch now; None where none does. Takes seconds."""
+        with self._lock:
+            residents = self._pool.crew.residents.values()
+            busy = [r for r in residents if r.item is not None and r.item.batch.future is batch]
+        return "\n".join("\n".join(filter(None, self._where(resident))) for resident in busy) or None
 
     def _where(self, resident: Resident) -> tuple[str, str]:
         """In words, and its stacks where they are known."""

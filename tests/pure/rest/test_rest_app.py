@@ -15,8 +15,8 @@ from actors.messages.requests import AlterOffsets, PutConnector, PutTaskConfigs,
 from rest.app import create_admin_app, create_app
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
-from storage.ids import State, TargetState, TopicName
-from storage.status.state import Status, TopicStatus
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, TopicName
+from storage.status.state import Restarts, Status, StatusState, TopicStatus
 from tests.rigs.fake_herder import WORKER, FakeWorker
 from tests.rigs.fake_plugins import FILE
 
@@ -352,3 +352,29 @@ def test_metrics_and_logs_on_the_admin_listener() -> None:
     assert Client(app).get("/connectors/a/logs").status_code == 200
     assert client_of(worker, apart).get("/metrics").status_code == 200
     assert client_of(worker, apart).get("/connectors/a/logs").status_code == 404
+
+
+# ---------------------------------------------------------------- self-healing
+def test_restarts_are_told_in_statuses_and_nowhere_else() -> None:
+    """A Java worker that has forwarded a restart takes no field that it does not know."""
+    worker = FakeWorker()
+    client = client_of(worker)
+    client.post("/connectors", json={"name": "a", "config": SOURCE})
+    name = ConnectorName("a")
+    told = {0: Restarts(2, "failed: OSError: away", 1_800_000_000_123), 1: Restarts(0, "failed: no", permanent=True)}
+    tasks = {n: Status(ConnectorTaskId(name, n), State.FAILED, WORKER, 1, restarts=told[n]) for n in told}
+    connector = Status(name, State.RUNNING, WORKER, 1, restarts=Restarts(1, "failed: x"))
+    worker.statuses = StatusState({name: connector}, {name: tasks})
+    first = {"count": 2, "cause": "failed: OSError: away", "next_attempt": "2027-01-15T08:00:00.123Z"}
+    shown = [client.get("/connectors/a/status").json, client.get("/connectors?expand=status").json["a"]["status"]]  # type: ignore[index]
+    for status in shown:
+        assert status is not None
+        assert status["connector"]["restarts"] == {"count": 1, "cause": "failed: x"}
+        assert [task["restarts"] for task in status["tasks"]] == [first, {
+            "count": 0, "cause": "failed: no", "permanent": True}]
+    alone = client.get("/connectors/a/tasks/0/status").json
+    assert alone is not None
+    assert alone["restarts"] == first
+    answer = client.post("/connectors/a/restart?includeTasks=true")
+    assert answer.status_code == 202
+    assert "restarts" not in answer.text

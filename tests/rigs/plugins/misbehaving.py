@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type
+from heeler import ConfigDef, ConfigKey, PermanentError, SinkConnector, SourceConnector, Type
 
 KEYS = ConfigDef(
     ConfigKey("at", Type.STRING, default="", doc="validate, start, tasks, stop, task-start, plan, read, task-stop or "
@@ -40,7 +40,8 @@ def hang(options, place):
 def fail(options, place):
     if bad_here(options, place):
         logging.getLogger(__name__).warning("misbehaving%s", options.get("says", ""))
-        raise RuntimeError(f"misbehaving at {place}{options.get('says', '')}")
+        kind = PermanentError if options.get("says") == " for good" else RuntimeError
+        raise kind(f"misbehaving at {place}{options.get('says', '')}")
 
 
 class Reader(DataSourceStreamReader):

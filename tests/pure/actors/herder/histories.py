@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from actors.assignment.protocol import Protocol
 from actors.herder.events import HaltRequested
-from actors.messages.events import TaskReconfigurationRequested
+from actors.herder.state import connector_of
+from actors.messages.events import TaskReconfigurationRequested, TaskStalled, TaskWentOn
+from actors.messages.ids import Epoch
 from actors.messages.requests import (
     DeleteConnector,
     GetConnector,
@@ -19,30 +22,40 @@ from actors.messages.requests import (
     SetTargetState,
     StopConnectorRequest,
 )
+from spark_tasks.config.healing import Healing
 from storage.config.state import RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from tests.pure.actors.herder.node import Node
 from tests.pure.actors.herder.world import World
 
+HEALING = ("0", "1")  # values of "v"
 NAMES = ("a", "b", "c", "d")
 WORKERS = 6
 OPERATIONS = 40
 
 
-def make(seed: int) -> World:
+def healing(config: Mapping[str, str]) -> Healing:
+    """A third of the configurations want what fails to be restarted."""
+    return Healing(failed=config.get("v") in HEALING, stalled=config.get("v") == "1", limit=3, period_ms=20_000)
+
+
+def make(seed: int, *, heals: bool = True) -> World:
     """A cluster of three workers."""
     chance = random.Random(seed)
     calm = chance.random() < 0.3
     return World(
         3, seed=seed, protocol=list(Protocol)[seed % 3], max_delay_ms=chance.choice((0, 0, 3000, 300_000)),
-        settings={"transactional_leader": chance.random() < 0.3, "unsync_backoff_ms": 20_000},
+        settings={"transactional_leader": chance.random() < 0.3, "unsync_backoff_ms": 20_000,
+                  **({"healing": healing} if heals else {})},
         chances={} if calm else {"write": 0.02, "publish": 0.1, "start": 0.02},
     )
 
 
-def run(seed: int, operations: int = OPERATIONS) -> World:
-    """A whole history, which has to end in the right assignment."""
-    world = make(seed)
+def run(seed: int, operations: int = OPERATIONS, *, heals: bool = True) -> World:
+    """A whole history, which has to end in the right assignment. `heals`: with failing tasks that restart, and requests
+    that do not wait for ever; without them seeds mean what they meant before there were any.
+    """
+    world = make(seed, heals=heals)
     if world.random is None:
         raise ValueError("a history needs chance")
     world.settle()
@@ -53,25 +66,27 @@ def run(seed: int, operations: int = OPERATIONS) -> World:
     for _ in range(operations):
         for _ in range(world.random.choice((0, 1, 3, 10, 40))):
             world.step() or world.tick()
-        happen(world, world.random)
+        happen(world, world.random, heals=heals)
     calm_down(world)
     world.settle()
     world.check_at_rest()
+    if heals:
+        check_healed(world)
     return world
 
 
-def happen(world: World, chance: random.Random) -> None:
+def happen(world: World, chance: random.Random, *, heals: bool = True) -> None:
     """One thing that users do, or that goes wrong."""
     roll = chance.random()
     if roll < 0.6:
-        request(world, chance)
+        request(world, chance, heals=heals)
     elif roll < 0.95:
-        chance.choice(TROUBLES)(world, chance)
+        chance.choice((*TROUBLES, fail, fail, stall) if heals else TROUBLES)(world, chance)
     else:
         world.wait(chance.choice((100, 1000, 5000, 60_000)))
 
 
-def request(world: World, chance: random.Random) -> None:
+def request(world: World, chance: random.Random, *, heals: bool) -> None:
     """Any request, to any worker, which forwards it."""
     name = ConnectorName(chance.choice(NAMES))
     kind = chance.randrange(14)
@@ -98,7 +113,21 @@ def request(world: World, chance: random.Random) -> None:
         case _:
             made = chance.choice((GetConnector(name), HealthCheck()))
     node = chance.choice(world.living())
-    world.post(node.name, made, None, lambda _: None)
+    wait_ms = chance.choice((None, None, 0, 1000, 30_000)) if heals else None
+    world.post(node.name, made, None, lambda _: None, wait_ms=wait_ms)
+
+
+def check_healed(world: World) -> None:
+    """Nothing is FAILED that should have been restarted, and nothing was restarted too often."""
+    for node in world.living():
+        for instance in node.instances.values():
+            config = world.config.connector_configs[connector_of(instance.item)]
+            known = node.state.healed.get(instance.item)
+            if instance.state is State.FAILED and healing(config).failed:
+                assert known is not None, f"{instance.item}\n{world.story()}"
+                assert known.permanent, f"{instance.item}: {known}\n{world.story()}"
+            assert known is None or known.next_ms is None, f"{instance.item}: {known}\n{world.story()}"
+            assert known is None or len(known.recent) <= 3, f"{instance.item}: {known}\n{world.story()}"
 
 
 # ---------------------------------------------------------------- trouble
@@ -159,6 +188,25 @@ def stick(world: World, chance: random.Random) -> None:
 
 def fail_generate(world: World, chance: random.Random) -> None:
     world.fail_generate[chance.choice(NAMES)] = chance.randrange(1, 4)
+
+
+def fail(world: World, chance: random.Random) -> None:
+    found = [(n, i) for n in world.living() for i in n.instances.values() if i.state is State.RUNNING and not i.stuck]
+    if found:
+        node, instance = chance.choice(found)
+        node.fail(instance.item, permanent=chance.random() < 0.2)
+
+
+def stall(world: World, chance: random.Random) -> None:
+    found = [(n, e, i) for n in world.living() for e, i in n.instances.items()
+             if i.state is State.RUNNING and isinstance(i.item, ConnectorTaskId)]
+    if found:
+        node, epoch, instance = chance.choice(found)
+        task, epoch_ = instance.item, Epoch(epoch)
+        assert isinstance(task, ConnectorTaskId)
+        node.tell(("instance", epoch), TaskStalled(task, epoch_, "hangs\nFile x, line 1"))
+        if chance.random() < 0.5:
+            node.tell(("instance", epoch), TaskWentOn(task, epoch_))
 
 
 def reconfigure(world: World, chance: random.Random) -> None:

@@ -200,9 +200,16 @@ class Node:
         said = str(config.get("tasks.max", self.world.tasks))
         return int(said) if re.fullmatch("[0-9]{1,2}", said) else 1
 
-    def report(self, item: ItemId, epoch: int, state: State, *, gone: bool = False) -> None:
+    def report(self, item: ItemId, epoch: int, state: State, *, gone: bool = False, permanent: bool = False) -> None:
         kind: Any = TaskStateReported if isinstance(item, ConnectorTaskId) else ConnectorStateReported
-        self.tell(("instance", epoch), kind(item, epoch, state, stopped_for_good=gone))
+        trace = "OSError: the database is away\nTraceback ..." if state is State.FAILED else None
+        self.tell(("instance", epoch), kind(item, epoch, state, trace, stopped_for_good=gone, permanent=permanent))
+
+    def fail(self, item: ItemId, *, permanent: bool = False) -> None:
+        """What runs here fails."""
+        epoch, instance = next((e, i) for e, i in self.instances.items() if i.item == item)
+        instance.state = State.FAILED
+        self.report(item, epoch, State.FAILED, permanent=permanent)
 
     def _order(self, epoch: int, order: Any) -> bool:
         if epoch in self.instances:

@@ -10,7 +10,8 @@ from tests.pure.actors.herder.histories import run
 
 HISTORIES = int(os.environ.get("HEELER_HISTORIES", "20"))
 CHUNK = 10
-FOUND_ONCE = (1401, 1539, 1827, 2851, 3493, 4290, 6352, 6411)  # seeds that failed
+FOUND_ONCE = (1401, 1539, 1827, 2851, 3493, 4290, 6352, 6411)  # seeds that failed, before anything healed
+FOUND_HEALING = (10, 445)
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
@@ -25,4 +26,9 @@ def test_random_histories_end_in_the_right_assignment(first: int) -> None:
 
 @pytest.mark.parametrize("seed", FOUND_ONCE)
 def test_histories_that_once_ended_wrong(seed: int) -> None:
+    run(seed, heals=False)
+
+
+@pytest.mark.parametrize("seed", FOUND_HEALING)
+def test_histories_that_once_healed_wrong(seed: int) -> None:
     run(seed)

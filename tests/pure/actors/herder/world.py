@@ -69,13 +69,14 @@ class World:
     def living(self) -> list[Node]:
         return [n for n in self.nodes.values() if n.alive]
 
-    def ask(self, node: str, request: Any, then: Callable[[Reply], None] | None = None) -> int:
-        """Ask one worker; the answer will be in `replies`."""
+    def ask(self, node: str, request: Any, then: Callable[[Reply], None] | None = None, *,
+            wait_ms: int | None = None) -> int:
+        """Ask one worker; the answer will be in `replies`. `wait_ms`: for the group to settle."""
         number = next(self._request_ids)
         self.asked[number] = self.nodes[node]
         if then is not None:
             self._listeners[number] = then
-        self.nodes[node].tell(("request", number % 3), events.RequestReceived(RequestId(number), request))
+        self.nodes[node].tell(("request", number % 3), events.RequestReceived(RequestId(number), request, wait_ms))
         return number
 
     def replied(self, reply: Reply) -> None:
@@ -86,7 +87,7 @@ class World:
             self._listeners.pop(reply.request_id)(reply)
 
     def post(self, url: str, request: Any, error: Exception | None, then: Callable[[Exception | None], None],
-             hops: int = 2) -> None:
+             hops: int = 2, wait_ms: int | None = None) -> None:
         """Ask as REST does: the worker that is named answers, or names another one, at most `hops` times."""
         node = self.nodes.get(url.removeprefix("http://").rstrip("/"))
         if node is None or not node.alive or error is not None:
@@ -96,11 +97,11 @@ class World:
         def answered(reply: Reply) -> None:
             other = reply.error
             if isinstance(other, RequestTargetError) and other.url and hops:
-                self.post(other.url, request, None, then, hops - 1)
+                self.post(other.url, request, None, then, hops - 1, wait_ms)
             else:
                 then(ConflictError("conflict") if isinstance(other, RequestTargetError) else other)
 
-        self.ask(node.name, request, answered)
+        self.ask(node.name, request, answered, wait_ms=wait_ms)
 
     # ------------------------------------------------------------ scheduling
     def trouble(self, kind: str, share: float) -> float | None:

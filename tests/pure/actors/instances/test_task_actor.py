@@ -15,7 +15,7 @@ from actors.messages.commands import ChangeTargetState, StartTask, Stop
 from actors.messages.events import TaskStateReported
 from actors.messages.ids import Epoch
 from actors.ticker import Ticker
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.task import Progress
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
 from tests.rigs.support import wait_until
@@ -228,3 +228,10 @@ def test_abandoned_before_it_has_started(rig: Rig) -> None:
     rig.ref.tell(Stop())
     wait_until(lambda: not rig.ref.is_alive())
     assert "start" not in rig.runner.calls
+
+
+@pytest.mark.parametrize(("error", "permanent"), [(ConfigError("no such key"), True), (OSError("away"), False)])
+def test_a_failure_says_whether_trying_again_can_help(rig: Rig, error: Exception, permanent: bool) -> None:
+    rig.start(ScriptedRunner(error))
+    rig.await_states(State.RUNNING, State.FAILED)
+    assert [report.permanent for report in rig.reports] == [False, permanent]

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heeler.java_host.frames import BATCH, HEAD, MESSAGE, batch, message
+from heeler.java_host.frames import BATCH, HEAD, MESSAGE, batch, message, records
+from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError
 
 TEXTS = st.one_of(st.none(), st.binary(max_size=20))
@@ -89,3 +90,46 @@ def test_a_message_is_a_frame():
 def test_what_is_no_batch():
     with pytest.raises(ConnectError, match="sent what is no batch"):
         batch(1, memoryview(b"short"))
+
+
+SINK_RECORDS = st.lists(st.tuples(
+    st.integers(0, 2**60), st.integers(-1, 10**13), TEXTS, TEXTS,
+    st.one_of(st.none(), st.lists(st.tuples(st.text(max_size=3), TEXTS), max_size=3))), min_size=1, max_size=20)
+
+
+@given(SINK_RECORDS, st.data())
+def test_records_for_the_host_are_packed_in_the_same_columns(found, data):
+    first = data.draw(st.integers(0, len(found) - 1))  # slices have offsets into their buffers
+    rows = [{"offset": o, "timestamp": t, "key": k, "value": v,
+             "headers": None if hs is None else [{"key": n, "value": c} for n, c in hs]} for o, t, k, v, hs in found]
+    whole = pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+    frame = records("t", 3, 5, 9, whole.slice(first), reset=True)
+    assert HEAD.unpack(frame[:16]) == (BATCH, 0, len(frame) - 16)
+    count, meta_bytes, _, _ = struct.unpack_from("<iiii", frame, 16)
+    sizes = struct.unpack_from("<16q", frame, 32)
+    told = json.loads(frame[160 : 160 + meta_bytes])
+    assert told == {"topic": "t", "partition": 3, "from": 5, "to": 9, "reset": True}
+    at, sections = 160 + len(padded(bytes(meta_bytes))), []
+    for size in sizes:
+        sections.append(frame[at : at + size])
+        at += len(padded(bytes(size)))
+    assert at == len(frame)
+    assert list(struct.unpack(f"<{count}q", sections[0])) == [row["offset"] for row in rows[first:]]
+    assert list(struct.unpack(f"<{count}q", sections[2])) == [row["timestamp"] for row in rows[first:]]
+
+    def strings_of(section):
+        ends = struct.unpack(f"<{len(sections[section]) // 4}i", sections[section])
+        valid = sections[section + 2]
+        return [sections[section + 1][ends[n] : ends[n + 1]] if not valid or valid[n >> 3] & 1 << (n & 7) else None
+                for n in range(len(ends) - 1)]
+
+    assert strings_of(3) == [row["key"] for row in rows[first:]]
+    assert strings_of(6) == [row["value"] for row in rows[first:]]
+    wanted = [row["headers"] or [] for row in rows[first:]]
+    if any(wanted):
+        ends = struct.unpack(f"<{count + 1}i", sections[9])
+        pairs = list(zip(strings_of(10), strings_of(13), strict=True))
+        rows = [pairs[ends[r] : ends[r + 1]] for r in range(count)]
+        assert [[{"key": n.decode(), "value": c} for n, c in row] for row in rows] == wanted
+    else:
+        assert sections[9:] == [b""] * 7

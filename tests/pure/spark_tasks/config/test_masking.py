@@ -120,3 +120,10 @@ def test_passwords_of_a_configuration():
     config = {"ssl.key.password": "p1", "sasl.jaas.config": 'M required username="u" password="a\\"b";', "topic": "t",
               "pin": "1234", "oauth.client.secret": None}
     assert sorted(passwords(config, ["pin"])) == sorted(["p1", config["sasl.jaas.config"], "1234", 'a"b'])
+
+
+def test_the_password_of_a_schema_registry():
+    assert sorted(passwords({
+        "value.converter.basic.auth.user.info": "me:pw1", "value.converter.basic.auth.credentials.source": "USER_INFO",
+        "key.converter.schema.registry.url": "https://you:pw2@host:8081,http://other:8081/a:b@c",
+    })) == ["me:pw1", "pw1", "pw2"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from time import tzset
 
 import pyarrow as pa
@@ -236,3 +239,25 @@ def test_partitions_are_dealt_to_lanes() -> None:
     assert deal(parts, 8) == [(p,) for p in parts]
     assert deal(parts, 2) == [(b"\0", b"\2", b"\4"), (b"\1", b"\3")]
     assert deal(parts, 1) == [tuple(parts)]
+
+
+class Looks:
+    """Which files its process has there while it runs."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def run(self) -> list[str]:
+        return sorted(path.name for path in Path(self.folder).iterdir())
+
+
+def test_while_a_split_runs_its_process_can_be_asked_where_it_is(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGUSR2)
+    try:
+        splits = [pickle.dumps(Looks(str(tmp_path)))] * 2
+        (answer,) = SplitRunner([splits], str(tmp_path), [["batch-1", "batch-2"]])(0, iter(()))
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    first, second = pickle.loads(answer)
+    assert (first.value, second.value) == ([f"batch-1.{os.getpid()}"], [f"batch-2.{os.getpid()}"])
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue, Type
 from spark_tasks.plugins import Kind, Plugins
-from spark_tasks.plugins.api import SinkConnector, SourceConnector
+from spark_tasks.plugins.api import SourceConnector
 from spark_tasks.plugins.discovery import Found
 from spark_tasks.validation import validate_connector
 
@@ -41,13 +41,6 @@ class JavaSource(Source):
         return [ConfigValue("topic", config.get("topic"), ["a", "b"], ["no such topic"], visible=False)]
 
 
-class JavaSink(SinkConnector):
-    runtime = "java"
-    config_def = KEYS
-    refused = "not yet"
-    data_source = None
-
-
 def found(name, kind, cls):
     return Found(name, kind, f"{__name__}:{cls.__name__}", "somewhere")
 
@@ -61,7 +54,6 @@ def plugins():
     ]
     java = [
         (found("java.Source", Kind.CONNECTOR, JavaSource), JavaSource),
-        (found("java.Sink", Kind.CONNECTOR, JavaSink), JavaSink),
         (found("java.Mark", Kind.TRANSFORMATION, JavaMark), JavaMark),
         (found("java.Converter", Kind.CONVERTER, JavaMark), JavaMark),
         (found("both.Source", Kind.CONNECTOR, JavaSource), JavaSource),
@@ -104,7 +96,3 @@ def test_its_own_validation_is_asked_with_what_was_given(plugins):
     (value,) = (c.value for c in infos.configs if c.value and c.value["name"] == "topic")
     assert value == {"name": "topic", "value": "x", "recommended_values": ["a", "b"], "errors": ["no such topic"],
                      "visible": False}
-
-
-def test_a_connector_that_cannot_run_is_refused(plugins):
-    assert errors(plugins, "java.Sink")["connector.class"] == ["not yet"]

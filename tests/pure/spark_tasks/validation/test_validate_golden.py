@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_tasks.config import healing
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import PluginNotFoundError
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider, FileConfigProvider
@@ -133,3 +134,16 @@ def test_plugin_keys(plugin):
 def test_unknown_plugin():
     with pytest.raises(PluginNotFoundError, match=re.escape(ANSWERS["config Nope"]["body"]["message"])):
         plugin_config(PLUGINS, "Nope")
+
+
+def test_keys_of_self_healing_are_shown_to_who_uses_them():
+    config = {"name": "n", "connector.class": "FileStreamSink", "topics": "t", "file": "x"}
+    plain = validate_connector(config, plugins=PLUGINS, worker=WORKER)
+    assert not [v for v in plain.to_json()["configs"] if v["value"]["name"] in healing.CONNECTOR.keys]
+    more = validate_connector({**config, "errors.restart.policy": "failed", "errors.restart.limit": "0"},
+                              plugins=PLUGINS, worker=WORKER)
+    shown = {v["value"]["name"]: v for v in more.to_json()["configs"] if v["value"]["name"] in healing.CONNECTOR.keys}
+    assert shown.keys() == healing.CONNECTOR.keys.keys()
+    assert shown["errors.restart.policy"]["definition"]["group"] == "Error Handling"
+    assert more.error_count == plain.error_count + 1
+    assert "errors.restart.limit" in shown["errors.restart.limit"]["value"]["errors"][0]

@@ -16,15 +16,15 @@ import java.util.Map;
  * and the bitmap of what is not null (empty where nothing is).
  */
 final class Columns {
-    private static final int TOPIC = 0;
+    static final int TOPIC = 0;
     private static final int PARTITION = 1;
-    private static final int TIMESTAMP = 2;
-    private static final int KEY = 3;
-    private static final int VALUE = 6;
-    private static final int HEADERS = 9;
-    private static final int HEADER_KEY = 10;
-    private static final int HEADER_VALUE = 13;
-    private static final int SECTIONS = 16;
+    static final int TIMESTAMP = 2;
+    static final int KEY = 3;
+    static final int VALUE = 6;
+    static final int HEADERS = 9;
+    static final int HEADER_KEY = 10;
+    static final int HEADER_VALUE = 13;
+    static final int SECTIONS = 16;
 
     /** One growing section. */
     private static final class Section {
@@ -191,7 +191,7 @@ final class Columns {
         return parts.toArray(new ByteBuffer[0]);
     }
 
-    private static int padded(int size) {
+    static int padded(int size) {
         return (size + 7) & ~7;
     }
 }

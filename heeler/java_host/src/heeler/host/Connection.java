@@ -13,6 +13,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 
 /**
  * Frames to and from the worker: kind (int), id (int), length of the body (long), body; little endian.
@@ -24,7 +25,7 @@ final class Connection implements Closeable {
     static final int MESSAGE = 1;
     static final int BATCH = 2;
     static final ObjectMapper MAPPER = new ObjectMapper();
-    private static final int MOST_BYTES = 256 << 20;
+    private static final int MOST_BYTES = Integer.MAX_VALUE - 8;
 
     record Message(int id, Map<String, Object> content) {
         String op() {
@@ -57,8 +58,13 @@ final class Connection implements Closeable {
 
     /** The next message that is no answer; null at the end. One thread only. */
     Message read() throws IOException {
+        return read(null);
+    }
+
+    /** The same where records may come too, which are given to `batches`. */
+    Message read(Consumer<Frame> batches) throws IOException {
         while (true) {
-            Message message = next();
+            Message message = next(batches);
             if (message == null) {
                 ended = true;
                 for (CompletableFuture<Map<String, Object>> answer : open.values())
@@ -74,14 +80,20 @@ final class Connection implements Closeable {
     }
 
     @SuppressWarnings("unchecked")
-    private Message next() throws IOException {
+    private Message next(Consumer<Frame> batches) throws IOException {
         ByteBuffer head = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN);
-        if (!fill(head)) return null;
-        long size = head.getLong(8);
-        if (head.getInt(0) != MESSAGE || size < 0 || size > MOST_BYTES) throw new IOException("not a message");
-        ByteBuffer body = ByteBuffer.allocate((int) size);
-        if (!fill(body) && size > 0) throw new EOFException();
-        return new Message(head.getInt(4), MAPPER.readValue(body.array(), Map.class));
+        while (fill(head)) {
+            long size = head.getLong(8);
+            int kind = head.getInt(0);
+            boolean known = kind == MESSAGE || kind == BATCH && batches != null;
+            if (!known || size < 0 || size > MOST_BYTES) throw new IOException("not a message");
+            ByteBuffer body = ByteBuffer.allocate((int) size).order(ByteOrder.LITTLE_ENDIAN);
+            if (!fill(body) && size > 0) throw new EOFException();
+            if (kind == MESSAGE) return new Message(head.getInt(4), MAPPER.readValue(body.array(), Map.class));
+            batches.accept(new Frame(body));
+            head.clear();
+        }
+        return null;
     }
 
     private boolean fill(ByteBuffer buffer) throws IOException {

@@ -9,6 +9,7 @@ import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.connector.ConnectorContext;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
+import org.apache.kafka.connect.sink.SinkConnectorContext;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceConnectorContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
@@ -81,7 +82,7 @@ final class ConnectorSession implements Host.Session {
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             Connector made = host.plugins.newConnector(name);
             metrics = host.metrics.connectorPluginMetrics(m.text("name"));
-            made.initialize(made instanceof SourceConnector ? new SourceContext() : new Context());
+            made.initialize(made instanceof SourceConnector ? new SourceContext() : new SinkContext());
             connector = made; // one whose start fails may hold something already
             made.start(m.strings("config"));
             return Map.of("op", "answer", "taskClass", made.taskClass().getName());
@@ -121,7 +122,7 @@ final class ConnectorSession implements Host.Session {
         }
     }
 
-    private class Context implements ConnectorContext {
+    private abstract class Context implements ConnectorContext {
         @Override public void requestTaskReconfiguration() {
             event(Map.of("op", "reconfigure"));
         }
@@ -134,6 +135,8 @@ final class ConnectorSession implements Host.Session {
             return metrics;
         }
     }
+
+    private final class SinkContext extends Context implements SinkConnectorContext { }
 
     private final class SourceContext extends Context implements SourceConnectorContext {
         private final Offsets offsets = new Offsets(connection);

@@ -16,7 +16,7 @@ final class Conversion<R extends ConnectRecord<R>> implements AutoCloseable {
     final Converter key;
     final Converter value;
     final HeaderConverter headers;
-    private final List<TransformationStage<R>> stages;
+    final List<TransformationStage<R>> stages;
 
     Conversion(Host host, ConnectorConfig config, ConnectorTaskId id) {
         key = converter(host, config, "key.converter");

@@ -43,6 +43,12 @@ public final class Host {
         void blame(Throwable error);
     }
 
+    /** A task. */
+    interface TaskSession extends Session {
+        /** Heed the worker until it closes the connection. */
+        void listen() throws Exception;
+    }
+
     private Host(String pluginPath, String discovery, byte[] secret) {
         // None of these but the plugin path is ever used: the worker has the connections and the converters.
         Map<String, String> settings = new HashMap<>(Map.of(
@@ -83,15 +89,16 @@ public final class Host {
             if (first == null) return;
             switch (first.op()) {
                 case "connector" -> during(new ConnectorSession(this, connection), session -> session.run(first));
-                case "source" -> {
-                    SourceSession session;
+                case "source", "sink" -> {
+                    TaskSession session;
                     try {
-                        session = new SourceSession(this, connection, first);
+                        session = first.op().equals("sink") ? new SinkSession(this, connection, first)
+                            : new SourceSession(this, connection, first);
                     } catch (Throwable e) { // a class that is not there, or cannot be loaded
                         connection.tell(0, failure(e));
                         return;
                     }
-                    during(session, SourceSession::listen);
+                    during(session, TaskSession::listen);
                 }
                 default -> {
                     Questions questions = new Questions(this);

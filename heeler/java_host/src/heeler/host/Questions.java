@@ -11,6 +11,7 @@ import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
 import org.apache.kafka.connect.runtime.isolation.PluginDesc;
+import org.apache.kafka.connect.sink.SinkConnector;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.HeaderConverter;
@@ -44,8 +45,10 @@ final class Questions {
                 case "validate" -> Map.of("op", "answer", "values", values((Connector) plugin, asked.strings("config")));
                 case "exactlyOnce" -> told("support", String.valueOf(
                     ((SourceConnector) plugin).exactlyOnceSupport(asked.strings("config"))));
-                case "alterOffsets" -> told("altered", ((SourceConnector) plugin).alterOffsets(
-                    asked.strings("config"), Offsets.maps(asked.content().get("pairs"))));
+                case "alterOffsets" -> told("altered", plugin instanceof SinkConnector sink
+                    ? sink.alterOffsets(asked.strings("config"), Places.offsets(asked.content().get("places")))
+                    : ((SourceConnector) plugin).alterOffsets(
+                        asked.strings("config"), Offsets.maps(asked.content().get("pairs"))));
                 default -> throw new IllegalArgumentException("unknown question " + asked.op());
             };
         }

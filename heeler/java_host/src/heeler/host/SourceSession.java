@@ -30,7 +30,7 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
  * The end: "stop" -> the last poll returns, the last frame goes, "drained" -> the worker makes all of it final,
  * "finish" -> the task is stopped, "stopped".
  */
-final class SourceSession implements Host.Session {
+final class SourceSession implements Host.TaskSession {
     private static final int FRAME_BYTES = 4 << 20;
     private static final int SLICE = 500; // records that are converted in one go: more would leave the caches
     private final Host host;
@@ -67,8 +67,8 @@ final class SourceSession implements Host.Session {
         thread = new Thread(this::run, "task " + id);
     }
 
-    /** Heed the worker until it closes the connection. */
-    void listen() throws Exception {
+    @Override
+    public void listen() throws Exception {
         thread.start();
         try {
             for (Connection.Message m = connection.read(); m != null; m = connection.read()) {

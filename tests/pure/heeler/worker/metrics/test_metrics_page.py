@@ -196,3 +196,13 @@ def test_promtool_has_only_milliseconds_against_kafka_connects_names(cluster):
 
 def test_promtool_can_be_displeased():
     assert promtool("# TYPE heeler_x_total gauge\nheeler_x_total 1\n") != []
+
+
+def test_stalled_tasks(cluster):
+    found = ConnectorTaskId(ConnectorName("src"), 0)
+    cluster.metrics.stalled = lambda: {found, ConnectorTaskId(ConnectorName("abandoned"), 0)}
+    stalled = {labels: value for (name, labels), value in samples(cluster.metrics.page({OWN})).items()
+               if name == "heeler_task_stalled"}
+    assert stalled[(("connector", "src"), ("task", "0"), ("worker", ME))] == 1
+    assert sum(stalled.values()) == 1
+    assert len(stalled) > 1

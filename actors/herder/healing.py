@@ -1,0 +1,135 @@
+"""Self-healing (errors.restart.*): what failed or stalled is restarted after a pause that doubles, a limited number of
+times in a period; a failure that trying again cannot mend is left for somebody to look at.
+
+Here it is decided; the restart takes its turn in the queue like a request (restarts.heal), so it happens only while the
+group is settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from actors.herder.standing import Phase
+from actors.herder.state import Healed, Restart, connector_of
+from actors.herder.turn import Turn
+from actors.messages.events import TaskStalled, TaskWentOn
+from spark_tasks.config.healing import Healing
+from storage.ids import ConnectorName, ItemId, State
+
+MAX_CAUSE = 300  # characters
+
+
+def policy_of(turn: Turn, item: ItemId) -> Healing:
+    """What the connector's configuration and the worker's say."""
+    state = turn.state
+    return state.settings.healing(state.config.connector_configs.get(connector_of(item), {}))
+
+
+def on_failed(turn: Turn, item: ItemId) -> None:
+    """An instance has failed. Before its status is told, which says what follows."""
+    policy, slot = policy_of(turn, item), turn.state.slots[item]
+    if not policy.failed or turn.state.phase in (Phase.HALTING, Phase.HALTED):
+        _forget(turn, item)
+        return
+    cause = f"failed: {_line(slot.trace or '')}"
+    if slot.permanent:
+        before = turn.state.healed.get(item, Healed(slot.epoch))
+        _remember(turn, item, replace(before, epoch=slot.epoch, cause=cause, permanent=True, next_ms=None))
+        turn.log("ERROR", f"{item}: {cause}; a restart cannot mend that, so it stays FAILED", item)
+    else:
+        _plan(turn, item, policy, Restart(item, slot.epoch, "failure"), cause)
+
+
+def on_stalled(turn: Turn, event: TaskStalled) -> None:
+    """A task makes no progress: say so, and restart it where its policy says so."""
+    slot = turn.state.slots.get(event.task)
+    if slot is None or slot.epoch != event.epoch or slot.stopping:
+        return
+    turn.log("WARNING", f"{event.task}: {event.what}", event.task)
+    policy = policy_of(turn, event.task)
+    planned = any(request == Restart(event.task, event.epoch, "stall") for request in turn.state.own_requests())
+    if policy.stalled and event.hangs and not planned:
+        line = f"stalled: {_line(event.what)}"
+        _plan(turn, event.task, policy, Restart(event.task, event.epoch, "stall"), line)
+        if slot.state is not None:
+            turn.status(event.task, slot.state, slot.trace, slot.version)
+
+
+def on_went_on(turn: Turn, event: TaskWentOn) -> None:
+    """A task that had stalled makes progress: it needs no restart."""
+    slot, healed = turn.state.slots.get(event.task), turn.state.healed.get(event.task)
+    if slot is None or slot.epoch != event.epoch or slot.stopping:
+        return
+    turn.log("INFO", f"{event.task}: goes on after it had stalled", event.task)
+    planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
+    if healed is not None and planned and slot.state is State.RUNNING:
+        _remember(turn, event.task, replace(healed, next_ms=None))
+        turn.status(event.task, slot.state, slot.trace, slot.version)
+
+
+def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: str) -> None:
+    before = turn.state.healed.get(item, Healed(request.epoch))
+    recent = policy.lately(before.recent, turn.now)
+    next_ms = policy.next_ms(recent, turn.now)
+    _remember(turn, item, Healed(request.epoch, cause, False, next_ms, recent, before.count))
+    turn.enqueue(None, request, next_ms - turn.now)
+    turn.log("WARNING", f"{item}: {cause}; restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at "
+                        f"most {policy.limit} restarts in {policy.period_ms / 1000:g} s (errors.restart.*)", item)
+
+
+def begin(turn: Turn, request: Restart) -> bool:
+    """A restart's turn has come: count it, unless it is over what it was planned for."""
+    state, item = turn.state, request.item
+    slot, healed = state.slots.get(item), state.healed.get(item)
+    if slot is None or healed is None or slot.epoch != request.epoch or slot.stopping or healed.epoch != request.epoch:
+        return False
+    if request.cause == "stall" and healed.next_ms is None:  # it went on meanwhile
+        return False
+    _remember(turn, item, replace(healed, next_ms=None, recent=(*healed.recent, turn.now), count=healed.count + 1))
+    return True
+
+
+def on_started(turn: Turn, item: ItemId) -> None:
+    """Another instance begins, whoever wanted it: what was planned for the former one is over."""
+    known = turn.state.healed.get(item)
+    if known is not None:
+        _remember(turn, item, replace(known, next_ms=None, permanent=False))
+
+
+def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:
+    """Somebody has changed something: former failures do not make the next pause longer, and the policy may be new."""
+    for item, known in turn.state.healed.items():
+        if connector_of(item) in connectors and policy_of(turn, item).failed:
+            _remember(turn, item, replace(known, recent=()))
+        elif connector_of(item) in connectors:
+            _forget(turn, item)
+    for item, slot in turn.state.slots.items():
+        if connector_of(item) in connectors and slot.state is State.FAILED and not slot.stopping:
+            planned = turn.state.healed.get(item)
+            if planned is None or planned.epoch != slot.epoch:
+                on_failed(turn, item)
+            turn.status(item, State.FAILED, slot.trace, slot.version)
+
+
+def on_new_assignment(turn: Turn) -> None:
+    """What others run is theirs to heal."""
+    allocated = frozenset(turn.state.allocated())
+    if not turn.state.healed.keys() <= allocated:
+        healed = {item: known for item, known in turn.state.healed.items() if item in allocated}
+        turn.state = replace(turn.state, healed=healed)
+
+
+def _remember(turn: Turn, item: ItemId, healed: Healed) -> None:
+    turn.state = replace(turn.state, healed={**turn.state.healed, item: healed})
+
+
+def _forget(turn: Turn, item: ItemId) -> None:
+    if item in turn.state.healed:
+        turn.state = replace(turn.state, healed={k: v for k, v in turn.state.healed.items() if k != item})
+
+
+def _line(text: str) -> str:
+    """The first line."""
+    line = text.strip().partition("\n")[0].strip()
+    return line if len(line) <= MAX_CAUSE else line[: MAX_CAUSE - 1] + "…"

@@ -1,0 +1,122 @@
+"""The records that a sink task's plugin is given: read from the partitions in turn, as frames for the host."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from heeler.java_host.frames import records
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.kafka.cluster import Isolation, TopicPartition
+from spark_tasks.kafka.errors import OffsetOutOfRangeError
+from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.sinks.positions import Positions
+
+FRAME_RECORDS: Final = 16_384
+FRAME_BYTES: Final = 1 << 20  # one record may be larger
+AHEAD: Final = 4  # frames that the host has and is not done with; they are in the memory of all tasks' JVM
+_AHEAD_BYTES: Final = AHEAD * FRAME_BYTES
+_LEAST_FETCH_BYTES: Final = 64 << 10
+_FETCH_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
+
+
+class Feed:
+    """Moves `positions` on as it reads. `given`: records and bytes of each frame that the host is not done with."""
+
+    def __init__(self, positions: Positions, client: Mapping[str, Any], isolation: Isolation, record_limit: int,
+                 used: Callable[[str], None]) -> None:
+        """`client`: kafka-python's settings. `record_limit`: bytes of the largest record. `used` is told of each topic
+        that had a record.
+        """
+        self.given: deque[tuple[int, int]] = deque()
+        self._positions = positions
+        self._client = client
+        self._isolation = isolation
+        self._record_limit = record_limit
+        self._used = used
+        self._topics: set[str] = set()
+        self._record_bytes = 1024.0
+        self.open({})
+
+    def open(self, places: Mapping[TopicPartition, int]) -> None:
+        """The host takes these partitions to be at these offsets, and has no frames."""
+        self.given.clear()
+        self._expected = dict(places)
+        self._held: set[TopicPartition] = set()
+        self._frames: Iterator[bytes] = iter(())
+
+    def move(self, places: Iterable[tuple[TopicPartition, int]]) -> None:
+        """The plugin has gone to other offsets, or holds partitions back (-1)."""
+        self._frames = iter(())  # what is being read may be of the old ones
+        for place, offset in places:
+            self._held.discard(place)
+            if offset < 0:
+                self._held.add(place)
+            else:
+                self._positions.advance(place, offset)
+                self._expected[place] = offset
+
+    def at(self) -> dict[TopicPartition, int]:
+        """Where it goes on in each partition that is not held back."""
+        return {place: offset for place, offset in self._positions.at().items() if place not in self._held}
+
+    @property
+    def busy(self) -> bool:
+        """Whether the host has as much as it should have."""
+        return len(self.given) >= AHEAD or sum(size for _, size in self.given) >= _AHEAD_BYTES
+
+    def next(self) -> bytes | None:
+        """The next frame; None where nothing is new. RetriableError and others, as reading raises them."""
+        frame = next(self._frames, None)
+        if frame is None:
+            self._frames = self._read()
+            frame = next(self._frames, None)
+        return frame
+
+    def _read(self) -> Iterator[bytes]:
+        for place, start, end in self._positions.ranges(FRAME_RECORDS):
+            if place in self._held:
+                continue
+            try:
+                yield from self._read_partition(place, start, end)
+            except OffsetOutOfRangeError as error:
+                self._positions.out_of_range(*place, error.log_start, error.log_end)
+
+    def _read_partition(self, place: TopicPartition, start: int, end: int) -> Iterator[bytes]:
+        wanted = int(self._record_bytes * (end - start) * 1.1)
+        found = size = 0
+        for raw in read_range(
+            shared_cluster(self._client), *place, start, end, isolation=self._isolation,
+            fetch_bytes=min(max(wanted, _LEAST_FETCH_BYTES), FRAME_BYTES), timeout_ms=_FETCH_TIMEOUT_MS,
+            max_record_bytes=self._record_limit,
+        ):
+            for part in _parts(raw):
+                upto = part.column("offset")[len(part) - 1].as_py() + 1
+                found, size = found + len(part), size + part.nbytes
+                yield self._frame(place, start, upto, part)
+                start = upto
+        if start < end:  # the last offsets hold no record
+            yield self._frame(place, start, end, pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA))
+        if found:
+            self._record_bytes = size / found
+
+    def _frame(self, place: TopicPartition, start: int, end: int, part: pa.RecordBatch) -> bytes:
+        frame = records(*place, start, end, part, reset=self._expected.get(place) != start)
+        self._expected[place] = end
+        self._positions.advance(place, end)
+        self.given.append((len(part), part.nbytes))
+        if len(part) and place[0] not in self._topics:
+            self._topics.add(place[0])
+            self._used(place[0])
+        return frame
+
+
+def _parts(raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Pieces of about FRAME_BYTES at most."""
+    rows = max(1, min(len(raw), len(raw) * FRAME_BYTES // max(raw.nbytes, 1)))
+    for at in range(0, len(raw), rows):
+        yield raw.slice(at, rows)

@@ -1,0 +1,73 @@
+"""A task in the host: what starts it, and what comes from it."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from heeler.java_host.connection import Connection, Event, HostGoneError, Message, thrown
+from spark_tasks.errors import ConnectError
+from spark_tasks.task import TaskContext
+
+HELD_EVENTS: Final = 8  # frames are of up to 4 MB; then the host is held back
+_LOOK_S: Final = 0.2
+_CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
+
+
+class Session:
+    """A task in the host, and what has come from it."""
+
+    def __init__(self, connect: Callable[..., Connection], op: str, order: Message, context: TaskContext,
+                 offsets: Callable[[], list[tuple[str, str]]] = list) -> None:
+        self._events: queue.Queue[Event] = queue.Queue(HELD_EVENTS)
+        self._wake = context.wake
+        self._closed = False
+        self.connection = connect(self._put, offsets, context.id)
+        self.connection.tell(op, **order)
+
+    def _put(self, event: Event) -> None:
+        """By the thread that reads. It waits where much is waiting, which holds the host back."""
+        while not self._closed:
+            with suppress(queue.Full):
+                self._events.put(event, timeout=_LOOK_S)
+                break
+        self._wake()
+
+    def next(self, *, wait: bool) -> Event | None:
+        """What came first; None where nothing has come and nobody shall wait. Raises HostGoneError at the end."""
+        while True:
+            try:
+                event = self._events.get(timeout=_LOOK_S) if wait else self._events.get_nowait()
+            except queue.Empty:
+                if self._closed:
+                    raise HostGoneError("The connection to the host of Java plugins was given up") from None
+                if not wait:
+                    return None
+                continue
+            if isinstance(event, HostGoneError):
+                raise event
+            return event
+
+    def close(self) -> None:
+        """Any thread, any number of times. The host gives the task up."""
+        self._closed = True
+        self.connection.close()
+
+
+def order(context: TaskContext, java_class: str) -> Message:
+    """What the host needs to know of a task. The worker's converters are the connector's where it names none."""
+    connector = {"name": context.connector_name, **context.connector}
+    for name in _CONVERTERS:
+        if not connector.get(name) and context.worker.get(name):
+            connector |= {k: v for k, v in context.worker.items() if k == name or k.startswith(f"{name}.")}
+    return {"name": context.connector_name, "task": context.task, "class": java_class, "connector": connector,
+            "config": dict(context.config)}
+
+
+def unexpected(event: Event | None) -> ConnectError:
+    """The error that the host tells instead of what was waited for."""
+    if isinstance(event, Mapping) and event.get("op") == "failed":
+        return thrown(event)
+    return event if isinstance(event, ConnectError) else ConnectError(f"the host of Java plugins said {event!r:.200}")

@@ -1,0 +1,327 @@
+"""Runs one task of a Java sink connector: this is a member of the consumer group, fetches and commits; the host
+converts, transforms and puts.
+
+Frames of records go to the host, some ahead. It says when it is done with each, and what the task wants committed:
+that, and no more, is committed, by this member in this generation. Before the member joins anew it has the task close
+its partitions; those that it has then are opened at what is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+
+import pyarrow as pa
+
+from heeler.java_host.connection import Event, HostGoneError
+from heeler.java_host.feed import Feed
+from heeler.java_host.frames import Batch
+from heeler.java_host.host import JavaHost
+from heeler.java_host.session import Session, order, unexpected
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, GroupIo
+from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.task_clients import connection_settings, consumer_settings, isolation, number, reset_policy
+from spark_tasks.kafka.watcher import EndWatchers
+from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.sinks.positions import Positions
+from spark_tasks.sinks.task import COMMIT_TIMEOUT_MS, JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
+from spark_tasks.task import Progress, TaskContext
+from spark_tasks.tasks.retries import Patience
+
+log = logging.getLogger(__name__)
+
+
+
+class JavaSinkTask:
+    """A TaskRunner. `watchers` and `io`: the worker's."""
+
+    def __init__(self, context: TaskContext, host: JavaHost, java_class: str, version: str, watchers: EndWatchers,
+                 io: GroupIo) -> None:
+        self.version = version
+        self._context = context
+        self._host = host
+        properties = client_properties(context.worker, context.connector, "consumer")
+        self._settings = consumer_settings(context.connector_name, context.task, context.connector, properties)
+        self._client = connection_settings(properties)
+        self._isolation = isolation(properties)
+        self._io = io
+        self._watcher = watchers.of(self._client)
+        self._positions = Positions(self._watcher, self._isolation, reset_policy(properties), None)
+        self._order = {
+            **order(context, java_class), "most": number(properties, "max.poll.records", 500, 1),
+            "flush": number(context.worker, "offset.flush.interval.ms", 60_000, 1),
+        }
+        limit = number(context.worker, MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES, 1)
+        self._feed = Feed(self._positions, self._client, self._isolation, limit, context.topic_used)
+        self._errors = ErrorHandling.of(context)
+        self._prepared = False
+        self._metrics = context.metrics
+        self._metrics.kind = "sink"
+        self._patience = Patience(context.id, self._metrics)
+        self._session: Session | None = None
+        self._consumer: GroupConsumer | None = None
+        self._open: frozenset[TopicPartition] | None = None  # what the plugin has; None until it was told
+        self._heard = True  # from the host, since the membership was looked after
+        self._uncommitted: dict[TopicPartition, int] = {}
+        self._letters: list[Batch] = []
+        self._lag_asked = float("-inf")
+        self._starting = False
+        self._unwanted = False
+        self._paused = False
+        self._cancelled = False
+
+    def start(self) -> None:
+        """Make and start the task in the host. It joins the group in run_once."""
+        self._metrics.running(paused=False)
+        with suppress(RetriableError):  # run_once tries again
+            self._begin()
+
+    def _begin(self) -> Session:
+        self._starting = True
+        try:
+            self._session = session = Session(self._host.connect, "sink", self._order, self._context)
+            if self._cancelled or self._unwanted:
+                session.close()
+            self._await(session, "started")
+        except HostGoneError:
+            self._drop()
+            if self._unwanted:
+                raise StartCancelledError(f"{self._context.id} is stopped before it has started") from None
+            raise
+        finally:
+            self._starting = False
+        if self._paused:
+            session.connection.tell("pause")
+        return session
+
+    def run_once(self) -> Progress:
+        """See TaskRunner."""
+        with self._metrics.blaming("task"):
+            return self._run_once()
+
+    def _run_once(self) -> Progress:
+        if self._cancelled:
+            raise ConnectError(f"{self._context.id} was given up")
+        pause = self._patience.pause()
+        if pause is not None:
+            return pause
+        try:
+            if not self._prepared:
+                self._errors.prepare()
+                self._prepared = True
+            return self._step(self._session or self._begin())
+        except HostGoneError as error:
+            self._drop()
+            if self._cancelled:
+                raise
+            return self._patience.later(error)
+        except RetriableError as error:  # Kafka is out of reach, for example
+            return self._patience.later(error)
+
+    def _step(self, session: Session) -> Progress:
+        while (event := session.next(wait=False)) is not None:
+            self._hear(event)
+        self._settle(session)
+        if self._feed.given and not self._heard:
+            return Progress(idle_ms=UPKEEP_MS)  # a put that takes long; the group is to notice where it takes too long
+        self._heard = False
+        if not self._member.poll(JOIN_WAIT_MS, lambda: self._close_partitions(session)):
+            return Progress(idle_ms=JOIN_IDLE_MS)
+        if self._member.take_change():
+            self._close_partitions(session)
+        if self._open is None:
+            self._open_partitions(session)
+        self._patience.succeeded()
+        if self._paused or not self._positions:
+            self._look_at_lag()
+            return Progress(idle_ms=PAUSED_MS)
+        return self._give(session)
+
+    @property
+    def _member(self) -> GroupConsumer:
+        if self._consumer is None:
+            self._consumer = GroupConsumer(self._settings, self._io, self._context.wake)
+        return self._consumer
+
+    # ------------------------------------------------------------ what the host says
+    def _hear(self, event: Event) -> str:
+        """Take note of what came; its name. Raises what the plugin threw."""
+        self._heard = True
+        if isinstance(event, Batch):
+            self._letters.append(event)
+            return "letter"
+        if not isinstance(event, dict) or event.get("op") == "failed":
+            with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
+                self._commit_offsets()
+            self._drop()
+            raise unexpected(event)
+        match event["op"]:
+            case "commit":
+                self._uncommitted |= {(topic, partition): offset for topic, partition, offset in event["offsets"]}
+            case "at":
+                self._feed.move([((topic, partition), offset) for topic, partition, offset in event["places"]])
+            case "done" if self._feed.given:
+                count, size = self._feed.given.popleft()
+                self._metrics.worked([SplitFigures(count, size, event["written"])])
+        return str(event["op"])
+
+    def _await(self, session: Session, op: str) -> None:
+        """Serve the host until it has done that. What hangs is ended by `cancel`."""
+        while True:
+            event = session.next(wait=False)
+            if event is None:
+                self._send_letters(session)
+                event = session.next(wait=True)
+            if event is not None and self._hear(event) == op:
+                return
+
+    def _settle(self, session: Session) -> None:
+        self._send_letters(session)
+        self._commit_offsets()
+
+    def _send_letters(self, session: Session) -> None:
+        """All that have come, before their records are committed."""
+        if not self._letters:
+            return
+        appender = Appender(shared_cluster(self._errors.client), None, **self._errors.appender)
+        try:
+            appender.append(self._errors.queue, None, pa.concat_batches([letter.raw for letter in self._letters]))
+            appender.flush()
+        finally:
+            appender.close()
+        session.connection.tell("letters", number=self._letters[-1].number)
+        self._metrics.refused({}, 0, len(self._letters), 0)
+        self._letters.clear()
+
+    def _commit_offsets(self) -> None:
+        if not self._uncommitted:
+            return
+        begun = time.perf_counter()
+        try:
+            self._member.commit(self._uncommitted, COMMIT_TIMEOUT_MS)
+            self._metrics.committed(time.perf_counter() - begun)
+        except KafkaUnavailableError:
+            self._metrics.commit_failed()
+            raise
+        except CommitRefusedError as error:
+            self._metrics.commit_skipped()
+            log.warning("%s; what was read since the last commit may be written again", error)
+            return  # it joins again, and tries once more when its partitions are closed
+        self._uncommitted = {}
+
+    # ------------------------------------------------------------ partitions
+    def _close_partitions(self, session: Session) -> None:
+        """By whoever is about to join again: the task commits what it has, unless the membership is lost already."""
+        if self._open:
+            lost = self._member.generation() is None
+            session.connection.tell("close", lost=lost)
+            self._await(session, "closed")
+            if not lost:
+                self._commit_offsets()
+        self._forget_partitions()
+
+    def _forget_partitions(self) -> None:
+        self._open = None
+        self._uncommitted = {}
+        self._feed.open({})
+
+    def _open_partitions(self, session: Session) -> None:
+        mine = self._member.assignment()
+        self._positions.assign(mine, self._member.committed)
+        places = self._positions.at()
+        self._feed.open(places)
+        if mine:
+            session.connection.tell("open", places=[(*place, offset) for place, offset in places.items()])
+            self._open = mine  # also where it is interrupted: then they have to be closed
+            self._await(session, "opened")
+        self._open = mine
+
+    # ------------------------------------------------------------ records
+    def _give(self, session: Session) -> Progress:
+        """Send frames as long as there are some and the host is not too far behind."""
+        count = 0
+        while not (busy := self._feed.busy):
+            frame = self._feed.next()
+            if frame is None:
+                break
+            session.connection.give(frame)
+            count += self._feed.given[-1][0]
+        self._metrics.lags = self._positions.lags()
+        if busy:
+            return Progress(count, idle_ms=UPKEEP_MS)  # the host wakes the task
+        armed = self._watcher.arm(self, self._feed.at(), self._isolation, self._context.wake)
+        return Progress(count, idle_ms=UPKEEP_MS if armed else 0)
+
+    def _look_at_lag(self) -> None:
+        """A paused task falls behind: who looks at it wants to know how far."""
+        if self._positions and time.monotonic() - self._lag_asked > LAG_S:
+            self._lag_asked = time.monotonic()
+            with suppress(ConnectError):  # Kafka's: asked again later
+                self._positions.look()
+            self._metrics.lags = self._positions.lags()
+
+    # ------------------------------------------------------------ its life
+    def pause(self) -> None:
+        """See TaskRunner. The host keeps what it has, and the task commits."""
+        self._paused = True
+        self._lag_asked = float("-inf")
+        self._metrics.running(paused=True)
+        self._watcher.forget(self)
+        self._tell("pause")
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._paused = False
+        self._metrics.running(paused=False)
+        self._tell("resume")
+
+    def _tell(self, op: str) -> None:
+        if self._session is not None:
+            with suppress(HostGoneError):  # run_once sees it too
+                self._session.connection.tell(op)
+
+    def _drop(self) -> None:
+        """The task in the host is over: what it has not committed is read again by the next one."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        self._letters.clear()
+        self._forget_partitions()
+
+    def close(self) -> None:
+        """Have the task end in order, commit what it wants committed, leave the group."""
+        self._metrics.stopped()
+        try:
+            if self._session is not None and not self._cancelled:
+                self._session.connection.tell("stop")
+                self._await(self._session, "stopped")
+                with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
+                    self._commit_offsets()
+        except HostGoneError:
+            log.info("%s: the host has ended before the task was stopped", self._context.id)
+        finally:
+            self._drop()
+            consumer, self._consumer = self._consumer, None
+            self._watcher.forget(self)
+            if consumer is not None:
+                consumer.close()
+
+    def stop_starting(self) -> None:
+        """See TaskRunner."""
+        self._unwanted = True
+        if self._starting and (session := self._session) is not None:
+            session.close()
+
+    def cancel(self) -> None:
+        """See TaskRunner. The host gives the task up too."""
+        self._cancelled = True
+        if (session := self._session) is not None:
+            session.close()

@@ -1,0 +1,86 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.record.TimestampType;
+
+/**
+ * Records of one partition as the worker sends them: the columns of Columns, but with offsets in the place of topics.
+ * `from` and `to`: the offsets that it covers, also where the last of them hold no record; `reset`: from is not where
+ * the last frame ended.
+ */
+final class Frame {
+    final TopicPartition place;
+    final long from;
+    final long to;
+    final boolean reset;
+    final int count;
+    private final ByteBuffer body;
+    private final int[] at = new int[Columns.SECTIONS];
+    private final int[] size = new int[Columns.SECTIONS];
+
+    Frame(ByteBuffer body) throws IOException {
+        this.body = body;
+        count = body.getInt(0);
+        byte[] json = new byte[body.getInt(4)];
+        int position = 16 + 8 * Columns.SECTIONS;
+        body.get(position, json);
+        position += Columns.padded(json.length);
+        for (int i = 0; i < Columns.SECTIONS; i++) {
+            size[i] = (int) body.getLong(16 + 8 * i);
+            at[i] = position;
+            position += Columns.padded(size[i]);
+        }
+        Map<?, ?> meta = Connection.MAPPER.readValue(json, Map.class);
+        place = new TopicPartition((String) meta.get("topic"), (Integer) meta.get("partition"));
+        from = ((Number) meta.get("from")).longValue();
+        to = ((Number) meta.get("to")).longValue();
+        reset = (Boolean) meta.get("reset");
+    }
+
+    /** Where the row was in its partition. */
+    long offset(int row) {
+        return body.getLong(at[Columns.TOPIC] + 8 * row);
+    }
+
+    /** The first row at the offset or behind it; count where there is none. */
+    int rowFrom(long offset) {
+        int low = 0;
+        int high = count;
+        while (low < high) {
+            int middle = (low + high) >>> 1;
+            if (offset(middle) < offset) low = middle + 1;
+            else high = middle;
+        }
+        return low;
+    }
+
+    ConsumerRecord<byte[], byte[]> record(int row) {
+        RecordHeaders headers = new RecordHeaders();
+        if (size[Columns.HEADERS] != 0) {
+            int lists = at[Columns.HEADERS] + 4 * row;
+            for (int i = body.getInt(lists); i < body.getInt(lists + 4); i++)
+                headers.add(new String(bytes(Columns.HEADER_KEY, i), StandardCharsets.UTF_8), bytes(Columns.HEADER_VALUE, i));
+        }
+        byte[] key = bytes(Columns.KEY, row);
+        byte[] value = bytes(Columns.VALUE, row);
+        long time = body.getLong(at[Columns.TIMESTAMP] + 8 * row);
+        return new ConsumerRecord<>(place.topic(), place.partition(), offset(row), time,
+            time < 0 ? TimestampType.NO_TIMESTAMP_TYPE : TimestampType.CREATE_TIME, key == null ? -1 : key.length,
+            value == null ? -1 : value.length, key, value, headers, Optional.empty());
+    }
+
+    private byte[] bytes(int column, int row) {
+        if (size[column + 2] != 0 && (body.get(at[column + 2] + (row >> 3)) & 1 << (row & 7)) == 0) return null;
+        int ends = at[column] + 4 * row;
+        byte[] found = new byte[body.getInt(ends + 4) - body.getInt(ends)];
+        body.get(at[column + 1] + body.getInt(ends), found);
+        return found;
+    }
+}

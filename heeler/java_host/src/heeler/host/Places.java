@@ -1,0 +1,136 @@
+package heeler.host;
+
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+
+/**
+ * Where a sink task stands in each of its partitions: the next offset to give it, and how far it has taken what it was
+ * given. Whoever may be asked by threads of the plugin is synchronized.
+ */
+final class Places {
+    private final Map<TopicPartition, Long> next = new HashMap<>();
+    private final Map<TopicPartition, Long> taken = new HashMap<>();
+    private final Map<TopicPartition, Long> committed = new HashMap<>(); // as far as the worker was told
+    private final Set<TopicPartition> held = new HashSet<>();
+    private final Map<TopicPartition, Long> rewinds = new HashMap<>();
+    private final Set<TopicPartition> moved = new HashSet<>(); // of which the worker has to be told
+
+    /** [topic, partition, offset] as a map; an offset may be null. */
+    static Map<TopicPartition, Long> offsets(Object triples) {
+        Map<TopicPartition, Long> found = new LinkedHashMap<>();
+        for (Object one : (List<?>) triples) {
+            List<?> triple = (List<?>) one;
+            Number offset = (Number) triple.get(2);
+            found.put(new TopicPartition((String) triple.get(0), (Integer) triple.get(1)),
+                offset == null ? null : (Long) offset.longValue());
+        }
+        return found;
+    }
+
+    private static List<Object> triple(TopicPartition place, long offset) {
+        return List.of(place.topic(), place.partition(), offset);
+    }
+
+    synchronized Set<TopicPartition> all() {
+        return new HashSet<>(next.keySet());
+    }
+
+    synchronized void open(Map<TopicPartition, Long> places) {
+        next.putAll(places);
+        taken.putAll(places);
+        committed.putAll(places);
+    }
+
+    synchronized void close(Collection<TopicPartition> places) {
+        for (Map<TopicPartition, Long> map : List.of(next, taken, committed, rewinds)) map.keySet().removeAll(places);
+        held.removeAll(places);
+        moved.removeAll(places);
+    }
+
+    /** The next offset to give it; null where it is to have nothing of the partition. */
+    synchronized Long next(TopicPartition place) {
+        return held.contains(place) ? null : next.get(place);
+    }
+
+    synchronized void given(TopicPartition place, long upTo) {
+        next.computeIfPresent(place, (same, before) -> upTo);
+    }
+
+    synchronized void took(Map<TopicPartition, Long> upTo) {
+        upTo.forEach((place, offset) -> taken.computeIfPresent(place, (same, before) -> offset));
+    }
+
+    /** The worker sends other offsets than are wanted here. */
+    synchronized void mistaken(TopicPartition place) {
+        moved.add(place);
+    }
+
+    synchronized void rewind(Map<TopicPartition, Long> offsets) {
+        rewinds.putAll(offsets);
+    }
+
+    /** False where one of them is not assigned. */
+    synchronized boolean hold(Collection<TopicPartition> places, boolean on) {
+        if (!next.keySet().containsAll(places)) return false;
+        if (on) held.addAll(places);
+        else held.removeAll(places);
+        moved.addAll(places);
+        return true;
+    }
+
+    /** Do what rewinds ask for; what the worker has to be told: where each partition stands that moved, -1 if held. */
+    synchronized List<Object> settle() {
+        rewinds.forEach((place, offset) -> {
+            if (offset == null || !next.containsKey(place))
+                System.err.println("[WARN] Cannot rewind " + place + " to " + offset + ": "
+                    + (offset == null ? "that is no offset" : "the task does not have the partition"));
+            else back(place, offset);
+        });
+        rewinds.clear();
+        List<Object> told = new ArrayList<>();
+        for (TopicPartition place : moved)
+            if (next.containsKey(place)) told.add(triple(place, held.contains(place) ? -1 : next.get(place)));
+        moved.clear();
+        return told;
+    }
+
+    private void back(TopicPartition place, long offset) {
+        next.put(place, offset);
+        taken.put(place, offset);
+        committed.put(place, offset);
+        moved.add(place);
+    }
+
+    /** Back to what was committed. */
+    synchronized void forget(Collection<TopicPartition> places) {
+        for (TopicPartition place : places) if (committed.containsKey(place)) back(place, committed.get(place));
+    }
+
+    synchronized Map<TopicPartition, OffsetAndMetadata> taken(Collection<TopicPartition> places) {
+        Map<TopicPartition, OffsetAndMetadata> found = new HashMap<>();
+        for (TopicPartition place : places)
+            if (taken.containsKey(place)) found.put(place, new OffsetAndMetadata(taken.get(place)));
+        return found;
+    }
+
+    /** What of the task's wishes can be committed, and was not yet: nothing beyond what it has taken. */
+    synchronized List<Object> committable(Collection<TopicPartition> places, Map<TopicPartition, OffsetAndMetadata> wanted) {
+        List<Object> told = new ArrayList<>();
+        wanted.forEach((place, at) -> {
+            if (!places.contains(place) || !taken.containsKey(place)) return;
+            if (at.offset() > taken.get(place))
+                System.err.println("[WARN] Offset " + at.offset() + " of " + place + " is not committed: the task has taken"
+                    + " the records before " + taken.get(place) + " only");
+            else if (committed.put(place, at.offset()) != at.offset()) told.add(triple(place, at.offset()));
+        });
+        return told;
+    }
+}

@@ -1,0 +1,114 @@
+package heeler.host;
+
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.runtime.InternalSinkRecord;
+import org.apache.kafka.connect.runtime.SinkConnectorConfig;
+import org.apache.kafka.connect.runtime.TransformationChain;
+import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
+import org.apache.kafka.connect.runtime.errors.ErrorReporter;
+import org.apache.kafka.connect.runtime.errors.LogReporter;
+import org.apache.kafka.connect.runtime.errors.ProcessingContext;
+import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
+import org.apache.kafka.connect.runtime.errors.Stage;
+import org.apache.kafka.connect.runtime.errors.WorkerErrantRecordReporter;
+import org.apache.kafka.connect.sink.ErrantRecordReporter;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.util.ConnectUtils;
+import org.apache.kafka.connect.util.ConnectorTaskId;
+
+/** A sink task's converters and transforms, under Kafka's own handling of errors; what is reported of bad records. */
+final class SinkConversion implements AutoCloseable {
+    private final Conversion<SinkRecord> plugins;
+    private final ErrorHandlingMetrics metrics;
+    private final RetryWithToleranceOperator<ConsumerRecord<byte[], byte[]>> operator;
+    private final TransformationChain<ConsumerRecord<byte[], byte[]>, SinkRecord> chain;
+    private final WorkerErrantRecordReporter reporter; // null where bad records are told to nobody
+    private final Letters letters;
+
+    SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id) {
+        plugins = new Conversion<>(host, config, id);
+        metrics = new ErrorHandlingMetrics(id, host.metrics);
+        operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(),
+            config.errorToleranceType(), Time.SYSTEM, metrics);
+        letters = new Letters(connection, config, id);
+        List<ErrorReporter<ConsumerRecord<byte[], byte[]>>> reporters = new ArrayList<>();
+        reporters.add(new LogReporter.Sink(id, config, metrics));
+        if (!config.dlqTopicName().isEmpty()) reporters.add(letters);
+        operator.reporters(reporters);
+        chain = new TransformationChain<>(plugins.stages, operator);
+        reporter = config.enableErrantRecordReporter()
+            ? new WorkerErrantRecordReporter(operator, plugins.key, plugins.value, plugins.headers) : null;
+    }
+
+    /** The record for the task; null where a transform has dropped it, or it is bad and may be left out. */
+    SinkRecord converted(ConsumerRecord<byte[], byte[]> record) {
+        String topic = record.topic();
+        ProcessingContext<ConsumerRecord<byte[], byte[]>> context = new ProcessingContext<>(record);
+        SchemaAndValue key = operator.execute(context,
+            () -> plugins.key.toConnectData(topic, record.headers(), record.key()), Stage.KEY_CONVERTER, plugins.key.getClass());
+        SchemaAndValue value = operator.execute(context,
+            () -> plugins.value.toConnectData(topic, record.headers(), record.value()), Stage.VALUE_CONVERTER,
+            plugins.value.getClass());
+        ConnectHeaders headers = operator.execute(context, () -> headers(record), Stage.HEADER_CONVERTER,
+            plugins.headers.getClass());
+        if (context.failed()) return null;
+        SinkRecord whole = new SinkRecord(topic, record.partition(), key.schema(), key.value(), value.schema(),
+            value.value(), record.offset(), ConnectUtils.checkAndConvertTimestamp(record.timestamp()),
+            record.timestampType(), headers);
+        SinkRecord transformed = chain.apply(context, whole);
+        return transformed == null || context.failed() ? null : new InternalSinkRecord(context, transformed);
+    }
+
+    private ConnectHeaders headers(ConsumerRecord<byte[], byte[]> record) {
+        ConnectHeaders found = new ConnectHeaders();
+        for (Header header : record.headers())
+            found.add(header.key(), plugins.headers.toConnectHeader(record.topic(), header.key(), header.value()));
+        return found;
+    }
+
+    ErrantRecordReporter reporter() {
+        return reporter;
+    }
+
+    /** Throws what became of reports that nobody has waited for. */
+    void check() {
+        if (reporter != null) reporter.maybeThrowAsyncError();
+    }
+
+    void awaitReports(Collection<TopicPartition> places) {
+        if (reporter != null) reporter.awaitFutures(places);
+    }
+
+    void forget(Collection<TopicPartition> places) {
+        if (reporter != null) reporter.cancelFutures(places);
+    }
+
+    void written(int letter) {
+        letters.written(letter);
+    }
+
+    void giveUp() {
+        letters.giveUp();
+        stopRetries();
+    }
+
+    /** What errors.retry.timeout has tried again and again is not. */
+    void stopRetries() {
+        operator.triggerStop();
+    }
+
+    @Override
+    public void close() {
+        chain.close();
+        operator.close();
+        metrics.close();
+    }
+}

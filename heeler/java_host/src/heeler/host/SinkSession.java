@@ -1,0 +1,399 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
+import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.errors.IllegalWorkerStateException;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.runtime.SinkConnectorConfig;
+import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
+import org.apache.kafka.connect.sink.ErrantRecordReporter;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.sink.SinkTask;
+import org.apache.kafka.connect.sink.SinkTaskContext;
+import org.apache.kafka.connect.util.ConnectorTaskId;
+
+/**
+ * One sink task. The connection's thread takes the worker's orders and frames; another one does what is ordered, or
+ * else converts, transforms and puts the records in the frames, and asks the task what may be committed.
+ *
+ * Orders: open, close, pause, resume, stop. Told: "commit" (offsets for the group), "at" (where partitions stand that
+ * the plugin has moved or holds), "done" (a frame), "tick" (it goes on, while frames are here), dead letters as frames.
+ */
+final class SinkSession implements Host.TaskSession, SinkTaskContext {
+    private static final long TICK_MS = 1000;
+    private final Host host;
+    private final Connection connection;
+    private final Connection.Message order;
+    private final ConnectorTaskId id;
+    private final ClassLoader loader;
+    private final Thread thread;
+    private final Map<String, String> own;
+    private final int most;
+    private final long flushMs;
+    private final Places places = new Places();
+    private volatile boolean gone; // the worker does not listen any more
+    private volatile SinkConversion conversion;
+
+    private final ArrayDeque<Connection.Message> orders = new ArrayDeque<>(); // guarded by this
+    private final ArrayDeque<Frame> frames = new ArrayDeque<>(); // guarded by this
+    private boolean commitRequested; // guarded by this
+    private long timeout = -1; // guarded by this
+
+    // Only the task's thread has to do with these.
+    private SinkTask task;
+    private PluginMetricsImpl metrics;
+    private boolean paused;
+    private Frame frame;
+    private int row;
+    private int written;
+    private List<SinkRecord> batch; // what put has to take: also again
+    private final Map<TopicPartition, Long> batchEnds = new HashMap<>();
+    private boolean again;
+    private long nextPut;
+    private long nextCommit;
+    private long lastTold;
+
+    SinkSession(Host host, Connection connection, Connection.Message order) throws Exception {
+        this.host = host;
+        this.connection = connection;
+        this.order = order;
+        own = order.strings("config");
+        most = order.number("most");
+        flushMs = order.number("flush");
+        id = new ConnectorTaskId(order.text("name"), order.number("task"));
+        loader = host.plugins.connectorLoader(order.text("class"), null);
+        thread = new Thread(this::run, "task " + id);
+    }
+
+    @Override
+    public void listen() throws Exception {
+        thread.start();
+        try {
+            for (Connection.Message m = connection.read(this::queue); m != null; m = connection.read(this::queue)) {
+                if (m.op().equals("letters")) conversion.written(m.number("number"));
+                else queue(m);
+            }
+        } finally {
+            gone = true;
+            if (conversion != null) conversion.giveUp();
+            synchronized (this) { notifyAll(); }
+            thread.interrupt(); // perhaps that ends what it hangs in
+        }
+    }
+
+    private synchronized void queue(Connection.Message message) {
+        orders.add(message);
+        if (message.op().equals("stop") && conversion != null) conversion.stopRetries();
+        notifyAll();
+    }
+
+    private synchronized void queue(Frame records) {
+        frames.add(records);
+        notifyAll();
+    }
+
+    private void run() {
+        try (LoaderSwap swap = host.plugins.withClassLoader(loader);
+             PluginMetricsImpl opened = host.metrics.connectorPluginMetrics(id.toString())) {
+            metrics = opened;
+            work();
+            tell(Map.of("op", "stopped"));
+        } catch (Throwable e) { // plugin code
+            if (!gone) blame(e);
+        }
+    }
+
+    private void work() throws Throwable {
+        SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, order.strings("connector"));
+        Class<? extends Task> type = Class.forName(own.get("task.class"), true, loader).asSubclass(Task.class);
+        SinkTask made = (SinkTask) host.plugins.newTask(type);
+        try (SinkConversion opened = new SinkConversion(host, connection, config, id)) {
+            conversion = opened;
+            try {
+                made.initialize(this);
+                task = made;
+                made.start(own);
+                tell(Map.of("op", "started", "version", String.valueOf(made.version())));
+                nextCommit = nextPut = now() + flushMs;
+                go();
+            } finally {
+                if (task != null) task.stop();
+            }
+        }
+    }
+
+    /** Until it is stopped; whatever happens, what the task has taken is committed before its partitions are closed. */
+    private void go() throws Throwable {
+        Throwable failed = null;
+        try {
+            while (step()) { }
+        } catch (Throwable e) { // plugin code
+            failed = e;
+            throw e;
+        } finally {
+            Set<TopicPartition> all = places.all();
+            try {
+                if (gone && !all.isEmpty()) task.close(all);
+                else if (!all.isEmpty()) commit(all, true);
+            } catch (Throwable e) { // plugin code
+                if (failed == null) throw e;
+                failed.addSuppressed(e);
+            }
+        }
+    }
+
+    private boolean step() throws Throwable {
+        Connection.Message ordered = await();
+        if (gone || ordered != null && ordered.op().equals("stop")) return false;
+        if (ordered != null) {
+            obey(ordered);
+            return true;
+        }
+        if (requested() || now() >= nextCommit) {
+            commit(places.all(), false);
+            nextCommit = now() + flushMs;
+        }
+        settle();
+        if (places.all().isEmpty()) nextPut = nextCommit;
+        else if (mayPut()) put();
+        return true;
+    }
+
+    /** What the worker orders; null where it is time for something else. */
+    private synchronized Connection.Message await() throws IOException, InterruptedException {
+        while (!gone && orders.isEmpty()) {
+            if (timeout > 0) nextPut = Math.min(nextPut, now() + timeout);
+            timeout = -1;
+            long wait = Math.min(nextCommit, nextPut) - now();
+            if (commitRequested || wait <= 0 || mayPut()) return null;
+            boolean busy = batch != null || frame != null || !frames.isEmpty();
+            wait(busy ? Math.min(wait, TICK_MS) : wait);
+            if (busy) tick();
+        }
+        return orders.poll();
+    }
+
+    private synchronized boolean mayPut() {
+        return now() >= nextPut || !again && !paused && (frame != null || !frames.isEmpty());
+    }
+
+    private synchronized boolean requested() {
+        boolean found = commitRequested;
+        commitRequested = false;
+        return found;
+    }
+
+    private void obey(Connection.Message ordered) throws Exception {
+        switch (ordered.op()) {
+            case "open" -> {
+                Map<TopicPartition, Long> given = Places.offsets(ordered.content().get("places"));
+                places.open(given);
+                task.open(given.keySet());
+                settle();
+                tell(Map.of("op", "opened"));
+            }
+            case "close" -> {
+                Set<TopicPartition> lost = places.all();
+                if (!lost.isEmpty()) {
+                    if ((Boolean) ordered.content().get("lost")) task.close(lost);
+                    else commit(lost, true);
+                }
+                conversion.forget(lost);
+                places.close(lost);
+                synchronized (this) { frames.clear(); }
+                frame = null; // the group gives these records to whoever has their partitions then
+                batch = null;
+                again = false;
+                tell(Map.of("op", "closed"));
+            }
+            case "pause", "resume" -> {
+                paused = ordered.op().equals("pause");
+                if (paused) requestCommit();
+            }
+            default -> throw new IOException("unknown message " + ordered.op());
+        }
+    }
+
+    /** Records, or none where it is time to let the task do something. The same ones again where it has asked for that. */
+    private void put() throws Exception {
+        if (!again) gather();
+        nextPut = nextCommit; // or when the task says
+        try {
+            task.put(new ArrayList<>(batch));
+            conversion.check();
+            again = false;
+            batch = null;
+            places.took(batchEnds);
+        } catch (RetriableException e) {
+            System.err.println("[WARN] " + id + " is to be given the same records again: " + e);
+            again = true;
+        }
+        settle();
+        tick();
+        ended();
+    }
+
+    /** The next records of the oldest frame that has some. */
+    private void gather() throws IOException {
+        batch = new ArrayList<>();
+        batchEnds.clear();
+        while (batchEnds.isEmpty() && !paused && nextFrame()) {
+            row = frame.rowFrom(places.next(frame.place));
+            int end = Math.min(frame.count, row + most);
+            for (; row < end; row++) {
+                ConsumerRecord<byte[], byte[]> record = frame.record(row);
+                SinkRecord converted = conversion.converted(record);
+                if (converted != null) batch.add(converted);
+                batchEnds.put(frame.place, record.offset() + 1);
+            }
+            written += batch.size();
+            places.given(frame.place, row < frame.count ? frame.offset(row) : frame.to);
+            if (batchEnds.isEmpty()) ended();
+        }
+    }
+
+    /** Whether there is a frame that goes on where its partition stands. */
+    private boolean nextFrame() throws IOException {
+        while (true) {
+            if (frame == null) {
+                synchronized (this) { frame = frames.poll(); }
+                if (frame == null) return false;
+                row = written = 0;
+                if (frame.reset && places.next(frame.place) != null) places.given(frame.place, frame.from);
+            }
+            Long position = places.next(frame.place);
+            if (position != null && row == 0 && frame.from > position) places.mistaken(frame.place);
+            if (position != null && frame.from <= position && position < frame.to) return true;
+            row = frame.count;
+            ended();
+        }
+    }
+
+    /** Tell that the frame is done, if it is. */
+    private void ended() throws IOException {
+        if (frame == null || row < frame.count || again) return;
+        frame = null;
+        lastTold = now();
+        tell(Map.of("op", "done", "written", written));
+    }
+
+    private void tick() throws IOException {
+        if (now() - lastTold < TICK_MS) return;
+        lastTold = now();
+        tell(Map.of("op", "tick"));
+    }
+
+    private void settle() throws IOException {
+        List<Object> moved = places.settle();
+        if (!moved.isEmpty()) tell(Map.of("op", "at", "places", moved));
+    }
+
+    private void commit(Collection<TopicPartition> which, boolean closing) throws Exception {
+        conversion.awaitReports(which);
+        Map<TopicPartition, OffsetAndMetadata> wanted;
+        try {
+            wanted = task.preCommit(places.taken(which));
+        } catch (Throwable e) { // plugin code
+            System.err.println("[ERROR] " + id + " commits no offsets" + (closing ? ": " : " and goes back: ") + e);
+            if (!closing) places.forget(which);
+            return;
+        } finally {
+            if (closing) task.close(which);
+        }
+        List<Object> offsets = places.committable(which, wanted);
+        if (!offsets.isEmpty()) tell(Map.of("op", "commit", "offsets", offsets));
+    }
+
+    private static long now() {
+        return System.nanoTime() / 1_000_000;
+    }
+
+    private void tell(Map<String, ?> told) throws IOException {
+        connection.tell(0, told);
+    }
+
+    @Override
+    public boolean owns(Thread other) {
+        return other == thread || other.getContextClassLoader() == loader;
+    }
+
+    @Override
+    public void blame(Throwable error) {
+        try {
+            tell(Host.failure(error));
+        } catch (IOException e) {
+            // The worker has given this task up.
+        }
+    }
+
+    // What the task may ask of its context.
+
+    @Override
+    public Map<String, String> configs() {
+        return own;
+    }
+
+    @Override
+    public void offset(Map<TopicPartition, Long> offsets) {
+        places.rewind(offsets);
+    }
+
+    @Override
+    public void offset(TopicPartition place, long offset) {
+        places.rewind(Map.of(place, offset));
+    }
+
+    @Override
+    public synchronized void timeout(long ms) {
+        timeout = ms;
+    }
+
+    @Override
+    public Set<TopicPartition> assignment() {
+        return places.all();
+    }
+
+    @Override
+    public void pause(TopicPartition... which) {
+        hold(true, which);
+    }
+
+    @Override
+    public void resume(TopicPartition... which) {
+        hold(false, which);
+    }
+
+    private void hold(boolean on, TopicPartition... which) {
+        if (!places.hold(List.of(which), on))
+            throw new IllegalWorkerStateException("only partitions that are assigned to the task can be paused and resumed, "
+                + "which not all of these are: " + List.of(which));
+    }
+
+    @Override
+    public synchronized void requestCommit() {
+        commitRequested = true;
+        notifyAll();
+    }
+
+    @Override
+    public ErrantRecordReporter errantRecordReporter() {
+        return conversion.reporter();
+    }
+
+    @Override
+    public PluginMetrics pluginMetrics() {
+        return metrics;
+    }
+}

@@ -1,0 +1,108 @@
+"""What heeler does about failed and stalled tasks by itself: errors.restart.* and task.progress.timeout.ms.
+
+A worker's file says what holds for all connectors; a connector's configuration goes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.config.definition import (
+    Check,
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    OneOf,
+    Type,
+    Validator,
+    Width,
+    between,
+)
+
+OFF, FAILED, ALL = "none", "failed", "all"
+PROGRESS_TIMEOUT = "task.progress.timeout.ms"
+_DAY_MS = 86_400_000
+_ERRORS = "Error Handling"
+
+# name, type, the worker's default, validator, what it is
+_KEYS: Sequence[tuple[str, Type, Any, Validator, str, str]] = (
+    ("errors.restart.policy", Type.STRING, OFF, OneOf(OFF, FAILED, ALL), "Restart Policy",
+     ("What is restarted by itself: none, connectors and tasks that have failed, or all: those that have stalled "
+      "(task.progress.timeout.ms) too. Errors that trying again cannot mend are left for somebody to look at.")),
+    ("errors.restart.limit", Type.INT, 10, between(1, 1000), "Restart Limit",
+     "How often one connector or task is restarted by itself within errors.restart.period.ms at most."),
+    ("errors.restart.period.ms", Type.LONG, 3_600_000, between(1000, 30 * _DAY_MS), "Restart Period",
+     "The time that errors.restart.limit is for. After so long without failures pauses are short again."),
+    ("errors.restart.backoff.initial.ms", Type.LONG, 1000, between(0, _DAY_MS), "First Pause Before a Restart",
+     "The pause before the first restart, in milliseconds; it doubles with each further one."),
+    ("errors.restart.backoff.max.ms", Type.LONG, 300_000, between(0, _DAY_MS), "Longest Pause Before a Restart",
+     "The longest pause before a restart, in milliseconds."),
+    (PROGRESS_TIMEOUT, Type.LONG, 300_000, between(0, 7 * _DAY_MS), "Progress Timeout",
+     ("A task that works on one and the same batch for longer, in milliseconds, is told as stalled, with where it "
+      "hangs; 0: never.")),
+)
+
+
+def _unset_or(validator: Validator) -> Check:
+    def check(name: str, value: Any) -> None:
+        if value is not None:
+            validator(name, value)
+
+    return Check(check, str(validator))
+
+
+WORKER = ConfigDef(*(
+    ConfigKey(name, kind, default=default, validator=validator, importance=Importance.MEDIUM,
+              doc=f"{doc} A connector's configuration goes before this.")
+    for name, kind, default, validator, _, doc in _KEYS))
+
+CONNECTOR = ConfigDef(*(
+    ConfigKey(name, kind, default=None, validator=_unset_or(validator), importance=Importance.MEDIUM,
+              doc=f"{doc} Unset: the worker's setting.", display_name=display, group=_ERRORS, order=20 + order,
+              width=Width.SHORT)
+    for order, (name, kind, _, validator, display, doc) in enumerate(_KEYS)))
+
+
+def given(config: Mapping[str, Any]) -> bool:
+    """Whether a connector's configuration says anything of it."""
+    return any(name in config for name in CONNECTOR.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Healing:
+    """What is done about the failures of one connector and its tasks. Times in ms."""
+
+    failed: bool = False
+    stalled: bool = False
+    limit: int = 10
+    period_ms: int = 3_600_000
+    first_ms: int = 1000
+    longest_ms: int = 300_000
+
+    @classmethod
+    def of(cls, worker: Mapping[str, Any], connector: Mapping[str, Any]) -> Healing:
+        """From a worker's properties and a connector's. Raises ConfigError."""
+        values = settings(worker, connector)
+        policy = values["errors.restart.policy"]
+        return cls(policy != OFF, policy == ALL, values["errors.restart.limit"], values["errors.restart.period.ms"],
+                   values["errors.restart.backoff.initial.ms"], values["errors.restart.backoff.max.ms"])
+
+    def lately(self, restarts: Sequence[int], now_ms: int) -> tuple[int, ...]:
+        """Those restarts that count for the limit and the next pause, oldest first."""
+        return tuple(at for at in restarts if now_ms - self.period_ms < at)[-self.limit:]
+
+    def next_ms(self, restarts: Sequence[int], now_ms: int) -> int:
+        """When to restart what fails now and was restarted at these times before."""
+        counted = self.lately(restarts, now_ms)
+        pause: int = min(self.first_ms * 2 ** min(len(counted), 40), self.longest_ms)
+        if len(counted) < self.limit:
+            return now_ms + pause
+        return max(now_ms + pause, counted[0] + self.period_ms)
+
+
+def settings(worker: Mapping[str, Any], connector: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that hold for a connector. Raises ConfigError."""
+    said = CONNECTOR.parse({name: connector[name] for name in CONNECTOR.keys if connector.get(name) is not None})
+    return {**WORKER.parse(worker), **{name: value for name, value in said.items() if value is not None}}

@@ -1,0 +1,103 @@
+"""Schemaless values in Avro: records of one schema that says for each value what it is, which contains itself. One by
+one: no column takes such a schema.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import parse_schema
+
+from spark_tasks.data.columns import Metadata
+from spark_tasks.errors import DataError
+from spark_tasks.limits import MAX_DEPTH
+from spark_tasks.pipeline.converters.avro.to_avro import ANYTHING
+from spark_tasks.pipeline.converters.base import BadRowsError, Column
+from spark_tasks.pipeline.converters.json_columns import parse_columns
+from spark_tasks.pipeline.converters.python_values import to_python
+
+_FULL_NAME = f"{ANYTHING['namespace']}.{ANYTHING['name']}"
+_PARSED = parse_schema(ANYTHING)
+_SIMPLE = ("boolean", "bytes", "double", "float", "int", "long", "string")
+
+
+def is_anything(text: str) -> bool:
+    """Whether a schema is the one for schemaless values."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and _FULL_NAME in (said.get("name"), f"{said.get('namespace')}.{said.get('name')}")
+
+
+def read(payloads: list[bytes], skip: int) -> Column:
+    """Schemaless columns. BadRowsError."""
+    texts, bad = [], []
+    for row, payload in enumerate(payloads):
+        try:
+            value = _value(fastavro.schemaless_reader(
+                io.BytesIO(payload[skip:]), _PARSED, None, handle_unicode_errors="replace"
+            ), 0)
+            texts.append(json.dumps(value).encode())
+        except Exception as error:  # noqa: BLE001 - fastavro has no type of its own for bytes that are wrong
+            bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
+    if bad:
+        raise BadRowsError(bad)
+    return parse_columns(pa.array(texts, pa.binary()))
+
+
+def _value(record: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise DataError(f"the value nests more than {MAX_DEPTH} levels deep")
+    for name in _SIMPLE:
+        if record[name] is not None:
+            return base64.b64encode(record[name]).decode() if name == "bytes" else record[name]
+    if record["array"] is not None:
+        return [_value(one, depth + 1) for one in record["array"]]
+    if record["map"] is not None:
+        return {_key(one["key"], depth): _value(one["value"], depth + 1) for one in record["map"]}
+    return None
+
+
+def _key(record: Any, depth: int) -> str:
+    found = _value(record, depth + 1)
+    return found if isinstance(found, str) else json.dumps(found)
+
+
+def write(array: pa.Array, metadata: Metadata) -> pa.Array:
+    """The bytes of schemaless values. DataError."""
+    out = []
+    for value in to_python(array, metadata):
+        target = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(target, _PARSED, _record(value))
+        except (ValueError, TypeError, OverflowError) as error:
+            raise DataError(f"Error serializing Avro message: {error}") from error
+        out.append(target.getvalue())
+    return pa.array(out, pa.binary())
+
+
+def _record(value: Any) -> dict[str, Any]:
+    match value:
+        case None:
+            return {}
+        case bool():
+            return {"boolean": value}
+        case int():
+            return {"long": value}
+        case float():
+            return {"double": value}
+        case str():
+            return {"string": value}
+        case bytes():
+            return {"bytes": value}
+        case list():
+            return {"array": [_record(one) for one in value]}
+        case dict():
+            return {"map": [{"key": _record(key), "value": _record(one)} for key, one in value.items()]}
+    raise DataError(f"Unknown type for schemaless data: {type(value).__name__}")

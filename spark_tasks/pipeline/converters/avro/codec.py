@@ -1,0 +1,305 @@
+"""Avro's bytes to and from Arrow columns of plain types, where a column is what the bytes say and no more.
+
+pyruhvro, where it takes the schema: a hundred times as fast. fastavro for all other schemas, for the records on which
+the fast one fails, and as the judge in tests. Both get the schema without names, logical types and properties, inside
+a record of one field, which costs no bytes. A branch of a union of several types is such a record too, so that its
+value says which branch it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyruhvro
+from fastavro.schema import parse_schema
+
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
+from spark_tasks.pipeline.converters.base import BadRowsError
+
+_ARROW = {
+    "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
+    "bytes": pa.binary(), "fixed": pa.binary(), "string": pa.string(), "enum": pa.string(), "null": pa.null(),
+}  # fmt: skip
+_SLOW = frozenset({"fixed", "null"})  # pyruhvro panics
+PREFIX = 5
+_ID = [{"name": "magic", "type": "boolean"}, {"name": "id", "type": "float"}]
+_STRETCH = 32  # records so few go one by one where there is a bad one among them
+
+Ready = Callable[[Any], Any]
+
+
+def branches(node: Node) -> list[tuple[int, Node]]:
+    """Those of a union that are not null, with their places."""
+    return [(index, one) for index, one in enumerate(node.inner) if one.kind != "null"]
+
+
+def wire_type(node: Node) -> pa.DataType:
+    """The Arrow type of the values. Fields of records are f0, f1, …, those of unions b0, b1, …, by their places."""
+    return _arrow_type(node, _ARROW)
+
+
+def _arrow_type(node: Node, plain: Mapping[str, pa.DataType]) -> pa.DataType:
+    inner = node.optional_of
+    if inner is not None:
+        return _arrow_type(inner, plain)
+    if node.kind == "array":
+        return pa.list_(_arrow_type(node.inner[0], plain))
+    if node.kind == "map":
+        return pa.map_(pa.string(), _arrow_type(node.inner[0], plain))
+    if node.kind == "record":
+        return pa.struct([pa.field(f"f{i}", _arrow_type(one.node, plain)) for i, one in enumerate(node.members)])
+    if node.kind == "union":
+        return pa.struct([pa.field(f"b{index}", _arrow_type(one, plain)) for index, one in branches(node)])
+    return plain[node.kind]
+
+
+class Codec:
+    """Of one schema. For any thread; `fast`: false keeps pyruhvro out."""
+
+    def __init__(self, node: Node, *, fast: bool = True) -> None:
+        self.type = wire_type(node)
+        self._node = node  # its inner nodes are told apart by their ids, so it has to live
+        self._names = 0
+        self._branches: dict[tuple[int, int], str] = {}
+        inner = self._plain(node)
+        self._check_arrays(node)
+        value = {"name": "v", "type": inner}
+        self._parsed = parse_schema({"type": "record", "name": "r", "fields": [value]})
+        # For pyruhvro bytes are texts, which look the same in Avro and in Arrow and which it does not check; and the
+        # five bytes of an id are a boolean and a float, so that nobody has to cut them off.
+        texts = {"name": "v", "type": _with_texts(inner)}
+        self._text = {
+            skip: json.dumps({"type": "record", "name": "r", "fields": [*fields, texts]})
+            for skip, fields in ((0, []), (PREFIX, _ID))
+        }
+        self._text_type = _arrow_type(node, {**_ARROW, "bytes": pa.string()})
+        self._from_reader = _from_reader(node)
+        self._for_writer = _for_writer(node, self._branches)
+        self._fast = fast and _is_fast(node)
+
+    def _plain(self, node: Node) -> Any:
+        if node.kind == "record":
+            fields = [{"name": f"f{i}", "type": self._plain(one.node)} for i, one in enumerate(node.members)]
+            return {"type": "record", "name": self._name(), "fields": fields}
+        if node.kind == "array":
+            return {"type": "array", "items": self._plain(node.inner[0])}
+        if node.kind == "map":
+            return {"type": "map", "values": self._plain(node.inner[0])}
+        if node.kind == "enum":
+            return {"type": "enum", "name": self._name(), "symbols": list(node.symbols)}
+        if node.kind == "fixed":
+            return {"type": "fixed", "name": self._name(), "size": node.size}
+        if node.optional_of is not None:
+            return [self._plain(one) for one in node.inner]
+        if node.kind == "union":
+            return [self._branch(node, index, one) for index, one in enumerate(node.inner)]
+        return node.kind
+
+    def _branch(self, node: Node, index: int, one: Node) -> Any:
+        if one.kind == "null":
+            return "null"
+        known = self._branches.get((id(node), index))
+        if known is not None:  # the union of a named type that is used again
+            return known
+        self._branches[id(node), index] = name = self._name()
+        return {"type": "record", "name": name, "fields": [{"name": f"b{index}", "type": self._plain(one)}]}
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"n{self._names}"
+
+    def _check_arrays(self, node: Node) -> None:
+        """Items of no bytes could be as many as a hostile record says."""
+        if node.kind == "array" and _is_empty(node.inner[0]):
+            raise DataError("an Avro array has items that take no bytes, such as null or an empty record")
+        for one in (*node.inner, *(member.node for member in node.members)):
+            self._check_arrays(one)
+
+    def decode(self, payloads: list[bytes], skip: int = 0) -> pa.Array:
+        """The values. `skip`: 0, or PREFIX where so many bytes before each are something else. BadRowsError names all
+        payloads that cannot be read.
+        """
+        bad: list[tuple[int, Exception]] = []
+        pieces = list(self._decoded(payloads, skip, 0, bad))
+        if bad:
+            raise BadRowsError(bad)
+        return pa.concat_arrays(pieces) if pieces else pa.nulls(0, self.type)
+
+    def _decoded(
+        self, payloads: list[bytes], skip: int, begin: int, bad: list[tuple[int, Exception]]
+    ) -> Iterable[pa.Array]:
+        if self._fast and payloads:
+            found = self._fast_decoded(payloads, skip)
+            if found is not None:
+                yield found
+                return
+            if len(payloads) > _STRETCH:
+                middle = len(payloads) // 2
+                yield from self._decoded(payloads[:middle], skip, begin, bad)
+                yield from self._decoded(payloads[middle:], skip, begin + middle, bad)
+                return
+        yield self._slowly_decoded([one[skip:] for one in payloads] if skip else payloads, begin, bad)
+
+    def _fast_decoded(self, payloads: list[bytes], skip: int) -> pa.Array | None:
+        try:
+            found = pyruhvro.deserialize_array(payloads, self._text[skip]).column("v").cast(self._text_type)
+            found = _seen_as(found, self.type)
+            found.validate(full=True)  # texts may be no UTF-8
+        except Exception:  # noqa: BLE001 - whatever it is: fastavro says what is wrong, with whom
+            return None
+        except BaseException as error:  # a panic of Rust, which is no Exception
+            if type(error).__name__ != "PanicException":
+                raise
+            return None
+        return found
+
+    def _slowly_decoded(self, payloads: list[bytes], begin: int, bad: list[tuple[int, Exception]]) -> pa.Array:
+        values = []
+        for row, payload in enumerate(payloads, begin):
+            try:
+                value = self._from_reader(self._read(payload))
+                pa.scalar(value, self.type)
+                values.append(value)
+            except Exception as error:  # noqa: BLE001 - fastavro has no type of its own for bytes that are wrong
+                bad.append((row, DataError(f"Error deserializing Avro message: {type(error).__name__}: {error}")))
+        return pa.array(values, self.type)
+
+    def _read(self, payload: bytes) -> Any:
+        record: Any = fastavro.schemaless_reader(
+            io.BytesIO(payload), self._parsed, None, handle_unicode_errors="replace"
+        )
+        return record["v"]
+
+    def encode(self, values: pa.Array) -> pa.Array:
+        """The bytes (binary). DataError."""
+        if self._fast and len(values):
+            batch = pa.RecordBatch.from_arrays([_seen_as(values, self._text_type)], names=["v"])
+            try:
+                found: pa.Array = pyruhvro.serialize_record_batch(batch, self._text[0], 1)[0]
+            except ValueError as error:
+                raise DataError(f"Error serializing Avro message: {error}") from error
+            return found
+        return pa.array([self._write(value) for value in values.to_pylist()], pa.binary())
+
+    def _write(self, value: Any) -> bytes:
+        out = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(out, self._parsed, {"v": self._for_writer(value)})
+        except (ValueError, TypeError, OverflowError) as error:
+            raise DataError(f"Error serializing Avro message: {error}") from error
+        return out.getvalue()
+
+
+def _with_texts(said: Any) -> Any:
+    """The schema with texts instead of bytes."""
+    if isinstance(said, list):
+        return [_with_texts(one) for one in said]
+    if isinstance(said, dict):
+        return {key: _with_texts(one) if key in ("type", "fields", "items", "values") else one
+                for key, one in said.items()}
+    return "string" if said == "bytes" else said
+
+
+def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same buffers as another type of the same layout."""
+    if array.type == kind:
+        return array
+    _, data = array.__arrow_c_array__()
+    return pa.Array._import_from_c_capsule(kind.__arrow_c_schema__(), data)  # noqa: SLF001 - Arrow's own protocol
+
+
+def _is_fast(node: Node) -> bool:
+    if node.kind in _SLOW or (node.kind == "record" and not node.members):
+        return False
+    if node.kind == "union":
+        return node.optional_of is not None and _is_fast(node.optional_of)
+    return all(map(_is_fast, (*node.inner, *(member.node for member in node.members))))
+
+
+def _is_empty(node: Node) -> bool:
+    if node.kind == "record":
+        return all(_is_empty(member.node) for member in node.members)
+    return node.kind == "null" or (node.kind == "fixed" and not node.size)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _from_reader(node: Node) -> Ready:
+    """What fastavro reads, as Arrow takes it: maps as pairs."""
+    if node.kind == "map":
+        inner = _from_reader(node.inner[0])
+        return lambda value: [(key, inner(one)) for key, one in value.items()]
+    return _nested(node, _from_reader, lambda index: f"b{index}")
+
+
+def _nested(node: Node, of: Callable[[Node], Ready], branch: Callable[[int], str]) -> Ready:
+    """The same for what is inside; `branch`: the key of a union's branch."""
+    if node.kind == "array":
+        inner = of(node.inner[0])
+        return _same if inner is _same else lambda value: list(map(inner, value))
+    if node.kind == "record":
+        steps = [(f"f{i}", of(member.node)) for i, member in enumerate(node.members)]
+        changing = [(name, step) for name, step in steps if step is not _same]
+        if not changing:
+            return _same
+        return lambda value: {**value, **{name: step(value[name]) for name, step in changing}}
+    if node.optional_of is not None:
+        inner = of(node.optional_of)
+        return _same if inner is _same else lambda value: None if value is None else inner(value)
+    if node.kind == "union":
+        choices = {branch(index): of(one) for index, one in branches(node)}
+        return lambda value: None if value is None else {key: choices[key](one) for key, one in value.items()}
+    return _same
+
+
+def _for_writer(node: Node, names: dict[tuple[int, int], str]) -> Ready:
+    """What Arrow gives, as fastavro takes it: maps as dicts, branches of unions by name."""
+    def of(one: Node) -> Ready:
+        return _for_writer(one, names)
+
+    if node.kind == "map":
+        inner = of(node.inner[0])
+        return lambda value: {key: inner(one) for key, one in value}
+    if node.kind == "union" and node.optional_of is None:
+        choices = [(f"b{index}", names[id(node), index], of(one)) for index, one in branches(node)]
+
+        def choose(value: Any) -> Any:
+            for key, name, step in choices:
+                if value is not None and value[key] is not None:
+                    return name, {key: step(value[key])}
+            return None
+
+        return choose
+    return _nested(node, of, str)
+
+
+def wire_default(node: Node, value: Any) -> Any:
+    """A default of a field, which is JSON, as Arrow takes it for wire_type. DataError where it does not fit."""
+    inner = node.optional_of
+    if inner is not None:
+        return None if value is None else wire_default(inner, value)
+    try:
+        if node.kind in ("bytes", "fixed"):
+            return value.encode("latin-1")
+        if node.kind == "array":
+            return [wire_default(node.inner[0], one) for one in value]
+        if node.kind == "map":
+            return [(key, wire_default(node.inner[0], one)) for key, one in value.items()]
+        if node.kind == "union":
+            first = node.inner[0]
+            return None if first.kind == "null" else {"b0": wire_default(first, value)}
+        if node.kind == "record":
+            said = {one.name: value.get(one.name, None if one.default is NO_DEFAULT else one.default)
+                    for one in node.members}
+            return {f"f{i}": wire_default(one.node, said[one.name]) for i, one in enumerate(node.members)}
+    except (AttributeError, TypeError, UnicodeEncodeError) as error:
+        raise DataError(f"a default of the Avro schema does not fit its type: {str(value)[:100]}") from error
+    return value

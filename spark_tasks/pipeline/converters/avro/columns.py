@@ -1,0 +1,279 @@
+"""Between columns of what Avro's bytes say (codec.wire_type) and columns of Connect's values (arrow_types.to_arrow)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.arrays.buffers import list_offsets, texts
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import struct_array
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.java.hash import entry_order
+from spark_tasks.pipeline.converters.avro import decimals
+from spark_tasks.pipeline.converters.avro import names as n
+from spark_tasks.pipeline.converters.avro.codec import branches, wire_default, wire_type
+from spark_tasks.pipeline.converters.avro.names import Options
+from spark_tasks.pipeline.converters.avro.to_connect import is_map_entry, union_member
+from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.json_typed import default_value, last_of_each
+
+_MOMENTS = {(DATE, Type.INT32), (TIME, Type.INT32), (TIMESTAMP, Type.INT64)}
+
+
+def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
+    """The values of the schema that to_connect.connect_schema gave for the node. BadRowError."""
+    inner = node.optional_of or (node.inner[0] if node.kind == "union" and len(node.inner) == 1
+                                 and not n.is_union(schema) else None)
+    if inner is not None:
+        if node.optional_of is None:
+            wire = wire.field(0)
+        return to_connect(wire, inner, schema)
+    if node.kind == "union":
+        parts = [one for _, one in branches(node)]
+        return _struct(wire, parts, schema)
+    if node.kind == "record":
+        return _struct(wire, [member.node for member in node.members], schema)
+    if node.kind == "array" and is_map_entry(node.inner[0]):
+        return _entries(wire, node.inner[0], schema)
+    if node.kind == "array":
+        items = _inside(wire, partial(to_connect, wire.flatten(), node.inner[0], _part(schema.value)))
+        return pa.ListArray.from_arrays(list_offsets(wire), items, type=to_arrow(schema), mask=_mask(wire))
+    if node.kind == "map":
+        offsets = np.asarray(wire.offsets)
+        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        items = wire.items.slice(first, count)
+        values = _inside(wire, partial(to_connect, items, node.inner[0], _part(schema.value)))
+        return _map(wire, offsets - first, wire.keys.slice(first, count), values, schema)
+    if schema.type is Type.BYTES and schema.name == DECIMAL:
+        return decimals.from_bytes(wire, to_arrow(schema))
+    return wire.cast(to_arrow(schema), safe=False)
+
+
+def _struct(wire: pa.Array, nodes: list[Node], schema: Schema) -> pa.Array:
+    kind = to_arrow(schema)
+    children = [
+        _named(field.name, partial(to_connect, child, one, field.schema))
+        for child, one, field in zip(wire.flatten(), nodes, schema.fields, strict=True)
+    ]
+    return struct_array(children, list(kind), len(wire), _mask(wire))
+
+
+def _entries(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
+    """A map that is an array of records of key and value."""
+    flat = wire.flatten()
+    columns = {
+        member.name: _inside(wire, partial(
+            to_connect, child, member.node, _part(schema.key if member.name == "key" else schema.value)))
+        for child, member in zip(flat.flatten(), node.members, strict=True)
+    }  # fmt: skip
+    return _map(wire, np.asarray(list_offsets(wire)), columns["key"], columns["value"], schema)
+
+
+def _map(wire: pa.Array, offsets: Any, keys: pa.Array, values: pa.Array, schema: Schema) -> pa.Array:
+    """Of entries with one key the last stays; entries with texts as keys stand in the order of Java's HashMap."""
+    offsets = np.asarray(offsets).astype(np.int32)
+    last = last_of_each(keys, offsets)
+    if not last.all():
+        offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
+        keys, values = keys.filter(pa.array(last)), values.filter(pa.array(last))
+    if _part(schema.key).type is Type.STRING and not keys.null_count:
+        found = texts(keys)
+        order = pa.array(entry_order(found.data, found.offsets, offsets))
+        keys, values = keys.take(order), values.take(order)
+    if keys.null_count:
+        row = int(np.searchsorted(offsets, int(np.argmax(keys.is_null().to_numpy(zero_copy_only=False))), "right")) - 1
+        raise BadRowError(row, "a map has a null key, which no column of Arrow can hold")
+    kind = to_arrow(schema)
+    pairs = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+    validity = None if not wire.null_count else wire.is_valid().buffers()[1]
+    return pa.Array.from_buffers(kind, len(wire), [validity, pa.py_buffer(offsets)], children=[pairs])
+
+
+def from_connect(array: pa.Array, schema: Schema, node: Node, options: Options) -> pa.Array:
+    """What the node's bytes have to say, none of it null unless the node is optional. `schema`: of the values; the node
+    is its own or another one that can hold them. BadRowError, DataError.
+    """
+    return _Writer(options).column(array, schema, node, outermost=True)
+
+
+class _Writer:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def column(self, array: pa.Array, schema: Schema, node: Node, *, outermost: bool = False) -> pa.Array:
+        if schema.default is not None and array.null_count and not self._options.ignore_defaults and not outermost:
+            array = _filled(array, schema)
+        optional = node.kind == "union" and any(one.kind == "null" for one in node.inner)
+        if not array.null_count:
+            return self._values(array, schema, node)
+        if not optional:
+            row = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
+            raise BadRowError(row, "Found null value for non-optional schema")
+        there = array.is_valid()
+        places = np.cumsum(there.to_numpy(zero_copy_only=False)) - 1
+        rows = np.flatnonzero(there.to_numpy(zero_copy_only=False))
+        try:
+            found = self._values(array.filter(there), schema, node)
+        except BadRowError as bad:
+            raise BadRowError(int(rows[bad.row]), bad) from None
+        return found.take(pa.array(places, mask=~there.to_numpy(zero_copy_only=False)))
+
+    def _values(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
+        """None of the array is null."""
+        node = node.optional_of or node
+        if node.kind == "union":
+            return self._union(array, schema, node)
+        if schema.type is Type.STRUCT and node.kind == "record" and pa.types.is_struct(array.type):
+            return self._record(array, schema, node)
+        if schema.type is Type.ARRAY and node.kind == "array":
+            items = _inside(array, partial(self.column, array.flatten(), _part(schema.value), node.inner[0]))
+            return pa.ListArray.from_arrays(list_offsets(array), items, type=wire_type(node))
+        if schema.type is Type.MAP and node.kind in ("array", "map") and pa.types.is_map(array.type):
+            return self._map(array, schema, node)
+        return self._leaf(array, schema, node)
+
+    def _record(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
+        children = dict(zip((one.name for one in array.type), array.flatten(), strict=True))
+        fields = {self._options.name(field.name): field for field in schema.fields}
+        columns = []
+        for member in node.members:
+            field = fields.pop(member.name, None)
+            if field is not None:
+                columns.append(_named(field.name, partial(
+                    self.column, children[field.name], field.schema, member.node)))
+            elif member.default is not NO_DEFAULT:
+                default = wire_default(member.node, member.default)
+                columns.append(pa.repeat(pa.scalar(default, wire_type(member.node)), len(array)))
+            else:
+                raise DataError(f"the schema that is written with wants a field {member.name}, which the records do "
+                                "not have")
+        kind = wire_type(node)
+        return struct_array(columns, list(kind), len(array), None)
+
+    def _union(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
+        kind = wire_type(node)
+        columns = {field.name: pa.nulls(len(array), field.type) for field in kind}
+        if n.is_union(schema):
+            children = dict(zip((one.name for one in array.type), array.flatten(), strict=True))
+            fields = {field.name: field for field in schema.fields}
+            for index, one in branches(node):
+                field = fields.get(union_member(one, index, self._options))
+                if field is not None:
+                    optional = Node("union", inner=(Node("null"), one))
+                    columns[f"b{index}"] = self.column(children[field.name], field.schema, optional)
+            nothing = np.logical_and.reduce([c.is_null().to_numpy(zero_copy_only=False) for c in columns.values()])
+            if nothing.any() and all(one.kind != "null" for one in node.inner):
+                raise BadRowError(int(np.argmax(nothing)), "a union has no value")
+        else:
+            index, one = self._branch(schema, node)
+            columns[f"b{index}"] = self._values(array, schema, one)
+            nothing = np.zeros(len(array), np.bool_)
+        mask = pa.array(nothing) if nothing.any() else None
+        return struct_array(list(columns.values()), list(kind), len(array), mask)
+
+    def _branch(self, schema: Schema, node: Node) -> tuple[int, Node]:
+        """The branch for values of a schema that is no union."""
+        kinds = {"record"} if schema.type is Type.STRUCT else {n.AVRO_NAMES[schema.type]}
+        kinds |= {"enum"} if schema.type is Type.STRING else {"fixed"} if schema.type is Type.BYTES else set()
+        for index, one in branches(node):
+            if one.kind in kinds and (one.kind != "record" or one.name == schema.name):
+                return index, one
+        raise DataError(f"the schema that is written with has a union without {schema.type.value}")
+
+    def _map(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
+        key, value = _part(schema.key), _part(schema.value)
+        offsets = np.asarray(array.offsets)
+        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        keys, items = array.keys.slice(first, count), array.items.slice(first, count)
+        kind, starts = wire_type(node), pa.py_buffer((offsets - first).astype(np.int32))
+        if node.kind == "map":
+            values = _inside(array, partial(self.column, items, value, node.inner[0]))
+            pairs = pa.StructArray.from_arrays(
+                [keys.cast(pa.string()), values], fields=[kind.key_field, kind.item_field]
+            )
+            return pa.Array.from_buffers(kind, len(array), [None, starts], children=[pairs])
+        columns = []
+        for member in node.inner[0].members:
+            part, column = (key, keys) if member.name == "key" else (value, items)
+            columns.append(_inside(array, partial(self.column, column, part, member.node)))
+        records = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+        return pa.Array.from_buffers(kind, len(array), [None, starts], children=[records])
+
+    def _leaf(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
+        kind = wire_type(node)
+        if schema.type in (Type.STRUCT, Type.ARRAY, Type.MAP) or pa.types.is_nested(kind):
+            raise DataError(f"values of {schema.type.value} cannot be written as Avro's {node.kind}")
+        if schema.type is Type.BYTES and schema.name == DECIMAL:
+            return self._decimal(array, schema, node)
+        if (schema.name, schema.type) in _MOMENTS:
+            plain = pa.int64() if schema.type is Type.INT64 else pa.int32()
+            array = array if pa.types.is_integer(array.type) else array.cast(to_arrow(schema), safe=False).cast(plain)
+        if (schema.type in (Type.STRING, Type.BYTES)) != (node.kind in ("string", "enum", "bytes", "fixed")):
+            raise DataError(f"values of {schema.type.value} cannot be written as Avro's {node.kind}")
+        found = array.cast(kind)
+        if node.kind == "enum":
+            return _checked(found, pc.is_in(found, pa.array(node.symbols, pa.string())),
+                            f"a text is none of the symbols of the enum {node.name}")
+        if node.kind == "fixed":
+            return _checked(found, pc.equal(pc.binary_length(found), node.size),
+                            f"the bytes are not {node.size}, as the fixed {node.name} wants them")
+        return found
+
+    def _decimal(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
+        if not pa.types.is_decimal(array.type) or array.type.scale != schema.scale:
+            array = array.cast(to_arrow(schema))
+        if node.kind not in ("bytes", "fixed"):
+            raise DataError(f"a Decimal cannot be written as Avro's {node.kind}")
+        return decimals.to_bytes(array, node.size if node.kind == "fixed" else None)
+
+
+def _checked(array: pa.Array, good: pa.Array, reason: str) -> pa.Array:
+    wrong = ~good.to_numpy(zero_copy_only=False)
+    if wrong.any():
+        raise BadRowError(int(np.argmax(wrong)), reason)
+    return array
+
+
+def _filled(array: pa.Array, schema: Schema) -> pa.Array:
+    """Nulls replaced by the schema's default."""
+    spare = default_value(schema).cast(array.type)
+    places = np.where(array.is_valid().to_numpy(zero_copy_only=False), np.arange(len(array)), len(array))
+    return pa.concat_arrays([array, spare]).take(pa.array(places))
+
+
+def _part(schema: Schema | None) -> Schema:
+    if schema is None:
+        raise DataError("a schema does not say its element, key or value type")
+    return schema
+
+
+def _mask(wire: pa.Array) -> pa.Array | None:
+    return wire.is_null() if wire.null_count else None
+
+
+def _named(name: str, made: Callable[[], pa.Array]) -> pa.Array:
+    """Errors say the field."""
+    try:
+        return made()
+    except BadRowError as bad:
+        raise BadRowError(bad.row, f"field {name}: {bad}") from None
+    except pa.ArrowInvalid as error:
+        raise DataError(f"field {name}: {error}") from error
+
+
+def _inside(lists: pa.Array, made: Callable[[], pa.Array]) -> pa.Array:
+    """Of the items of lists or maps: errors have the row of the list."""
+    try:
+        return made()
+    except BadRowError as bad:
+        offsets = np.asarray(lists.offsets if pa.types.is_map(lists.type) else list_offsets(lists))
+        row = int(np.searchsorted(offsets - offsets[0], bad.row, side="right")) - 1
+        raise BadRowError(row, bad) from None

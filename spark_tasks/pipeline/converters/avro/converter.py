@@ -1,0 +1,136 @@
+"""AvroConverter: Avro's bytes with the id of their schema, which is in a schema registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, Importance
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata
+from spark_tasks.data.schema import Schema, to_text
+from spark_tasks.pipeline.converters.avro.names import Options
+from spark_tasks.pipeline.converters.avro.to_avro import avro_text
+from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
+from spark_tasks.pipeline.converters.avro.tree import Node, parse
+from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, Column
+from spark_tasks.pipeline.converters.registered import MAPPING_KEYS, Read, RegisteredConverter, Write, flag
+from spark_tasks.registry.client import SchemaText
+from spark_tasks.registry.errors import UnusableSchemaError
+from spark_tasks.registry.settings import REGISTRY_KEYS
+
+if TYPE_CHECKING:
+    from spark_tasks.pipeline.converters.avro.codec import Codec
+
+_NAME = "io.confluent.connect.avro.AvroConverter"
+
+
+_AVRO_KEYS = ConfigDef(
+    flag("enhanced.avro.schema.support", Importance.MEDIUM,
+         "Whether enums stay enums and records in unions are told apart by their namespaces too."),
+    flag("scrub.invalid.names", Importance.MEDIUM,
+         "Whether letters that Avro does not allow in names are replaced."),
+    flag("connect.meta.data", Importance.LOW,
+         "Whether Avro schemas carry what only Kafka Connect knows, in connect.* properties.", default=True),
+    flag("discard.type.doc.default", Importance.LOW,
+         "Whether of docs and defaults those of Avro's fields alone are kept."),
+    flag("allow.optional.map.keys", Importance.LOW,
+         "Whether maps with optional texts as keys are maps in Avro."),
+    flag("flatten.singleton.unions", Importance.LOW,
+         "Whether a union of one type is that type.", default=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    text: SchemaText
+    record: str | None
+    index: bytes = b""
+
+
+class AvroConverter(RegisteredConverter):
+    """As Confluent's AvroConverter."""
+
+    aliases = (
+        _NAME, "AvroConverter",
+        "io.apicurio.registry.utils.converter.AvroConverter",
+    )  # fmt: skip
+    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, _AVRO_KEYS)
+    kind = "AVRO"
+    packages = ("fastavro", "pyruhvro")
+    read_words = "Failed to deserialize data for topic {} to Avro:"
+    write_words = "Failed to serialize Avro data from topic {}:"
+
+    def _options_from(self, values: Mapping[str, Any]) -> None:
+        self._options = Options.of(values)
+
+    def record_name(self, text: SchemaText) -> str | None:
+        """See RegisteredConverter."""
+        return _record(parse(text.text, [one.text for one in self._registry.referenced(text).values()]))
+
+    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
+        """See RegisteredConverter."""
+        from spark_tasks.pipeline.converters.avro import anything, columns  # noqa: PLC0415 - need an extra
+
+        if anything.is_anything(text.text):
+            return anything.read
+        node = parse(text.text, [one.text for one in references.values()])
+        schema = connect_schema(node, self._options, version())
+        codec = _codec(node)
+        metadata = {SCHEMA_KEY: to_text(schema).encode()}
+
+        def read(payloads: list[bytes], skip: int) -> Column:
+            return columns.to_connect(codec.decode(payloads, skip), node, schema), metadata
+
+        return read
+
+    def describe(self, schema: Schema | None) -> _Described:
+        """See RegisteredConverter."""
+        text = avro_text(schema, self._options)
+        return _Described(SchemaText(text, "AVRO"), None if schema is None else _record(parse(text)))
+
+    def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
+        """See RegisteredConverter."""
+        from spark_tasks.pipeline.converters.avro import anything, columns  # noqa: PLC0415 - need an extra
+
+        if schema is None:
+            return anything.write
+        references = self._registry.referenced(text) if given else {}
+        node = parse(text.text, [one.text for one in references.values()])
+        if given and self._strict:
+            _check_fits(schema, node, self._options)
+        codec, options = _codec(node), self._options
+
+        def write(array: pa.Array, metadata: Metadata) -> pa.Array:  # noqa: ARG001 - Write's shape
+            return codec.encode(columns.from_connect(array, schema, node, options))
+
+        return write
+
+
+def _codec(node: Node) -> Codec:
+    from spark_tasks.pipeline.converters.avro.codec import Codec  # noqa: PLC0415 - needs an extra
+
+    return Codec(node)
+
+
+def _record(node: Node) -> str | None:
+    return node.name if node.kind == "record" else None
+
+
+def _check_fits(schema: Schema, node: Node, options: Options) -> None:
+    """Readers of the records' own schema have to find all that it requires in what is written with another one."""
+    node = node.optional_of or node
+    if node.kind != "record":
+        return
+    there = {member.name: member.node for member in node.members}
+    for field in schema.fields:
+        inner = there.get(options.name(field.name))
+        if inner is not None:
+            _check_fits(field.schema, inner, options)
+        elif field.schema.default is None and not field.schema.optional:
+            raise UnusableSchemaError(
+                f"Incompatible schema: the schema that is written with has no field {field.name}, which the records "
+                "require (latest.compatibility.strict, id.compatibility.strict)"
+            )

@@ -1,0 +1,97 @@
+"""Decimals as Avro and Connect have them, the bytes of their unscaled values, to and from Arrow's."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.arrays.buffers import bitmap, string_array, texts
+from spark_tasks.pipeline.converters.base import BadRowError
+
+
+def from_bytes(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A binary array as decimals of an Arrow type. BadRowError: no bytes, or more digits than the type has."""
+    width = kind.bit_width // 8
+    found = texts(array)
+    starts, ends = found.offsets[:-1].astype(np.int64), found.offsets[1:].astype(np.int64)
+    there = np.ones(len(array), np.bool_) if found.valid is None else found.valid
+    sizes = ends - starts
+    wrong = there & ((sizes == 0) | (sizes > width))
+    if wrong.any():
+        return _one_by_one(array, kind)
+    at = ends[:, None] - 1 - np.arange(width)
+    data = found.data if len(found.data) else np.zeros(1, np.uint8)
+    inside = (at >= starts[:, None]) & there[:, None]
+    little = np.where(inside, data[np.where(inside, at, 0)], 0)
+    first = data[np.where(there, starts, 0)]
+    negative = there & (first >= 0x80)
+    little[~inside & negative[:, None]] = 0xFF
+    out = pa.Array.from_buffers(kind, len(array), [bitmap(None if there.all() else there),
+                                                   pa.py_buffer(np.ascontiguousarray(little, np.uint8))])
+    try:
+        out.validate(full=True)
+    except pa.ArrowInvalid:
+        return _one_by_one(array, kind)
+    return out
+
+
+def _one_by_one(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    values: list[Decimal | None] = []
+    for row, value in enumerate(array.to_pylist()):
+        if value == b"":
+            raise BadRowError(row, "Invalid value for a Decimal: it has no bytes")
+        try:
+            found = None if value is None else _decimal(value, kind.scale)
+            pa.scalar(found, kind)
+        except pa.ArrowInvalid as error:
+            raise BadRowError(row, f"Invalid value for a Decimal: {error}") from None
+        values.append(found)
+    return pa.array(values, kind)
+
+
+def _decimal(value: bytes, scale: int) -> Decimal:
+    number = int.from_bytes(value, "big", signed=True)
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def to_bytes(array: pa.Array, size: int | None = None) -> pa.Array:
+    """Decimals as binary: as few bytes as hold the value, or `size` of them. DataError where that is too few."""
+    if not len(array):
+        return pa.array([], pa.binary())
+    width = array.type.bit_width // 8
+    raw = np.frombuffer(array.buffers()[1], np.uint8, width * len(array), width * array.offset)
+    big = raw.reshape(-1, width)[:, ::-1]
+    negative = big[:, 0] >= 0x80
+    fill = np.where(negative, 0xFF, 0).astype(np.uint8)
+    spare = (big[:, :-1] == fill[:, None]) & ((big[:, 1:] >= 0x80) == negative[:, None])
+    first = np.cumprod(spare, axis=1).sum(axis=1)  # the first byte that counts
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    if size is not None:
+        return _padded(big, fill, first, there, size)
+    return _cut(big, first, there)
+
+
+def _cut(big: np.ndarray[Any, Any], first: np.ndarray[Any, Any], there: np.ndarray[Any, Any]) -> pa.Array:
+    width = big.shape[1]
+    mask = (np.arange(width) >= first[:, None]) & there[:, None]
+    offsets = np.zeros(len(big) + 1, np.int32)
+    np.cumsum(mask.sum(axis=1), out=offsets[1:])
+    return string_array(np.ascontiguousarray(big[mask]), offsets, there, pa.binary())
+
+
+def _padded(
+    big: np.ndarray[Any, Any], fill: np.ndarray[Any, Any], first: np.ndarray[Any, Any], there: np.ndarray[Any, Any],
+    size: int,
+) -> pa.Array:  # fmt: skip
+    width = big.shape[1]
+    large = there & (width - first > size)
+    if large.any():
+        raise BadRowError(int(np.argmax(large)), f"a Decimal is greater than the fixed size {size}")
+    if size > width:
+        big = np.concatenate([np.repeat(fill[:, None], size - width, axis=1), big], axis=1)
+    return _cut(big, np.full(len(big), big.shape[1] - size), there)
+
+

@@ -1,0 +1,99 @@
+"""Words that Confluent's Avro converter uses in schemas, and the options of the mapping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote_plus
+
+from spark_tasks.data.schema import Schema, Type
+
+NAMESPACE = "io.confluent.connect.avro"
+DEFAULT_NAME = "ConnectDefault"
+DEFAULT_FULL_NAME = f"{NAMESPACE}.{DEFAULT_NAME}"
+MAP_ENTRY = "MapEntry"
+UNION = f"{NAMESPACE}.Union"
+ENUM = f"{NAMESPACE}.Enum"
+RECORD_DOC = f"{NAMESPACE}.record.doc"
+ENUM_DOC = f"{NAMESPACE}.enum.doc."
+FIELD_DOC = f"{NAMESPACE}.field.doc."
+FIELD_DEFAULT = f"{NAMESPACE}.field.default"
+ENUM_DEFAULT = f"{NAMESPACE}.enum.default."
+CONNECT_RECORD_DOC = "connect.record.doc"
+CONNECT_ENUM_DOC = "connect.enum.doc"
+CONNECT_NAME = "connect.name"
+CONNECT_DOC = "connect.doc"
+CONNECT_VERSION = "connect.version"
+CONNECT_DEFAULT = "connect.default"
+CONNECT_PARAMETERS = "connect.parameters"
+CONNECT_TYPE = "connect.type"
+INTERNAL_TYPE = "connect.internal.type"
+FIXED_SIZE = "connect.fixed.size"
+SUM_ENUM = "org.apache.kafka.connect.data.Enum"
+SUM_UNION = "org.apache.kafka.connect.data.Union"
+DEFAULT_PRECISION = 64
+
+AVRO_NAMES = {
+    Type.INT32: "int", Type.INT64: "long", Type.FLOAT32: "float", Type.FLOAT64: "double", Type.BOOLEAN: "boolean",
+    Type.STRING: "string", Type.BYTES: "bytes", Type.ARRAY: "array", Type.MAP: "map", Type.INT8: "int",
+    Type.INT16: "int",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings of the mapping, by the names that they have in a converter's configuration."""
+
+    enhanced: bool = False  # enhanced.avro.schema.support
+    scrub: bool = False  # scrub.invalid.names
+    metadata: bool = True  # connect.meta.data
+    discard: bool = False  # discard.type.doc.default
+    optional_keys: bool = False  # allow.optional.map.keys
+    flatten: bool = True  # flatten.singleton.unions
+    sums: bool = False  # generalized.sum.type.support
+    ignore_defaults: bool = False  # ignore.default.for.nullables
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Options:
+        """Of a parsed configuration."""
+        return cls(
+            values["enhanced.avro.schema.support"], values["scrub.invalid.names"], values["connect.meta.data"],
+            values["discard.type.doc.default"], values["allow.optional.map.keys"], values["flatten.singleton.unions"],
+            values["generalized.sum.type.support"], values["ignore.default.for.nullables"],
+        )  # fmt: skip
+
+    def name(self, name: str) -> str:
+        """A name that may have any letters as one that Avro allows, where scrub.invalid.names says so."""
+        if not self.scrub or not name or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            return name
+        encoded = quote_plus(name, safe="*")
+        encoded = f"x{encoded}" if encoded[0].isdigit() else encoded
+        return re.sub(r"[^A-Za-z0-9_]", "_", encoded)
+
+    def split(self, full: str) -> tuple[str | None, str]:
+        """Namespace (or None) and name."""
+        space, _, name = ".".join(self.name(part) for part in full.split(".")).rpartition(".")
+        return space or None, name
+
+    @property
+    def enum(self) -> str:
+        """The parameter that says a text is an enum."""
+        return SUM_ENUM if self.sums else ENUM
+
+
+def is_enum(schema: Schema) -> bool:
+    """Whether a text stands for an enum of Avro."""
+    parameters = dict(schema.parameters)
+    return schema.type is Type.STRING and (SUM_ENUM in parameters or ENUM in parameters)
+
+
+def is_fixed(schema: Schema) -> bool:
+    """Whether bytes stand for a fixed of Avro."""
+    return schema.type is Type.BYTES and schema.name is not None and FIXED_SIZE in dict(schema.parameters)
+
+
+def is_union(schema: Schema) -> bool:
+    """Whether a struct stands for a union: one of its fields is there."""
+    return schema.type is Type.STRUCT and (schema.name == UNION or SUM_UNION in dict(schema.parameters))

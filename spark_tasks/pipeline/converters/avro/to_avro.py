@@ -1,0 +1,259 @@
+"""The Avro schema of a Connect schema, as Confluent's converter writes it: the same members in the same order, so that
+a registry that compares texts knows it again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+from spark_tasks.data.arrow_types import PRECISION
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type, json_text
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.avro import names as n
+from spark_tasks.pipeline.converters.avro.names import Options
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LOGICAL = {DATE: "date", TIME: "time-millis", TIMESTAMP: "timestamp-millis"}
+_NULL = "null"
+
+ANYTHING: dict[str, Any] = {
+    "type": "record", "name": "Anything", "namespace": n.NAMESPACE, "fields": [
+        *({"name": name, "type": [_NULL, name], "default": None}
+          for name in ("boolean", "bytes", "double", "float", "int", "long", "string")),
+        {"name": "array", "type": [_NULL, {"type": "array", "items": "Anything"}], "default": None},
+        {"name": "map", "default": None, "type": [_NULL, {"type": "array", "items": {
+            "type": "record", "name": n.MAP_ENTRY,
+            "fields": [{"name": "key", "type": "Anything"}, {"name": "value", "type": "Anything"}],
+        }}]},
+    ],
+}  # fmt: skip
+"""What schemaless values are written with: a record whose one field that is not null is the value."""
+
+
+def avro_text(schema: Schema | None, options: Options) -> str:
+    """The Avro schema as text. DataError for what Avro has no words for."""
+    if schema is None:
+        return json_text(ANYTHING)
+    return json_text(_Mapping(options).schema(schema))
+
+
+class _Mapping:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._defined: dict[str, Any] = {}  # named types that the text has already, with what they are
+        self._unnamed = 0
+        self._nameless: dict[Schema, str] = {}  # records without a name, and what they are called here
+
+    def schema(self, schema: Schema, *, plain: bool = False, space: str | None = None) -> Any:
+        """`plain`: as if it were not optional; `space`: the namespace around it."""
+        if n.is_union(schema):
+            branches = [self.schema(field.schema, plain=True, space=space) for field in schema.fields]
+            return [_NULL, *branches] if schema.optional else branches
+        found = self._one(schema, space)
+        if plain or not schema.optional:
+            return found
+        with_default = schema.default is not None and schema.type is not Type.STRUCT
+        return [found, _NULL] if with_default else [_NULL, found]
+
+    def _one(self, schema: Schema, space: str | None) -> Any:
+        said = self._bare(schema, space)
+        if isinstance(said, str):  # a type that was defined before
+            return said
+        self._annotate(said, schema)
+        return said["type"] if set(said) == {"type"} else said
+
+    def _bare(self, schema: Schema, space: str | None) -> Any:
+        match schema.type:
+            case Type.STRUCT:
+                return self._struct(schema, space)
+            case Type.ARRAY:
+                return {"type": "array", "items": self.schema(_part(schema.value), space=space)}
+            case Type.MAP:
+                return self._map(schema, space)
+            case Type.STRING if n.is_enum(schema) and (self._options.enhanced or self._options.sums):
+                return self._enum(schema, space)
+            case Type.BYTES if n.is_fixed(schema):
+                named, full = self._named(schema.name, space)
+                return self._once({"type": "fixed", **named, "size": _size(schema)}, full, schema, space)
+        return {"type": n.AVRO_NAMES[schema.type]}
+
+    def _once(self, said: dict[str, Any], full: str, schema: Schema, space: str | None) -> Any:
+        """A named type is defined where it comes first, and named from then on."""
+        if full not in self._defined:
+            self._defined[full] = _core(schema)
+            return said
+        if self._defined[full] != _core(schema):
+            raise DataError(f"two schemas that differ have the name {full}: Avro allows one definition of a name")
+        namespace, _, name = full.rpartition(".")
+        return name if namespace in ("", space) else full
+
+    def _named(self, full: str | None, space: str | None) -> tuple[dict[str, str], str]:
+        """The members name and namespace (left out where it is the one around), and the full name."""
+        if full is not None:
+            namespace, name = self._options.split(full)
+        else:
+            self._unnamed += 1
+            namespace, name = n.NAMESPACE, n.DEFAULT_NAME + (str(self._unnamed) if self._unnamed > 1 else "")
+        for part in (*(namespace or "").split("."), name) if namespace else (name,):
+            if not _NAME.fullmatch(part):
+                raise DataError(f"{full} is no name that Avro allows; scrub.invalid.names=true changes such names")
+        said = {"name": name}
+        if namespace != space:
+            said["namespace"] = namespace or ""
+        return said, f"{namespace}.{name}" if namespace else name
+
+    def _struct(self, schema: Schema, space: str | None) -> Any:
+        alike = replace(schema, optional=False)
+        known = self._nameless.get(alike) if schema.name is None else None
+        named, full = self._named(known or schema.name, space)
+        if schema.name is None:
+            self._nameless[alike] = full
+        parameters = dict(schema.parameters)
+        doc = parameters.get(n.CONNECT_RECORD_DOC if self._options.discard else n.RECORD_DOC)
+        said: dict[str, Any] = {"type": "record", **named, **({"doc": doc} if doc is not None else {}), "fields": []}
+        once = self._once(said, full, schema, space)
+        if once is not said:
+            return once
+        inner = full.rpartition(".")[0] or None
+        for field in schema.fields:
+            name = self._options.name(field.name)
+            if not _NAME.fullmatch(name):
+                raise DataError(f"{field.name} is no field name that Avro allows; scrub.invalid.names=true changes it")
+            field_doc = None if self._options.discard else parameters.get(n.FIELD_DOC + field.name)
+            said["fields"].append(self._field(name, field.schema, field_doc, inner))
+        if len({one["name"] for one in said["fields"]}) != len(said["fields"]):
+            raise DataError(f"two fields of {full} have one name after scrub.invalid.names")
+        return said
+
+    def _field(self, name: str, schema: Schema, doc: str | None, space: str | None) -> dict[str, Any]:
+        kind = self.schema(schema, space=space)
+        doc = schema.doc if self._options.discard else doc
+        said: dict[str, Any] = {"name": name, "type": kind, **({"doc": doc} if doc is not None else {})}
+        if schema.default is not None:
+            default = self._default(schema, json.loads(schema.default))
+            if not _is_odd(default):
+                said["default"] = default
+        elif schema.optional:
+            said["default"] = None
+        again = kind[-1] if isinstance(kind, list) else kind
+        if self._options.metadata and isinstance(again, str) and again not in _PRIMITIVES and schema.parameters:
+            said[n.CONNECT_PARAMETERS] = self._parameters(schema)
+        return said
+
+    def _map(self, schema: Schema, space: str | None) -> dict[str, Any]:
+        key, value = _part(schema.key), _part(schema.value)
+        if key.type is Type.STRING and (not key.optional or self._options.optional_keys):
+            return {"type": "map", "values": self.schema(value, space=space)}
+        named, full = self._named(schema.name or f"{n.NAMESPACE}.{n.MAP_ENTRY}", space)
+        inner = full.rpartition(".")[0] or None
+        entry = {"type": "record", **named,
+                 "fields": [self._field("key", key, None, inner), self._field("value", value, None, inner)]}
+        if schema.name is not None:
+            entry[n.INTERNAL_TYPE] = n.MAP_ENTRY
+        return {"type": "array", "items": self._once(entry, full, schema, space)}
+
+    def _enum(self, schema: Schema, space: str | None) -> Any:
+        parameters, word = dict(schema.parameters), self._options.enum
+        if word not in parameters:
+            return {"type": "string"}
+        named, full = self._named(parameters[word], space)
+        symbols = [key.removeprefix(f"{word}.") for key in parameters if key.startswith(f"{word}.")]
+        short = (schema.name or n.DEFAULT_NAME).rpartition(".")[2]
+        doc = parameters.get(n.CONNECT_ENUM_DOC if self._options.discard else n.ENUM_DOC + short)
+        said: dict[str, Any] = {"type": "enum", **named, **({"doc": doc} if doc is not None else {}),
+                                "symbols": symbols}
+        default = None if self._options.discard else parameters.get(n.ENUM_DEFAULT + short)
+        if default is not None:
+            said["default"] = default
+        return self._once(said, full, schema, space)
+
+    def _annotate(self, said: dict[str, Any], schema: Schema) -> None:
+        """What Avro knows of logical types, and the connect.* properties."""
+        parameters = dict(schema.parameters)
+        decimal = schema.name == DECIMAL and schema.type is Type.BYTES
+        precision = int(parameters.get(PRECISION, n.DEFAULT_PRECISION))
+        if decimal:
+            said["scale"], said["precision"] = schema.scale, precision
+        if self._options.metadata:
+            self._add_metadata(said, schema)
+        if decimal:
+            said["logicalType"] = "decimal"
+        elif schema.name in _LOGICAL:
+            said["logicalType"] = _LOGICAL[schema.name]
+        said.update({key: value for key, value in schema.parameters if key.startswith("avro")})
+
+    def _add_metadata(self, said: dict[str, Any], schema: Schema) -> None:
+        if schema.doc is not None:
+            said[n.CONNECT_DOC] = schema.doc
+        if schema.version is not None:
+            said[n.CONNECT_VERSION] = schema.version
+        parameters = self._parameters(schema)
+        if parameters:
+            said[n.CONNECT_PARAMETERS] = parameters
+        flagged = not self._options.discard and n.FIELD_DEFAULT in dict(schema.parameters)
+        if schema.default is not None and not flagged:
+            default = self._default(schema, json.loads(schema.default))
+            if not _is_odd(default):
+                said[n.CONNECT_DEFAULT] = default
+        if schema.name is not None:
+            said[n.CONNECT_NAME] = schema.name
+        if schema.type in (Type.INT8, Type.INT16):
+            said[n.CONNECT_TYPE] = schema.type.value
+
+    def _parameters(self, schema: Schema) -> dict[str, str]:
+        return {key: value for key, value in schema.parameters if self._options.discard or key != n.FIELD_DEFAULT}
+
+    def _default(self, schema: Schema, value: Any) -> Any:
+        """Of the form that payloads of JsonConverter have, the one that Avro has."""
+        if value is None:
+            return None
+        match schema.type:
+            case Type.BYTES:
+                return base64.b64decode(value).decode("latin-1")
+            case Type.FLOAT32 | Type.FLOAT64:
+                return float(value)
+            case Type.ARRAY:
+                return [self._default(_part(schema.value), one) for one in value]
+            case Type.MAP:
+                return self._default_map(_part(schema.key), _part(schema.value), value)
+            case Type.STRUCT:
+                said = {field.name: self._default(field.schema, value.get(field.name)) for field in schema.fields}
+                if n.is_union(schema):
+                    return next(iter(said.values()), None)
+                return {self._options.name(name): one for name, one in said.items()}
+        return value
+
+    def _default_map(self, key: Schema, part: Schema, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._default(part, one) for name, one in value.items()}
+        return [[self._default(key, a), self._default(part, b)] for a, b in value]
+
+
+_PRIMITIVES = frozenset(n.AVRO_NAMES.values()) | {_NULL}
+
+
+def _part(schema: Schema | None) -> Schema:
+    if schema is None:
+        raise DataError("a schema does not say its element, key or value type")
+    return schema
+
+
+def _size(schema: Schema) -> int:
+    return int(dict(schema.parameters)[n.FIXED_SIZE])
+
+
+def _core(schema: Schema) -> tuple[Any, ...]:
+    """What two uses of a named type have to have in common."""
+    words = (n.SUM_ENUM, n.ENUM, n.FIXED_SIZE)
+    return schema.type, schema.fields, schema.key, schema.value, tuple(
+        one for one in schema.parameters if one[0].startswith(words))
+
+
+def _is_odd(default: Any) -> bool:
+    """No JSON number."""
+    return isinstance(default, float) and not math.isfinite(default)

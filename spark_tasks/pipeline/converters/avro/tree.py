@@ -1,0 +1,190 @@
+"""Avro schemas as trees, names resolved: what the readers, the writers and both mappings to Connect look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spark_tasks.errors import DataError
+from spark_tasks.limits import MAX_DEPTH, nests_deeper
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+NAMED = frozenset({"record", "enum", "fixed"})
+_STRUCTURE = frozenset({"type", "name", "namespace", "aliases", "doc", "fields", "items", "values", "symbols", "size",
+                        "default"})  # fmt: skip
+NO_DEFAULT = object()
+_MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A field of a record. `default`: JSON, NO_DEFAULT where it has none."""
+
+    name: str
+    node: Node
+    default: Any = NO_DEFAULT
+    doc: str | None = None
+    props: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A type. `kind`: a primitive, record, enum, fixed, array, map or union; `name`: the full one of a named type.
+    `inner`: the items of an array, the values of a map, the branches of a union; `props`: all that Avro does not know.
+    """
+
+    kind: str
+    name: str | None = None
+    props: Mapping[str, Any] = field(default_factory=dict)
+    doc: str | None = None
+    members: tuple[Member, ...] = ()
+    inner: tuple[Node, ...] = ()
+    symbols: tuple[str, ...] = ()
+    default_symbol: str | None = None
+    size: int = 0
+
+    @property
+    def logical(self) -> str | None:
+        """The logical type, whatever it is."""
+        said = self.props.get("logicalType")
+        return said if isinstance(said, str) else None
+
+    @property
+    def optional_of(self) -> Node | None:
+        """Of a union of null and one other: that other one; None of all else."""
+        if self.kind != "union" or len(self.inner) != 2:
+            return None
+        others = [one for one in self.inner if one.kind != "null"]
+        return others[0] if len(others) == 1 else None
+
+
+def parse(text: str, references: Iterable[str] = ()) -> Node:
+    """The tree of a schema; `references`: texts of the schemas that it uses, each after those that it uses itself.
+
+    DataError: no schema, or one that no column holds, such as a record within itself.
+    """
+    names: dict[str, Node | None] = {}
+    for one in references:
+        _Parser(names).node(_json(one), "")
+    found = _Parser(names).node(_json(text), "")
+    if _size(found, {}) > _MOST:
+        raise DataError(f"an Avro schema has more than {_MOST} types, those that are used again counted again")
+    return found
+
+
+def _size(node: Node, known: dict[int, int]) -> int:
+    """How many types it has where each use counts: names are cheap to repeat, columns are not."""
+    if id(node) not in known:
+        inner = (*node.inner, *(member.node for member in node.members))
+        known[id(node)] = 1 + sum(_size(one, known) for one in inner)
+    return known[id(node)]
+
+
+def _json(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = text.strip()  # a primitive's name without quotes
+        if found not in PRIMITIVES:
+            raise DataError("an Avro schema is not valid JSON") from None
+    if nests_deeper(found, 4 * MAX_DEPTH):
+        raise DataError(f"an Avro schema nests more than {MAX_DEPTH} levels deep")
+    return found
+
+
+class _Parser:
+    def __init__(self, names: dict[str, Node | None]) -> None:
+        self._names = names  # None: being defined
+        self._depth = 0
+
+    def node(self, said: Any, namespace: str) -> Node:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise DataError(f"an Avro schema nests more than {MAX_DEPTH} levels deep")
+        try:
+            return self._node(said, namespace)
+        finally:
+            self._depth -= 1
+
+    def _node(self, said: Any, namespace: str) -> Node:
+        if isinstance(said, str):
+            return self._by_name(said, namespace)
+        if isinstance(said, list):
+            return Node("union", inner=tuple(self.node(one, namespace) for one in said))
+        if not isinstance(said, Mapping) or "type" not in said:
+            raise DataError(f"an Avro schema has {str(said)[:100]!r} where a type has to be")
+        kind = said["type"]
+        if not isinstance(kind, str):
+            return self.node(kind, namespace)  # {"type": {…}}, as some tools nest it
+        props = {key: value for key, value in said.items() if key not in _STRUCTURE}
+        if kind in PRIMITIVES:
+            return Node(kind, props=props)
+        if kind in ("array", "map"):
+            part = "items" if kind == "array" else "values"
+            if part not in said:
+                raise DataError(f"an Avro schema has an {kind} without {part}")
+            return Node(kind, props=props, inner=(self.node(said[part], namespace),))
+        if kind in NAMED or kind == "error":
+            return self._named(said, "record" if kind == "error" else kind, namespace, props)
+        return self._by_name(kind, namespace)
+
+    def _by_name(self, said: str, namespace: str) -> Node:
+        if said in PRIMITIVES:
+            return Node(said)
+        full = said if "." in said or not namespace else f"{namespace}.{said}"
+        full = full if full in self._names else said
+        if full not in self._names:
+            raise DataError(f"an Avro schema has no type {said}; if another schema defines it, the registry has to "
+                            "have it as a reference")
+        found = self._names[full]
+        if found is None:
+            raise DataError(f"the Avro record {full} contains itself: no column of Arrow can hold that")
+        return found
+
+    def _named(self, said: Mapping[str, Any], kind: str, namespace: str, props: dict[str, Any]) -> Node:
+        name = said.get("name")
+        if not isinstance(name, str) or not name:
+            raise DataError(f"an Avro schema has a {kind} without a name")
+        if "." in name:
+            namespace, _, _ = name.rpartition(".")
+            full = name
+        else:
+            namespace = str(said.get("namespace") or "") if "namespace" in said else namespace
+            full = f"{namespace}.{name}" if namespace else name
+        self._names[full] = None
+        doc = said.get("doc")
+        common = Node(kind, full, props, doc if isinstance(doc, str) else None)
+        if kind == "record":
+            node = replace(common, members=self._members(said.get("fields"), full, namespace))
+        elif kind == "enum":
+            symbols = said.get("symbols")
+            if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
+                raise DataError(f"the Avro enum {full} has no list of symbols")
+            default = said.get("default")
+            node = replace(common, symbols=tuple(symbols), default_symbol=default if default in symbols else None)
+        else:
+            size = said.get("size")
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                raise DataError(f"the Avro fixed {full} has no size")
+            node = replace(common, size=size)
+        self._names[full] = node
+        return node
+
+    def _members(self, said: Any, record: str, namespace: str) -> tuple[Member, ...]:
+        if not isinstance(said, list):
+            raise DataError(f"the Avro record {record} has no list of fields")
+        members = []
+        for one in said:
+            if not isinstance(one, Mapping) or not isinstance(one.get("name"), str) or "type" not in one:
+                raise DataError(f"the Avro record {record} has a field without name or type")
+            doc = one.get("doc")
+            props = {key: value for key, value in one.items() if key not in (*_STRUCTURE, "order")}
+            members.append(Member(
+                one["name"], self.node(one["type"], namespace), one.get("default", NO_DEFAULT),
+                doc if isinstance(doc, str) else None, props,
+            ))  # fmt: skip
+        if len({member.name for member in members}) != len(members):
+            raise DataError(f"the Avro record {record} has two fields of one name")
+        return tuple(members)

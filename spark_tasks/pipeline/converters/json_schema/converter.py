@@ -1,0 +1,126 @@
+"""JsonSchemaConverter: JSON texts with the id of their JSON Schema, which is in a schema registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata
+from spark_tasks.data.schema import Schema, to_text
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, BadRowsError, Column
+from spark_tasks.pipeline.converters.json_columns import read_tape
+from spark_tasks.pipeline.converters.json_schema.names import Options
+from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema, parse
+from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
+from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
+from spark_tasks.pipeline.converters.registered import MAPPING_KEYS, Read, RegisteredConverter, Write, flag
+from spark_tasks.registry.client import SchemaText, require_packages
+from spark_tasks.registry.settings import REGISTRY_KEYS
+
+_JSON_KEYS = ConfigDef(
+    flag("object.additional.properties", Importance.MEDIUM,
+         "Whether objects may have members that their schema does not name.", default=True),
+    flag("use.optional.for.nonrequired", Importance.MEDIUM,
+         "Whether members that a schema does not require become optional fields."),
+    flag("ignore.modern.dialects", Importance.LOW, "Of no effect: schemas of all drafts are read alike."),
+    ConfigKey("decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("BASE64", "NUMERIC"),
+              importance=Importance.LOW, doc="How decimals are written: BASE64 (their bytes) or NUMERIC."),
+    flag("flatten.singleton.unions", Importance.LOW, "Whether a choice of one schema is that schema.", default=True),
+    ConfigKey("preserve.additional.properties", Type.BOOLEAN, default=False, importance=Importance.MEDIUM,
+              doc="Not supported: members that a schema does not name are dropped."),
+)  # fmt: skip
+_VALIDATE = "json.fail.invalid.schema"  # of the serializer, and no key of the converter in Java either
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    text: SchemaText
+    record: str | None
+    index: bytes = b""
+
+
+class JsonSchemaConverter(RegisteredConverter):
+    """As Confluent's JsonSchemaConverter."""
+
+    aliases = ("io.confluent.connect.json.JsonSchemaConverter", "JsonSchemaConverter")
+    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, _JSON_KEYS)
+    kind = "JSON"
+    read_words = "Converting byte[] to Kafka Connect data failed due to serialization error of topic {}: "
+    write_words = "Converting Kafka Connect data to byte[] failed due to serialization error of topic {}: "
+    writes_nulls = True
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
+        """See RegisteredConverter."""
+        super().configure(configs, is_key=is_key)
+        self._validates = str(configs.get(_VALIDATE, "false")).strip().lower() == "true"
+        if self._validates:
+            require_packages("jsonschema_rs")
+
+    def _options_from(self, values: Mapping[str, Any]) -> None:
+        self._options = Options.of(values)
+
+    def record_name(self, text: SchemaText) -> str | None:
+        """See RegisteredConverter: the title."""
+        said = parse(text.text)
+        title = said.get("title") if isinstance(said, Mapping) else None
+        return title if isinstance(title, str) else None
+
+    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
+        """See RegisteredConverter."""
+        others = {name: one.text for name, one in references.items()}
+        schema = connect_schema(text.text, others, self._options, version())
+        metadata = {SCHEMA_KEY: to_text(schema).encode()}
+        validate = self._validator(text, references)
+
+        def read(payloads: list[bytes], skip: int) -> Column:
+            texts = [one[skip:] for one in payloads]
+            tape = read_tape(pa.array(texts, pa.binary()))
+            validate(texts)
+            return Reader(tape, may_lack=True).build(schema, tape.roots), metadata
+
+        return read
+
+    def describe(self, schema: Schema | None) -> _Described:
+        """See RegisteredConverter."""
+        if schema is None:
+            raise DataError("JsonSchemaConverter writes records that have a schema; JsonConverter needs none")
+        return _Described(SchemaText(json_schema_text(schema, self._options), "JSON"), schema.name)
+
+    def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
+        """See RegisteredConverter."""
+        writer = Writer(numeric_decimals=self._options.numeric, replace_nulls=not self._options.ignore_defaults)
+        validate = self._validator(text, self._registry.referenced(text) if given else {})
+
+        def write(array: pa.Array, metadata: Metadata) -> pa.Array:
+            written = writer.write(array, schema, metadata).cast(pa.binary())
+            validate(written.to_pylist() if self._validates else [])
+            return written
+
+        return write
+
+    def _validator(self, text: SchemaText, references: Mapping[str, SchemaText]) -> Callable[[list[bytes]], None]:
+        """Raises BadRowsError for texts that are not what the schema says, where json.fail.invalid.schema is set."""
+        if not self._validates:
+            return lambda _: None
+        import jsonschema_rs  # noqa: PLC0415 - only who asks for it needs it
+
+        registry = jsonschema_rs.Registry([(name, parse(one.text)) for name, one in references.items()])
+        judge = jsonschema_rs.validator_for(parse(text.text), registry=registry)
+
+        def validate(payloads: list[bytes]) -> None:
+            bad: list[tuple[int, Exception]] = []
+            for row, payload in enumerate(payloads):
+                try:
+                    judge.validate(json.loads(payload))
+                except jsonschema_rs.ValidationError as error:
+                    bad.append((row, DataError(f"JSON does not match its schema: {error.message}")))
+            if bad:
+                raise BadRowsError(bad)
+
+        return validate

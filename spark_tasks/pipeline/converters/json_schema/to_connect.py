@@ -1,0 +1,226 @@
+"""The Connect schema of a JSON Schema, as Confluent's converter has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+from spark_tasks.data.schema import STRING, Field, Schema, Type, json_text
+from spark_tasks.errors import DataError
+from spark_tasks.limits import MAX_DEPTH, nests_deeper
+from spark_tasks.pipeline.converters.json_schema import names as n
+from spark_tasks.pipeline.converters.json_schema.names import Options
+
+_CONNECT = {
+    "int8": Type.INT8, "int16": Type.INT16, "int32": Type.INT32, "int64": Type.INT64, "float32": Type.FLOAT32,
+    "float64": Type.FLOAT64, "bytes": Type.BYTES,
+}  # fmt: skip
+_MOST = 20_000
+_CHOICES = ("oneOf", "anyOf")
+
+
+def parse(text: str) -> Any:
+    """A schema's JSON. DataError."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"a JSON schema is not valid JSON: {error}") from error
+    if nests_deeper(found, 4 * MAX_DEPTH):
+        raise DataError(f"a JSON schema nests more than {MAX_DEPTH} levels deep")
+    return found
+
+
+def connect_schema(
+    text: str, references: Mapping[str, str], options: Options, version: int | None = None
+) -> Schema:
+    """`references`: the texts of other schemas by the names that $ref has for them; `version`: of the schema in its
+    subject. DataError: no schema, one that contains itself, or one that says no type.
+    """
+    root = parse(text)
+    others = {name: parse(one) for name, one in references.items()}
+    return _Mapping(root, others, options).schema(root, root, version=version)
+
+
+class _Mapping:
+    def __init__(self, root: Any, others: Mapping[str, Any], options: Options) -> None:
+        self._documents = {"": root, **others}
+        if isinstance(root, Mapping) and isinstance(root.get("$id"), str):
+            self._documents.setdefault(root["$id"], root)
+        self._options = options
+        self._within: list[int] = []  # schemas that are being looked at, by reference
+        self._unions = self._count = 0
+
+    def schema(self, said: Any, document: Any, *, version: int | None = None, optional: bool = False) -> Schema:
+        """`document`: what its local references point into."""
+        self._count += 1
+        if self._count > _MOST or len(self._within) > MAX_DEPTH:
+            raise DataError(f"a JSON schema has more than {_MOST} schemas, or nests more than {MAX_DEPTH} levels deep")
+        if not isinstance(said, Mapping) or not said:
+            raise DataError("a JSON schema allows a value of any type, for which there is no column")
+        if isinstance(said.get("$ref"), str):
+            return self._referred(said["$ref"], document, version, optional)
+        if isinstance(said.get("allOf"), list) and not any(key in said for key in _CHOICES):
+            return self.schema(self._merged(said, document), document, version=version, optional=optional)
+        choices = _choices(said)
+        if choices is not None:
+            kinds = [one for one in choices if not _is_null(one)]
+            if len(choices) == 1 and self._options.flatten:
+                return self.schema(choices[0], document)
+            if len(choices) == 2 and len(kinds) == 1:
+                return self.schema(kinds[0], document, version=version, optional=True)
+            found = self._union(kinds, len(kinds) < len(choices), document)
+        else:
+            found = self._typed(said, document)
+        return self._described(found, said, version, optional)
+
+    def _described(self, schema: Schema, said: Mapping[str, Any], version: int | None, optional: bool) -> Schema:
+        title, doc, number = said.get("title"), said.get("description"), said.get(n.CONNECT_VERSION)
+        parameters = dict(schema.parameters)
+        given = said.get(n.CONNECT_PARAMETERS)
+        if isinstance(given, Mapping):
+            parameters.update({str(key): str(value) for key, value in given.items()})
+        default = said.get("default")
+        return replace(
+            schema,
+            name=title if schema.name is None and isinstance(title, str) else schema.name,
+            version=number if isinstance(number, int) else version,
+            doc=doc if isinstance(doc, str) else None,
+            parameters=tuple(parameters.items()),
+            default=None if default is None else json_text(default),
+            optional=schema.optional or optional,
+        )
+
+    def _referred(self, name: str, document: Any, version: int | None, optional: bool) -> Schema:
+        target, document = self._target(name, document)
+        if id(target) in self._within:
+            raise DataError(f"the JSON schema {name} contains itself: no column of Arrow can hold that")
+        self._within.append(id(target))
+        try:
+            return self.schema(target, document, version=version, optional=optional)
+        finally:
+            self._within.pop()
+
+    def _target(self, name: str, document: Any) -> tuple[Any, Any]:
+        """What a reference points to, and the document that is in."""
+        where, _, pointer = name.partition("#")
+        if where:
+            if where not in self._documents:
+                raise DataError(f"a JSON schema refers to {where}, which the registry has to have as a reference")
+            document = self._documents[where]
+        found = document
+        for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
+            key = unquote(step).replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, Mapping) or key not in found:
+                raise DataError(f"a JSON schema refers to {name}, which is not there")
+            found = found[key]
+        return found, document
+
+    def _merged(self, said: Mapping[str, Any], document: Any) -> dict[str, Any]:
+        """One object of all that allOf names; where none of them is an object, the first that says a type."""
+        parts = [self._followed(one, document) for one in said["allOf"]]
+        rest = {key: value for key, value in said.items() if key != "allOf"}
+        properties = {name: one for part in (*parts, rest) for name, one in (part.get("properties") or {}).items()}
+        required = [name for part in (*parts, rest) for name in part.get("required") or ()]
+        if properties:
+            return {**rest, "type": "object", "properties": properties, "required": required}
+        chosen = next((part for part in parts if any(key in part for key in (*_CHOICES, "enum"))), None)
+        chosen = chosen or next((part for part in parts if "type" in part or "$ref" in part), {})
+        return {**rest, **chosen}
+
+    def _followed(self, said: Any, document: Any) -> Mapping[str, Any]:
+        """What a part of allOf is, references followed."""
+        for _ in range(MAX_DEPTH):
+            if not isinstance(said, Mapping):
+                return {}
+            if isinstance(said.get("allOf"), list):
+                return self._merged_once(said, document)
+            if not isinstance(said.get("$ref"), str):
+                return said
+            said, document = self._target(said["$ref"], document)
+        raise DataError("a JSON schema's references lead nowhere")
+
+    def _merged_once(self, said: Mapping[str, Any], document: Any) -> Mapping[str, Any]:
+        if id(said) in self._within:
+            raise DataError("a JSON schema contains itself: no column of Arrow can hold that")
+        self._within.append(id(said))
+        try:
+            return self._merged(said, document)
+        finally:
+            self._within.pop()
+
+    def _typed(self, said: Mapping[str, Any], document: Any) -> Schema:
+        kind, connect = said.get("type"), said.get(n.CONNECT_TYPE)
+        if "const" in said and kind is None:
+            return self._enum([said["const"]])
+        if isinstance(said.get("enum"), list) and kind in (None, "string"):
+            return self._enum(said["enum"])
+        if kind == "boolean":
+            return Schema(Type.BOOLEAN)
+        if kind in ("integer", "number"):
+            if connect is not None and connect not in _CONNECT:
+                raise DataError(f"Unsupported type {connect}")
+            return Schema(_CONNECT[connect] if connect else Type.INT64 if kind == "integer" else Type.FLOAT64)
+        if kind == "string":
+            return Schema(Type.BYTES if connect == "bytes" else Type.STRING)
+        if kind == "array" or (kind is None and "items" in said):
+            return self._array(said, document)
+        if kind == "object" or (kind is None and "properties" in said):
+            return self._object(said, document)
+        raise DataError(f"a JSON schema says no type that there is a column for: {str(said)[:100]}")
+
+    def _enum(self, values: list[Any]) -> Schema:
+        word = self._options.enum
+        symbols = [n.NULL if value is None else value if isinstance(value, str) else json_text(value)
+                   for value in values]
+        said = {f"{word}.{one}": str(i) if self._options.sums else one for i, one in enumerate(symbols)}
+        return Schema(Type.STRING, parameters=((word, ""), *said.items()))
+
+    def _array(self, said: Mapping[str, Any], document: Any) -> Schema:
+        items = said.get("items")
+        if not isinstance(items, Mapping):
+            raise DataError("Array schema did not specify the items type")
+        if said.get(n.CONNECT_TYPE) == "map" and isinstance(items.get("properties"), Mapping):
+            parts = items["properties"]
+            key, value = self.schema(parts.get("key"), document), self.schema(parts.get("value"), document)
+            return Schema(Type.MAP, key=key, value=value)
+        return Schema(Type.ARRAY, value=self.schema(items, document))
+
+    def _object(self, said: Mapping[str, Any], document: Any) -> Schema:
+        if said.get(n.CONNECT_TYPE) == "map":
+            return Schema(Type.MAP, key=STRING, value=self.schema(said.get("additionalProperties"), document))
+        properties = said.get("properties") or {}
+        required = said.get("required") or ()
+        places = {name: one.get(n.CONNECT_INDEX, i) if isinstance(one, Mapping) else i
+                  for i, (name, one) in enumerate(properties.items())}
+        fields = [
+            Field(name, self.schema(properties[name], document,
+                                    optional=self._options.optional and name not in required))
+            for name in sorted(properties, key=lambda name: int(places[name]))
+        ]
+        return Schema(Type.STRUCT, fields=tuple(fields))
+
+    def _union(self, choices: list[Any], optional: bool, document: Any) -> Schema:
+        name, prefix = n.ONE_OF, f"{n.ONE_OF}.field."
+        if self._options.sums:
+            name, prefix, self._unions = f"connect_union_{self._unions}", "connect_union_field_", self._unions + 1
+        fields = tuple(Field(f"{prefix}{i}", self.schema(one, document, optional=True))
+                       for i, one in enumerate(choices))
+        parameters = ((n.SUM_UNION, name),) if self._options.sums else ()
+        return Schema(Type.STRUCT, optional=optional, name=name, parameters=parameters, fields=fields)
+
+
+def _choices(said: Mapping[str, Any]) -> list[Any] | None:
+    """The schemas one of which a value has; None where there is no choice."""
+    for key in _CHOICES:
+        if isinstance(said.get(key), list):
+            return list(said[key])
+    if isinstance(said.get("type"), list):
+        return [{**said, "type": kind} for kind in said["type"]]
+    return None
+
+
+def _is_null(said: Any) -> bool:
+    return isinstance(said, Mapping) and said.get("type") == "null"

@@ -1,0 +1,115 @@
+"""JSON texts to and from columns, where Confluent's JSON Schema converter has other ways than JsonConverter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.arrays.buffers import Bools, Ints
+from spark_tasks.arrays.joining import Member, join, join_members, null_like
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import Metadata, struct_array
+from spark_tasks.data.schema import Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.json_columns import find_members
+from spark_tasks.pipeline.converters.json_schema.names import has_text_keys, is_union
+from spark_tasks.pipeline.converters.json_strings import literal
+from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, OBJECT, STRING, TRUE
+from spark_tasks.pipeline.converters.json_typed import TypedReader
+from spark_tasks.pipeline.converters.json_write import JsonWriter, lists
+
+_KINDS = {
+    Type.INT8: (INT,), Type.INT16: (INT,), Type.INT32: (INT,), Type.INT64: (INT,), Type.FLOAT32: (INT, FLOAT),
+    Type.FLOAT64: (INT, FLOAT), Type.BOOLEAN: (TRUE, FALSE), Type.STRING: (STRING, ESCAPED), Type.BYTES: (),
+    Type.ARRAY: (ARRAY,), Type.MAP: (OBJECT, ARRAY), Type.STRUCT: (),
+}  # fmt: skip
+
+
+class Reader(TypedReader):
+    """Members that are not there are null; maps whose keys are not texts are lists of objects; unions are structs."""
+
+    def _values(self, schema: Schema, tokens: Ints) -> pa.Array:
+        return self._union(schema, tokens) if is_union(schema) else super()._values(schema, tokens)
+
+    def _pairs(self, tokens: Ints) -> tuple[Ints, Ints, Ints]:
+        self._require(tokens, (ARRAY,), "Maps with non-string fields should be encoded as JSON array of objects")
+        offsets, entries = self._items(tokens)
+        names, cells = self._members_of(entries)
+        if len(entries) and (set(names) != {"key", "value"} or (cells < 0).any()):
+            raise BadRowError(0, "Found invalid map entry, expected the members key and value")
+        if not len(entries):
+            return offsets, entries, entries
+        return offsets, cells[names.index("key")].copy(), cells[names.index("value")].copy()
+
+    def _members_of(self, tokens: Ints) -> tuple[list[str], np.ndarray[Any, Any]]:
+        if len(tokens):
+            self._require(tokens, (OBJECT,), "Found invalid map entry instead of object")
+        found = find_members(self._tape, tokens)
+        if found is None:
+            raise DataError("objects have thousands of different members")
+        return found
+
+    def _union(self, schema: Schema, tokens: Ints) -> pa.Array:
+        """The first field whose kind the value has; of objects the one that knows most of the members."""
+        kinds = self._kinds(tokens)
+        chosen, most = np.full(len(tokens), -1, np.int32), np.zeros(len(tokens), np.int32)
+        objects = kinds == OBJECT
+        names, cells = self._members_of(tokens[objects]) if objects.any() else ([], np.empty((0, 0), np.int32))
+        for index, field in enumerate(schema.fields):
+            simple = np.isin(kinds, _KINDS[field.schema.type]) & (chosen < 0)
+            chosen[simple], most[simple] = index, np.iinfo(np.int32).max
+            if field.schema.type is Type.STRUCT and objects.any():
+                known = [i for i, name in enumerate(names) if name in {one.name for one in field.schema.fields}]
+                matches = np.zeros(len(tokens), np.int32)
+                matches[objects] = (cells[known] >= 0).sum(axis=0)
+                better = matches > most
+                chosen[better], most[better] = index, matches[better]
+        if (chosen < 0).any():
+            raise BadRowError(int(np.argmax(chosen < 0)), "Did not find matching oneof field for data")
+        columns = [self._chosen(field.schema, tokens, chosen == i) for i, field in enumerate(schema.fields)]
+        return struct_array(columns, list(to_arrow(schema)), len(tokens), None)
+
+    def _chosen(self, schema: Schema, tokens: Ints, mine: Bools) -> pa.Array:
+        """The values of the rows that are `mine`, null in all others."""
+        if not mine.any():
+            return pa.nulls(len(tokens), to_arrow(schema))
+        rows = np.flatnonzero(mine)
+        try:
+            found = self.build(schema, tokens[rows])
+        except BadRowError as bad:
+            raise BadRowError(int(rows[bad.row]), bad) from None
+        return found.take(pa.array(np.cumsum(mine) - 1, mask=~mine))
+
+
+class Writer(JsonWriter):
+    """Null members that are required are left out."""
+
+    def write(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None = None) -> pa.Array:
+        """See JsonWriter; null where a value is required and not there is the text null."""
+        optional = schema.as_optional() if schema is not None and array.null_count else schema
+        return super().write(array, optional, metadata)
+
+    def _typed(self, array: pa.Array, schema: Schema) -> pa.Array:
+        if schema.type is Type.STRUCT and pa.types.is_struct(array.type):
+            children = dict(zip((one.name for one in array.type), array.flatten(), strict=True))
+            if is_union(schema):
+                return pc.coalesce(*(self._typed(children[one.name], one.schema) for one in schema.fields))
+            members = [self._member(one.name, children[one.name], one.schema) for one in schema.fields]
+            return null_like(array, join_members(members, "{", ",", "}", len(array)))
+        if schema.type is Type.MAP and not has_text_keys(schema) and schema.key and schema.value:
+            offsets = np.asarray(array.offsets)
+            first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+            keys = self.write(array.keys.slice(first, count), schema.key)
+            values = self.write(array.items.slice(first, count), schema.value)
+            return lists(array, join('{"key":', keys, ',"value":', values, "}"))
+        return super()._typed(array, schema)
+
+    def _member(self, name: str, child: pa.Array, schema: Schema) -> Member:
+        filled = schema.default is not None and self._replace_nulls
+        left_out = not schema.optional and not filled and child.null_count > 0
+        text = self._typed(child, schema) if left_out else self.write(child, schema)
+        return Member(literal(name) + ":", text, optional=left_out)

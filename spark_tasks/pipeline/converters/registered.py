@@ -1,0 +1,242 @@
+"""What converters with a schema registry have in common: ids before the bytes, subjects, and what is kept."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
+from spark_tasks.data.columns import Metadata
+from spark_tasks.data.schema import Schema
+from spark_tasks.errors import ConfigError, DataError, RetriableError
+from spark_tasks.pipeline.converters.base import (
+    BadRowError,
+    BadRowsError,
+    Column,
+    Converter,
+    MixedSchemasError,
+    schema_of,
+)
+from spark_tasks.registry.client import SchemaText, registry_of, require_packages
+from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
+from spark_tasks.registry.settings import check, reads_headers
+from spark_tasks.registry.subjects import Subjects
+from spark_tasks.registry.wire import SchemaId, framed, unframed
+
+
+def flag(name: str, importance: Importance, doc: str, *, default: bool = False) -> ConfigKey:
+    """A key that is true or false."""
+    return ConfigKey(name, Type.BOOLEAN, default=default, importance=importance, doc=doc)
+
+
+# what the mappings of all kinds of schemas have
+MAPPING_KEYS = ConfigDef(
+    flag("generalized.sum.type.support", Importance.MEDIUM,
+         "Whether enums and unions are described in the way that all kinds of schemas share."),
+    flag("ignore.default.for.nullables", Importance.MEDIUM,
+         "Whether a null stays null where the field has a default value."),
+    ConfigKey("schemas.cache.config", Type.INT, default=1000, importance=Importance.LOW,
+              doc="How many schemas are kept in converted form."),
+)  # fmt: skip
+
+Read = Callable[[list[bytes], int], Column]
+"""The values of payloads, each after so many bytes, and the metadata of their field. BadRowError, BadRowsError."""
+
+
+class Described(Protocol):
+    """A Connect schema as the registry's kind of schema."""
+
+    @property
+    def text(self) -> SchemaText:
+        """What is registered."""
+
+    @property
+    def record(self) -> str | None:
+        """The name that subjects may have."""
+
+    @property
+    def index(self) -> bytes:
+        """What stands between the id and the payload."""
+
+
+Write = Callable[[pa.Array, Metadata], pa.Array]
+"""The payloads (binary) of values none of which is null. BadRowError, DataError."""
+
+
+class RegisteredConverter(Converter):
+    """Caches by schema; makes no connection before the first record."""
+
+    version = "8.3.0"  # of Confluent's converters, whose settings these are
+    kind: ClassVar[str]  # the registry's word for its kind of schema
+    read_words: ClassVar[str]  # how Java's message for a record that cannot be read begins; {} is the topic
+    write_words: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]] = ()  # of the extra, besides the client's
+    writes_nulls: ClassVar[bool] = False  # whether an optional value that is null is written, as a word for it
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
+        """See Converter. ConfigError where the packages of the extra are missing."""
+        values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
+        check(values)
+        require_packages(*self.packages)
+        self._values, self._is_key = values, is_key
+        self._subjects = Subjects(values, configs, is_key=is_key)
+        self._registry = registry_of(values, configs)
+        self._options_from(values)
+        size = max(1, values["schemas.cache.config"])
+        self._read_of = lru_cache(size)(self._reader)
+        self._described = lru_cache(size)(self._describe)
+        self._written = lru_cache(size)(self.writer)
+
+    @abstractmethod
+    def _options_from(self, values: Mapping[str, Any]) -> None:
+        """Take what the mapping needs of the parsed configuration."""
+
+    @abstractmethod
+    def record_name(self, text: SchemaText) -> str | None:
+        """The name that a schema of the registry gives its subject."""
+
+    @abstractmethod
+    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
+        """Of records with a schema of the registry. `version`: of the schema in its subject."""
+
+    @abstractmethod
+    def describe(self, schema: Schema | None) -> Described:
+        """What records of a Connect schema are registered with. DataError."""
+
+    @abstractmethod
+    def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
+        """Of records of the schema by one of the registry; `given`: it is not the records' own."""
+
+    def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
+        """See Converter. RetriableError while the registry is away."""
+        found = unframed(array, headers if reads_headers(self._values, is_key=self._is_key) else None,
+                         is_key=self._is_key)
+        words = self.read_words.format(topic)
+        if found.bad:
+            raise BadRowsError([(row, _java(DataError(why), words)) for row, why in found.bad.items()])
+        rows = np.flatnonzero(found.codes >= 0)
+        if not len(rows):
+            return pa.nulls(len(array)), {}
+        if len(found.ids) > 1:
+            raise MixedSchemasError(found.run_ends())
+        with _rows(rows, words):
+            read = self._read_of(topic, found.ids[0])
+            values, metadata = read(found.payloads, found.skip)
+        return values if len(rows) == len(array) else _scattered(values, rows, len(array)), metadata
+
+    def _reader(self, topic: str, schema_id: SchemaId) -> Read:
+        text = self._registry.schema(schema_id)
+        if text.kind != self.kind:
+            raise UnusableSchemaError(f"the schema {schema_id} in the registry is of the type {text.kind}, not "
+                                      f"{self.kind}")
+
+        def version() -> int | None:
+            record = self.record_name(text)
+            if self._subjects.need_record and not record:
+                return None
+            return self._registry.version(self._subjects.subject(topic, record), text)
+
+        try:
+            return self.reader(text, self._registry.referenced(text), version)
+        except UnknownSchemaError:
+            raise
+        except DataError as error:
+            raise UnusableSchemaError(f"the schema {schema_id}: {error}") from error
+
+    def _describe(self, schema: Schema | None) -> Described:
+        try:
+            return self.describe(schema)
+        except DataError as error:
+            raise UnusableSchemaError(f"the schema {schema.name if schema else None}: {error}") from error
+
+    def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
+        """See Converter. RetriableError while the registry is away."""
+        schema = schema_of(metadata)
+        there = array.is_valid().to_numpy(zero_copy_only=False)
+        words = self.write_words.format(topic)
+        if self.writes_nulls and schema is not None and schema.optional:
+            there[:] = True
+        elif schema is not None and not schema.optional and not there.all() and not self.writes_nulls:
+            null = DataError("Found null value for non-optional schema")
+            raise BadRowsError([(row, _java(null, words)) for row in np.flatnonzero(~there).tolist()])
+        rows = np.flatnonzero(there)
+        if not len(rows):
+            return pa.nulls(len(array), pa.binary())
+        with _rows(rows, words):
+            described = self._described(schema)
+            schema_id, text, given = self._target(topic, described)
+            whole = len(rows) == len(array)
+            values = array if whole else array.take(pa.array(rows))
+            payloads = self._written(schema, text, given=given)(values, metadata or {})
+            written = framed(schema_id, payloads, described.index)
+        return written if whole else _scattered(written, rows, len(array))
+
+    def _target(self, topic: str, described: Described) -> tuple[int, SchemaText, bool]:
+        """The id and the schema to write with, and whether it is another one than the records' own."""
+        values, registry = self._values, self._registry
+        record = described.record if self._subjects.need_record else None
+        subject = self._subjects.subject(topic, record)
+        if values["auto.register.schemas"]:
+            return registry.register(subject, described.text), described.text, False
+        if values["use.schema.id"] >= 0:
+            return values["use.schema.id"], registry.schema(values["use.schema.id"]), True
+        if values["use.latest.version"]:
+            return (*registry.latest(subject), True)
+        return registry.id_of(subject, described.text), described.text, False
+
+    @property
+    def _strict(self) -> bool:
+        """Whether a schema that is not the records' own has to give all that their own wants."""
+        by_id = self._values["use.schema.id"] >= 0
+        return bool(self._values["id.compatibility.strict" if by_id else "latest.compatibility.strict"])
+
+
+_OF_ALL = (UnknownSchemaError, RefusedSchemaError, UnusableSchemaError)
+
+
+class _rows:  # noqa: N801 - a context manager, used like a function
+    """What is wrong with some of these rows, or with the schema of all of them, is said of rows of the whole."""
+
+    def __init__(self, rows: np.ndarray[Any, Any], words: str) -> None:
+        self._rows = rows
+        self._words = words
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (MixedSchemasError, ConfigError, RetriableError)):
+            return
+        if isinstance(error, BadRowsError):
+            bad: Sequence[tuple[int, Exception]] = error.bad
+            raise BadRowsError([(int(self._rows[row]), _java(one, self._words)) for row, one in bad]) from error
+        if isinstance(error, BadRowError):
+            raise BadRowError(int(self._rows[error.row]), _java(DataError(str(error)), self._words)) from error
+        if isinstance(error, _OF_ALL):
+            said = _java(error, self._words)
+            raise BadRowsError([(int(row), said) for row in self._rows]) from error
+        if isinstance(error, (DataError, pa.ArrowInvalid, pa.ArrowNotImplementedError)):
+            if len(self._rows) == 1:
+                raise BadRowError(int(self._rows[0]), _java(DataError(str(error)), self._words)) from error
+            raise DataError(str(error)) from error
+
+
+def _java(error: Exception, words: str) -> Exception:
+    """With the words that Java has for it."""
+    if isinstance(error, DataError):
+        error.java_message = words
+    return error
+
+
+def _scattered(values: pa.Array, rows: np.ndarray[Any, Any], size: int) -> pa.Array:
+    """The values in their rows, null in all others."""
+    places = np.zeros(size, np.int64)
+    places[rows] = np.arange(len(rows))
+    missing = np.ones(size, np.bool_)
+    missing[rows] = False
+    return values.take(pa.array(places, mask=missing))

@@ -1,0 +1,117 @@
+"""How serialized bytes say their schema: a magic byte and an id before the payload, or a header."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SchemaId = int | str  # an id, or a GUID as text
+
+_SIZE = 5
+_HEADERS = {True: "__key_schema_id", False: "__value_schema_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """Records by their schemas: `codes` says for each row which of `ids` it has, -1 for a record without bytes, -2 for
+    one that says none (`bad`: row and why). `payloads`: what is there, without magic byte and id
+    or with them (`skip`).
+    """
+
+    ids: list[SchemaId]
+    codes: np.ndarray[Any, Any]
+    payloads: list[bytes]  # of those that say one
+    skip: int  # how many bytes of each are something else
+    bad: dict[int, str]
+
+    def run_ends(self) -> list[int]:
+        """Where each run of records of one schema ends; records without bytes belong to any."""
+        rows = np.flatnonzero(self.codes >= 0)
+        changes = np.flatnonzero(np.diff(self.codes[rows])) + 1
+        return [*rows[changes].tolist(), len(self.codes)]
+
+
+def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Framed:
+    """Of a binary array; `headers` (columns.HEADERS_TYPE): None where only prefixes count."""
+    named = {} if headers is None else _named(headers, _HEADERS[is_key])
+    size = len(array)
+    ids: dict[SchemaId, int] = {}
+    codes = np.full(size, -1, np.int64)
+    bad: dict[int, str] = {}
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    prefixed = there.copy()
+    prefixed[list(named)] = False
+    heads, sizes = _heads(array)
+    good = prefixed & (sizes >= _SIZE) & (heads[:, 0] == 0)
+    found = heads[:, 1:].copy().view(">i4")[:, 0].astype(np.int64)
+    for one in np.unique(found[good]).tolist():
+        codes[good & (found == one)] = ids.setdefault(int(one), len(ids))
+    values = array.to_pylist()
+    special: dict[int, bytes] = {}
+    for row in np.flatnonzero(there & ~good).tolist():
+        try:
+            one_id, special[row] = _told(values[row], named.get(row))
+            codes[row] = ids.setdefault(one_id, len(ids))
+        except ValueError as error:
+            codes[row], bad[row] = -2, str(error)
+    if special or bad:
+        known = np.flatnonzero(codes >= 0).tolist()
+        payloads = [special[row] if row in special else values[row][_SIZE:] for row in known]
+        return Framed(list(ids), codes, payloads, 0, bad)
+    payloads = values if there.all() else [value for value in values if value is not None]
+    return Framed(list(ids), codes, payloads, _SIZE, bad)
+
+
+def framed(schema_id: int, payloads: pa.Array, index: bytes = b"") -> pa.Array:
+    """The payloads (binary, null for records without bytes) with the prefix of the id; `index`: what follows it."""
+    prefix = struct.pack(">bi", 0, schema_id) + index
+    return pc.binary_join_element_wise(pa.scalar(prefix, payloads.type), payloads, pa.scalar(b"", payloads.type))
+
+
+def _heads(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The first bytes of each value (zeros where it has fewer) and the values' sizes."""
+    sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+    heads = np.zeros((len(array), _SIZE), np.uint8)
+    whole = sizes >= _SIZE
+    if whole.any():
+        offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array)]
+        data = np.frombuffer(array.buffers()[2], np.uint8)
+        heads[whole] = data[offsets[whole][:, None] + np.arange(_SIZE)]
+    return heads, sizes
+
+
+def _named(headers: pa.Array, name: str) -> dict[int, bytes]:
+    """The rows with a header of that name, and the value of the last of them."""
+    if headers.null_count == len(headers) or not len(headers):
+        return {}
+    flat = headers.flatten()
+    if not len(flat) or not pc.any(pc.equal(flat.field("key"), name)).as_py():
+        return {}
+    found = {}
+    for row, pairs in enumerate(headers.to_pylist()):
+        for pair in pairs or ():
+            if pair["key"] == name and pair["value"] is not None:
+                found[row] = pair["value"]
+    return found
+
+
+def _told(whole: bytes, header: bytes | None) -> tuple[SchemaId, bytes]:
+    """The schema of a value and its payload; ValueError says why not."""
+    said = whole if header is None else header
+    if said[:1] == b"\x00" and len(said) >= _SIZE:
+        schema_id: SchemaId = int.from_bytes(said[1:_SIZE], "big", signed=True)
+        rest = said[_SIZE:]
+    elif said[:1] == b"\x01" and len(said) >= 17:
+        schema_id, rest = str(uuid.UUID(bytes=said[1:17])), said[17:]
+    elif not said or said[0] > 1:
+        raise ValueError("Unknown magic byte!")
+    else:
+        raise ValueError(f"Error deserializing schema ID: only {len(said)} bytes")
+    # a header of Protobuf has the message's index after the id: it goes before the payload, where it is without headers
+    return schema_id, rest if header is None else rest + whole

@@ -1,0 +1,378 @@
+"""Converters against a real schema registry (Apicurio's), and confluent-kafka's own serializers beside them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import http.server
+import json
+import math
+import threading
+import urllib.error
+import urllib.request
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry import Schema as ClientSchema
+from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from spark_tasks.connectors.verify import read_summary
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import HEADERS_TYPE, SCHEMA_KEY
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type, from_text, to_text
+from spark_tasks.errors import ConfigError, RetriableError
+from spark_tasks.pipeline.converters.avro.converter import AvroConverter
+from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, MixedSchemasError
+from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
+from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError
+from spark_tasks.registry.settings import RECORD_NAME, TOPIC_RECORD_NAME
+from tests.rigs.schema_registry import running_registry
+from tests.rigs.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+UTC = dt.UTC
+RECORD = Schema(Type.STRUCT, name="shop.Order", fields=(
+    Field("small", Schema(Type.INT8)), Field("big", Schema(Type.INT64)), Field("text", Schema(Type.STRING)),
+    Field("absent", Schema(Type.STRING, optional=True)), Field("ratio", Schema(Type.FLOAT64)),
+    Field("single", Schema(Type.FLOAT32)), Field("raw", Schema(Type.BYTES)), Field("flag", Schema(Type.BOOLEAN)),
+    Field("price", Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),))),
+    Field("day", Schema(Type.INT32, name=DATE, version=1)), Field("at", Schema(Type.INT32, name=TIME, version=1)),
+    Field("when", Schema(Type.INT64, name=TIMESTAMP, version=1)),
+    Field("tags", Schema(Type.ARRAY, value=Schema(Type.STRING, optional=True))),
+    Field("counts", Schema(Type.MAP, key=Schema(Type.STRING), value=Schema(Type.INT64))),
+    Field("inner", Schema(Type.STRUCT, name="shop.Inner", optional=True, fields=(
+        Field("x", Schema(Type.INT32, optional=True)),))),
+))  # fmt: skip
+ROW = {
+    "small": -7, "big": -(2**63), "text": "grün 🍏", "absent": None, "ratio": float("nan"), "single": 0.5,
+    "raw": b"\x00\xff", "flag": True, "price": Decimal("-12.30"), "day": dt.date(1969, 12, 31),
+    "at": dt.time(23, 59, 59, 999000), "when": dt.datetime(2026, 11, 22, 1, 2, 3, 4000, tzinfo=UTC),
+    "tags": ["a", None], "counts": [("k", 2**53 + 1)], "inner": {"x": None},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    with running_registry(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+def avro(registry, *, is_key=False, **config):
+    converter = AvroConverter()
+    converter.configure({**registry.converter, **config}, is_key=is_key)
+    return converter
+
+
+def column(values, schema):
+    return pa.array(values, to_arrow(schema)), {SCHEMA_KEY: to_text(schema).encode()}
+
+
+def test_a_round_trip_keeps_all(registry):
+    """Tombstones stay tombstones, absent is not null, the schema comes back with its version in the subject."""
+    values, metadata = column([ROW, {**ROW, "inner": None, "tags": [], "counts": []}], RECORD)
+    converter = avro(registry)
+    written = converter.from_connect("orders", values, metadata).to_pylist()
+    found, said = converter.to_connect("orders", pa.array([None, written[0], None, written[1]], pa.binary()))
+    assert repr(found.to_pylist()) == repr([None, values[0].as_py(), None, values[1].as_py()])
+    assert from_text(said[SCHEMA_KEY]).version == 1
+    assert from_text(said[SCHEMA_KEY]).fields == RECORD.fields
+    assert registry.ask("GET", "subjects/orders-value/versions") == [1]
+
+
+def test_empty_records_and_keys(registry):
+    empty = Schema(Type.STRUCT, name="shop.Empty")
+    converter = avro(registry, is_key=True)
+    for schema, value in ((empty, {}), (Schema(Type.INT64), 2**62), (Schema(Type.STRING, optional=True), "x")):
+        values, metadata = column([value, value], schema)
+        topic = f"keys-{schema.type.value}"
+        written = converter.from_connect(topic, values, metadata)
+        found, _ = converter.to_connect(topic, written)
+        assert found.to_pylist() == [value, value]
+        assert registry.ask("GET", f"subjects/{topic}-key/versions") == [1]
+
+
+def test_confluents_deserializer_reads_what_heeler_writes(registry):
+    values, metadata = column([ROW], RECORD)
+    written = avro(registry).from_connect("theirs", values, metadata)[0].as_py()
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        read = AvroDeserializer(client)(written, SerializationContext("theirs", MessageField.VALUE))
+    assert math.isnan(read["ratio"])
+    assert {**read, "counts": list(read["counts"].items()), "ratio": 0} == {**values[0].as_py(), "ratio": 0}
+
+
+def test_heeler_reads_what_confluents_serializer_writes(registry):
+    """By two schemas, which one batch may mix; a schema may use another one by reference."""
+    inner = {"type": "record", "name": "Inner", "namespace": "far", "fields": [{"name": "x", "type": ["null", "int"]}]}
+    registry.ask("POST", "subjects/far-inner/versions", {"schema": json.dumps(inner)})
+    outer = json.dumps({"type": "record", "name": "Outer", "namespace": "far", "fields": [
+        {"name": "one", "type": "far.Inner"}, {"name": "two", "type": ["null", "far.Inner"], "default": None},
+        {"name": "either", "type": ["int", "string", "bytes"]}]})
+    plain = json.dumps({"type": "record", "name": "Plain", "fields": [{"name": "a", "type": "string"}]})
+    context = SerializationContext("mixed", MessageField.VALUE)
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        first = AvroSerializer(client, ClientSchema(outer, "AVRO", [SchemaReference("far.Inner", "far-inner", 1)]))
+        second = AvroSerializer(client, plain)
+        written = [first({"one": {"x": 1}, "two": None, "either": either}, context) for either in (5, "s", b"b")]
+        written.append(second({"a": "z"}, context))
+    converter = avro(registry)
+    with pytest.raises(MixedSchemasError) as mixed:
+        converter.to_connect("mixed", pa.array([None, *written]))
+    assert mixed.value.ends == [4, 5]
+    found, _ = converter.to_connect("mixed", pa.array(written[:3]))
+    empty = {"int": None, "string": None, "bytes": None}
+    assert found.to_pylist() == [
+        {"one": {"x": 1}, "two": None, "either": {**empty, **either}}
+        for either in ({"int": 5}, {"string": "s"}, {"bytes": b"b"})
+    ]
+    assert converter.to_connect("mixed", pa.array(written[3:]))[0].to_pylist() == [{"a": "z"}]
+
+
+def test_ids_may_be_in_headers(registry):
+    values, metadata = column([5], Schema(Type.INT32))
+    converter = avro(registry)
+    written = converter.from_connect("in-headers", values, metadata)[0].as_py()
+    headers = pa.array([[{"key": "__value_schema_id", "value": written[:5]}]], HEADERS_TYPE)
+    payload = pa.array([written[5:]])
+    assert converter.to_connect("in-headers", payload, headers)[0].to_pylist() == [5]
+    prefixes_only = avro(registry, **{
+        "value.schema.id.deserializer": "io.confluent.kafka.serializers.schema.id.PrefixSchemaIdDeserializer"})
+    with pytest.raises(BadRowsError, match=r"Error deserializing schema ID|Unknown magic byte"):
+        prefixes_only.to_connect("in-headers", payload, headers)
+
+
+@pytest.mark.parametrize(("strategy", "subject"), [
+    (RECORD_NAME, "shop.Named"), (TOPIC_RECORD_NAME, "by-record-shop.Named")])
+def test_subject_name_strategies(registry, strategy, subject):
+    named = Schema(Type.STRUCT, name="shop.Named", fields=(Field("a", Schema(Type.INT32)),))
+    values, metadata = column([{"a": 1}], named)
+    converter = avro(registry, **{"value.subject.name.strategy": strategy})
+    written = converter.from_connect("by-record", values, metadata)
+    assert registry.ask("GET", f"subjects/{subject}/versions") == [1]
+    assert from_text(converter.to_connect("by-record", written)[1][SCHEMA_KEY]).version == 1
+    with pytest.raises(BadRowsError, match="must only be a record schema"):
+        converter.from_connect("by-record", *column([1], Schema(Type.INT32)))
+
+
+def test_a_schema_that_is_not_compatible_is_a_clear_error_of_its_records(registry):
+    registry.ask("PUT", "config/strict-value", {"compatibility": "BACKWARD"})
+    converter = avro(registry)
+    converter.from_connect("strict", *column([{"a": 1}], _with("a", Type.INT32)))
+    with pytest.raises(BadRowsError, match=r"strict-value: .*not compatible with those that") as bad:
+        converter.from_connect("strict", *column([{"a": "x"}, {"a": "y"}], _with("a", Type.STRING)))
+    assert [row for row, _ in bad.value.bad] == [0, 1]
+    assert isinstance(bad.value.bad[0][1], RefusedSchemaError)
+
+
+def _with(name, kind):
+    return Schema(Type.STRUCT, name="shop.One", fields=(Field(name, Schema(kind)),))
+
+
+def test_without_registration_the_schema_has_to_be_there(registry):
+    converter = avro(registry, **{"auto.register.schemas": "false"})
+    data = column([{"a": 1}], _with("a", Type.INT32))
+    with pytest.raises(BadRowsError) as bad:
+        converter.from_connect("unregistered", *data)
+    assert isinstance(bad.value.bad[0][1], UnknownSchemaError)
+    written = avro(registry).from_connect("unregistered", *data)
+    assert converter.from_connect("unregistered", *data) == written
+
+
+def test_the_newest_version_of_the_subject_is_written(registry):
+    """Its fields in its order, its defaults where the records have none."""
+    newest = {"type": "record", "name": "One", "namespace": "shop", "fields": [
+        {"name": "more", "type": "bytes", "default": "\u00ff"}, {"name": "a", "type": ["null", "long"]}]}
+    schema_id = registry.ask("POST", "subjects/newest-value/versions", {"schema": json.dumps(newest)})["id"]
+    latest = {"auto.register.schemas": "false", "use.latest.version": "true"}
+    written = avro(registry, **latest).from_connect("newest", *column([{"a": 1}], _with("a", Type.INT32)))
+    assert written[0].as_py() == b"\0" + schema_id.to_bytes(4, "big") + b"\x02\xff\x02\x02"
+    with pytest.raises(BadRowsError, match=r"Incompatible schema: .* no field b"):
+        avro(registry, **latest).from_connect("newest", *column([{"b": 1}], _with("b", Type.INT32)))
+    given = {"auto.register.schemas": "false", "use.schema.id": str(schema_id)}
+    assert avro(registry, **given).from_connect("newest", *column([{"a": 1}], _with("a", Type.INT32))) == written
+
+
+def test_bad_records_are_told_apart(registry):
+    values, metadata = column([ROW, ROW, ROW], RECORD)
+    converter = avro(registry)
+    good = converter.from_connect("hurt", values, metadata).to_pylist()
+    with pytest.raises(BadRowsError) as bad:
+        converter.to_connect("hurt", pa.array([good[0], good[1][:-3], None, good[2][:9]]))
+    assert [row for row, _ in bad.value.bad] == [1, 3]
+    assert {error.java_message for _, error in bad.value.bad} == {
+        "Failed to deserialize data for topic hurt to Avro:"}
+    with pytest.raises(BadRowsError, match="Unknown magic byte"):
+        converter.to_connect("hurt", pa.array([good[0], b"plain text"]))
+    with pytest.raises(BadRowsError, match=r"schema 999999: .*not found"):
+        converter.to_connect("hurt", pa.array([b"\0" + (999999).to_bytes(4, "big") + b"x"]))
+
+
+class Door(http.server.BaseHTTPRequestHandler):
+    """In front of the registry: lets in who has the right header, says it is busy while `busy`."""
+
+    def _pass(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
+        self.server.seen += 1
+        if self.server.busy:
+            self._answer(503, b"{}")
+            return
+        if self.server.wanted not in (None, self.headers.get("Authorization")):
+            self._answer(401, b'{"error_code": 401, "message": "who are you?"}')
+            return
+        request = urllib.request.Request(self.server.target + self.path, body, method=self.command,
+                                         headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                self._answer(answer.status, answer.read())
+        except urllib.error.HTTPError as error:
+            self._answer(error.code, error.read())
+
+    do_GET = do_POST = _pass  # noqa: N815 - its base class asks for these
+
+    def _answer(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def door(registry):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    server.target, server.wanted, server.busy, server.seen = registry.url, None, False, 0
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def through(door, **config):
+    converter = AvroConverter()
+    converter.configure({"schema.registry.url": f"http://127.0.0.1:{door.server_port}", "max.retries": "0", **config},
+                        is_key=False)
+    return converter
+
+
+@pytest.mark.parametrize(("wanted", "config"), [
+    ("Basic dTpw", {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "u:p"}),
+    ("Bearer t", {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t"}),
+])
+def test_who_may_ask(door, wanted, config):
+    door.wanted = wanted
+    data = column([1], Schema(Type.INT32))
+    assert len(through(door, **config).from_connect("guarded", *data)) == 1
+    with pytest.raises(ConfigError, match="who are you"):
+        through(door).from_connect("guarded", *data)
+
+
+def test_a_registry_that_is_away_is_nobodys_fault(door):
+    """Ids that are known go on, other questions wait without being sent, and several URLs stand in for each other."""
+    converter = through(door, **{"retries.wait.ms": "60000", "retries.max.wait.ms": "60000"})
+    data = column([1], Schema(Type.INT32))
+    written = converter.from_connect("away", *data)
+    assert converter.to_connect("away", written)[0].to_pylist() == [1]
+    door.busy = True
+    assert converter.from_connect("away", *data) == written
+    assert converter.to_connect("away", written)[0].to_pylist() == [1]
+    with pytest.raises(RetriableError, match="out of reach"):
+        converter.from_connect("another", *data)
+    seen = door.seen
+    with pytest.raises(RetriableError, match="asked again in"):
+        converter.to_connect("away", pa.array([b"\0" + (77).to_bytes(4, "big")]))
+    assert door.seen == seen
+    both = through(door, **{"schema.registry.url": f"http://127.0.0.1:{door.server_port},{door.target}"})
+    assert both.from_connect("away", *data) == written
+
+
+def json_schema(registry, *, is_key=False, **config):
+    converter = JsonSchemaConverter()
+    converter.configure({**registry.converter, **config}, is_key=is_key)
+    return converter
+
+
+JSON_ROW = {**ROW, "ratio": 0.25}  # NaN is a text in JSON, which Java's converter reads as 0
+
+
+def test_json_schemas_round_trip_keeps_all(registry):
+    values, metadata = column([JSON_ROW, {**JSON_ROW, "inner": None, "tags": []}], RECORD)
+    converter = json_schema(registry)
+    written = converter.from_connect("json-orders", values, metadata).to_pylist()
+    schema_id = registry.ask("GET", "subjects/json-orders-value/versions/1")["id"]
+    assert written[0][:5] == b"\0" + schema_id.to_bytes(4, "big")
+    assert json.loads(written[1][5:])["inner"] is None
+    found, said = converter.to_connect("json-orders", pa.array([None, *written], pa.binary()))
+    assert found.to_pylist() == [None, *values.to_pylist()]
+    assert from_text(said[SCHEMA_KEY]).version == 1
+    assert from_text(said[SCHEMA_KEY]).fields == RECORD.fields
+
+
+def test_json_schemas_and_confluents_own(registry):
+    """Each reads what the other one writes, by a schema with a reference; members that are not there are null."""
+    values, metadata = column([{"a": 2**53 + 1, "b": None}], Schema(Type.STRUCT, name="One", fields=(
+        Field("a", Schema(Type.INT64)), Field("b", Schema(Type.STRING, optional=True)))))
+    written = json_schema(registry).from_connect("json-theirs", values, metadata)[0].as_py()
+    registry.ask("POST", "subjects/part/versions", {"schemaType": "JSON", "schema": json.dumps(
+        {"type": "object", "properties": {"x": {"type": "integer"}}})})
+    whole = {"title": "Whole", "type": "object", "properties": {
+        "part": {"$ref": "part.json"}, "either": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+        "words": {"type": "array", "items": {"type": ["string", "null"]}}, "lacking": {"type": "boolean"}}}
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        read = JSONDeserializer(None, schema_registry_client=client)(
+            written, SerializationContext("json-theirs", MessageField.VALUE))
+        assert read == {"a": 2**53 + 1, "b": None}
+        described = ClientSchema(json.dumps(whole), "JSON", [SchemaReference("part.json", "part", 1)])
+        context = SerializationContext("json-ours", MessageField.VALUE)
+        theirs = JSONSerializer(described, client)({"part": {"x": 1}, "either": "s", "words": ["w", None]}, context)
+    found, said = json_schema(registry).to_connect("json-ours", pa.array([theirs]))
+    one_of = "io.confluent.connect.json.OneOf.field."
+    assert found.to_pylist() == [{"part": {"x": 1}, "either": {f"{one_of}0": None, f"{one_of}1": "s"},
+                                  "words": ["w", None], "lacking": None}]
+    assert from_text(said[SCHEMA_KEY]).name == "Whole"
+
+
+def test_json_that_is_not_what_its_schema_says(registry):
+    """Java's converter looks at it where json.fail.invalid.schema says so, and otherwise at what it has to."""
+    values, metadata = column([{"a": 1}, {"a": 2}], _with("a", Type.INT32))
+    written = json_schema(registry).from_connect("json-hurt", values, metadata).to_pylist()
+    odd = written[0][:5] + b'{"a":"x"}'
+    assert json_schema(registry).to_connect("json-hurt", pa.array([odd]))[0].to_pylist() == [{"a": 0}]
+    for payload, config in ((odd, {"json.fail.invalid.schema": "true"}), (written[0][:5] + b"{", {})):
+        with pytest.raises(BadRowError) as bad:
+            json_schema(registry, **config).to_connect("json-hurt", pa.array([written[0], payload, written[1]]))
+        assert bad.value.row == 1
+
+
+@pytest.mark.parametrize("name", [
+    "io.confluent.connect.avro.AvroConverter", "io.confluent.connect.json.JsonSchemaConverter"])
+def test_through_a_worker(registry, rig, name):
+    """All of datagen's records, in order, through Kafka and back; a bad one in between goes into the queue."""
+    short = name.rpartition(".")[2].lower()
+    topic = rig.kafka.create(f"through-{short}")
+    own = {"value.converter": name, "value.converter.schema.registry.url": registry.url}
+    assert name in {one["class"] for one in rig.call("GET", "/connector-plugins?connectorsOnly=false")}
+    keys = {one["name"]: one for one in rig.call("GET", f"/connector-plugins/{name}/config")}
+    assert keys["auto.register.schemas"]["default_value"] == "true"
+    rig.kafka.send(topic, ["this has no id"])
+    rig.create(f"in-{short}", {"connector.class": "datagen", "topic": topic, "records": "1000", **own})
+    sums = rig.folder / f"sums-{short}"
+    rig.create(f"out-{short}", {
+        "connector.class": "verify", "topics": topic, "path": str(sums), "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"dead-{short}", "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true", **own})
+    wait_until(lambda: read_summary(sums).to_json()["records"] == 1000, 90, "all records")
+    summary = read_summary(sums).to_json()
+    assert (summary["duplicates"], summary["disorder"], summary["missing"]) == (0, 0, 0)
+    rig.wait_records(f"dead-{short}", 1)
+    headers = dict(rig.kafka.messages(f"dead-{short}")[0].headers())
+    assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
+    assert headers["__connect.errors.class.name"] == name.encode()
+    assert headers["__connect.errors.exception.class.name"] == b"org.apache.kafka.connect.errors.DataException"
+    assert topic in headers["__connect.errors.exception.message"].decode()

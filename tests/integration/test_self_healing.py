@@ -1,0 +1,65 @@
+"""Failed and stalled tasks of a real worker are restarted by themselves; status, story, health and metrics say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.test_worker_failures import FAILED, RUNNING, failing, hanging
+from tests.integration.test_worker_metrics import metrics
+from tests.rigs.support import wait_until
+
+pytestmark = pytest.mark.integration
+
+QUICK = {"errors.restart.policy": "failed", "errors.restart.backoff.initial.ms": "200",
+         "errors.restart.backoff.max.ms": "500", "errors.restart.limit": "1000"}
+
+
+def restarts(rig, name):
+    """What the status of the only task says of them; {} before there is any."""
+    status = rig.call("GET", "/connectors?expand=status").get(name, {}).get("status", {"tasks": []})
+    return next((task.get("restarts", {}) for task in status["tasks"]), {})
+
+
+def story(rig, name):
+    return str(rig.call("GET", f"/connectors/{name}/story"))
+
+
+def test_a_failed_task_is_restarted_until_it_works(rig, topic_name):
+    release = rig.folder / "release"
+    rig.create(topic_name, {**failing(release, "read", topic_name), **QUICK})
+    wait_until(lambda: restarts(rig, topic_name).get("count", 0) >= 2, 30, "two restarts")
+    assert restarts(rig, topic_name)["cause"].startswith("failed: RuntimeError: misbehaving at read")
+    release.touch()
+    rig.wait_records(topic_name, 20)
+    rig.wait_states(topic_name, [RUNNING, RUNNING])
+    assert "next_attempt" not in restarts(rig, topic_name)
+    assert metrics(rig)["heeler_task_restarts_total", "failure", topic_name, "0"] >= 2
+    assert "restarting after a failure" in story(rig, topic_name)
+
+
+def test_a_permanent_failure_is_not_tried_again(rig, topic_name):
+    config = {**failing(rig.folder / "release", "read", topic_name), **QUICK, "says": " for good"}
+    rig.create(topic_name, config, [RUNNING, FAILED])
+    assert restarts(rig, topic_name) == {
+        "count": 0, "cause": "failed: spark_tasks.errors.PermanentError: misbehaving at read for good",
+        "permanent": True}
+    assert "a restart cannot mend that" in story(rig, topic_name)
+
+
+@pytest.mark.parametrize("at", ["plan", "read"])
+def test_a_stalled_task_is_told_with_its_stack_and_restarted(rig, topic_name, at):
+    """In a call on the worker (plan), and in a Spark job (read)."""
+    release = rig.folder / "release"
+    rig.create(topic_name, {**hanging(release, at, topic=topic_name), **QUICK, "errors.restart.policy": "all",
+                            "errors.restart.limit": "2", "task.progress.timeout.ms": "2000"})
+    wait_until(lambda: "in hang" in story(rig, topic_name), 40, "the stack in the story")
+    assert "in hang" in rig.process.log.read_text()
+    wait_until(lambda: metrics(rig).get(("heeler_task_restarts_total", "stall", topic_name, "0"), 0) >= 1, 30,
+               "a restart")
+    wait_until(lambda: any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ())), 30,
+               "the next instance to stall")
+    assert metrics(rig)["heeler_task_stalled", topic_name, "0"] == 1
+    release.touch()
+    rig.wait_records(topic_name, 20)
+    wait_until(lambda: metrics(rig)["heeler_task_stalled", topic_name, "0"] == 0, 30, "it to go on")
+    assert not any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ()))

@@ -1,0 +1,61 @@
+"""JSON Schema: schemas and values come back as they went."""
+
+import dataclasses
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from spark_tasks.data.schema import Field, Schema
+from spark_tasks.pipeline.converters.avro import names as avro_names
+from spark_tasks.pipeline.converters.json_columns import read_tape
+from spark_tasks.pipeline.converters.json_schema.names import ENUM, Options
+from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
+from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
+from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
+from tests.property.test_avro import arrow, records, same
+
+OPTIONS = Options()
+
+
+def changed(schema: Schema, **changes):
+    """The schema with its enums in JSON Schema's words, and these changes everywhere."""
+    inner = {
+        "fields": tuple(Field(field.name, changed(field.schema, **changes)) for field in schema.fields),
+        "key": schema.key and changed(schema.key, **changes),
+        "value": schema.value and changed(schema.value, **changes),
+        "parameters": tuple(
+            (key.replace(avro_names.ENUM, ENUM), "" if key == avro_names.ENUM else value)
+            for key, value in schema.parameters),
+    }
+    return dataclasses.replace(schema, **inner, **changes)
+
+
+def as_json(value):
+    """What JSON and its readers in Java leave of a number: no sign of zero, no NaN and no infinity."""
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else 0.0
+    if isinstance(value, dict):
+        return {key: as_json(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [as_json(one) for one in value]
+    return tuple(map(as_json, value)) if isinstance(value, tuple) else value
+
+
+@pytest.mark.timeout(900)  # of the thorough profile
+@settings(max_examples=settings().max_examples // 3, deadline=None)
+@given(records())
+def test_schemas_and_values_come_back(pair):
+    schema, values = pair
+    described = changed(schema)
+    assert connect_schema(json_schema_text(described, OPTIONS), {}, OPTIONS) == described
+    schema = changed(schema, default=None)
+    array = arrow(values, schema)
+    for numeric in (False, True):
+        written = Writer(numeric_decimals=numeric).write(array, schema)
+        tape = read_tape(written.cast(pa.binary()))
+        back = Reader(tape, may_lack=True).build(schema, tape.roots)
+        back.validate(full=True)
+        assert back.type == array.type
+        assert same(back.to_pylist(), as_json(array.to_pylist()))

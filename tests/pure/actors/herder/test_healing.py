@@ -1,0 +1,319 @@
+"""errors.restart.*: what the herder restarts by itself, when, how often, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.messages.events import TaskStalled, TaskWentOn
+from actors.messages.ids import Epoch
+from actors.messages.requests import PutConnector, RestartTask, SetTargetState
+from heeler.worker.metrics.observed import Observed
+from heeler.worker.settings import healing_of
+from spark_tasks.config.healing import Healing
+from spark_tasks.errors import ConfigError
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
+from storage.status.state import Restarts, Status
+from tests.pure.actors.herder.node import Node
+from tests.pure.actors.herder.world import World
+
+C = ConnectorName("c")
+T = ConnectorTaskId(C, 0)
+CAUSE = "failed: OSError: the database is away"
+POLICY = Healing(failed=True, stalled=True, limit=3, period_ms=100_000, first_ms=1000, longest_ms=3000)
+
+
+def started(policy: Healing = POLICY, workers: int = 1) -> World:
+    """A cluster with a connector of one task."""
+    world = World(workers, settings={"healing": lambda _: policy})
+    world.settle()
+    put(world, v="0")
+    world.settle()
+    return world
+
+
+def put(world: World, v: str) -> None:
+    world.ask(world.leader, PutConnector(C, {"v": v, "tasks.max": "1"}, replace=True))
+
+
+def run(world: World, ms: int) -> None:
+    """All that happens in this time."""
+    end = world.now + ms
+    while world.step() or world.tick(end):
+        pass
+    world.now = end
+
+
+def home(world: World, item: ItemId) -> Node:
+    return world.nodes[world.where()[item][0]]
+
+
+def said(world: World, item: ItemId = T) -> Status:
+    return world.statuses.tasks[C][0] if item == T else world.statuses.connectors[C]
+
+
+@pytest.mark.parametrize("item", [T, C])
+def test_what_failed_is_restarted_after_a_pause(item: ItemId) -> None:
+    world = started()
+    node = home(world, item)
+    before = node.running[item][0]
+    node.fail(item)
+    at = world.now + 1000
+    run(world, 999)
+    assert (said(world, item).state, said(world, item).restarts) == (State.FAILED, Restarts(0, CAUSE, at))
+    run(world, 1)
+    assert node.running[item][0] != before
+    assert (said(world, item).state, said(world, item).restarts) == (State.RUNNING, Restarts(1, CAUSE))
+    world.settle()
+    world.check_at_rest()
+
+
+def test_without_a_policy_nothing_is_restarted_and_no_status_has_more() -> None:
+    world = started(Healing())
+    home(world, T).fail(T)
+    run(world, 1_000_000)
+    assert (said(world).state, said(world).restarts) == (State.FAILED, None)
+
+
+def test_a_permanent_failure_is_left_alone_until_somebody_does_something() -> None:
+    world = started()
+    home(world, T).fail(T, permanent=True)
+    run(world, 1_000_000)
+    assert (said(world).state, said(world).restarts) == (State.FAILED, Restarts(0, CAUSE, None, permanent=True))
+    world.ask("w0", RestartTask(T))
+    world.settle()
+    assert said(world).state is State.RUNNING
+    assert said(world).restarts == Restarts(0, CAUSE)
+
+
+def test_pauses_double_up_to_the_longest_and_there_is_a_limit() -> None:
+    world = started()
+    restarts = []
+    for _ in range(6):
+        home(world, T).fail(T)
+        run(world, 0)
+        told = said(world).restarts
+        assert told is not None
+        assert told.next_ms is not None
+        restarts.append(told.next_ms - world.now)
+        run(world, told.next_ms - world.now)
+        assert said(world).state is State.RUNNING
+    assert restarts[:3] == [1000, 2000, 3000]
+    assert restarts[3] == 100_000 - 2000 - 3000  # the first of three is as long ago as the period is
+    assert said(world).restarts == Restarts(6, CAUSE)
+
+
+def test_after_a_quiet_period_pauses_are_short_again() -> None:
+    world = started()
+    for pause in (1000, 2000):
+        home(world, T).fail(T)
+        run(world, pause)
+    run(world, 100_000)
+    home(world, T).fail(T)
+    run(world, 1000)
+    assert said(world).state is State.RUNNING
+
+
+def test_a_new_configuration_makes_pauses_short_again() -> None:
+    world = started()
+    for pause in (1000, 2000):
+        home(world, T).fail(T)
+        run(world, pause)
+    put(world, v="1")
+    world.settle()
+    home(world, T).fail(T)
+    run(world, 1000)
+    assert said(world).state is State.RUNNING
+
+
+def test_a_policy_that_comes_later_heals_what_has_failed_and_one_that_goes_stops() -> None:
+    """Also while the connector is paused: its tasks get the new configuration when it resumes."""
+    world = World(1, settings={"healing": lambda config: POLICY if config.get("v") == "1" else Healing()})
+    world.settle()
+    put(world, v="0")
+    world.settle()
+    world.ask("w0", SetTargetState(C, TargetState.PAUSED))
+    world.settle()
+    home(world, T).fail(T)
+    world.settle()
+    assert (said(world).state, said(world).restarts) == (State.FAILED, None)
+    put(world, v="1")
+    run(world, 0)
+    assert said(world).restarts == Restarts(0, CAUSE, world.now + 1000)
+    put(world, v="0")
+    run(world, 10_000)
+    assert (said(world).state, said(world).restarts) == (State.FAILED, None)
+    put(world, v="1")
+    world.settle()
+    assert said(world).state is State.PAUSED
+
+
+def test_a_user_s_restart_comes_before_the_planned_one() -> None:
+    world = started()
+    node = home(world, T)
+    node.fail(T)
+    run(world, 500)
+    asked = world.ask("w0", RestartTask(T))
+    run(world, 0)
+    assert world.replies[asked].error is None
+    epoch = node.running[T][0]
+    assert said(world).restarts == Restarts(0, CAUSE)
+    run(world, 10_000)
+    assert node.running[T][0] == epoch
+
+
+def test_nothing_is_restarted_during_a_rebalance_and_it_is_made_up_for() -> None:
+    world = started()
+    node = home(world, T)
+    node.fail(T)
+    run(world, 0)
+    world.add("w1")
+    world.suspend("w1")
+    run(world, 5000)
+    world.resume("w1")
+    world.settle()
+    world.check_at_rest()
+    assert said(world).state is State.RUNNING
+
+
+def test_who_gets_the_task_begins_anew() -> None:
+    world = started(workers=2)
+    world.crash(home(world, T).name)
+    world.settle()
+    node = home(world, T)
+    node.fail(T)
+    world.settle()
+    assert said(world).state is State.RUNNING
+    assert list(node.state.healed) == [T]
+
+
+def stall(world: World) -> Node:
+    node = home(world, T)
+    epoch = node.running[T][0]
+    node.instances[epoch].stuck = True
+    node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), "a read hangs\nFile x.py, line 1"))
+    return node
+
+
+def test_what_stalls_is_restarted_and_abandoned_where_it_does_not_stop() -> None:
+    world = started()
+    node = stall(world)
+    before = node.running[T][0]
+    run(world, 0)
+    assert (said(world).state, said(world).restarts) == (
+        State.RUNNING, Restarts(0, "stalled: a read hangs", world.now + 1000))
+    world.settle()
+    assert node.running[T][0] != before
+    assert said(world).restarts == Restarts(1, "stalled: a read hangs")
+    world.check_at_rest()
+
+
+def test_what_stalls_is_only_told_where_the_policy_says_no_more() -> None:
+    world = started(Healing(failed=True))
+    node = stall(world)
+    before = node.running[T][0]
+    run(world, 100_000)
+    assert node.running[T][0] == before
+    assert said(world).restarts is None
+    assert "a read hangs" in world.story()
+
+
+def test_what_waits_for_others_is_not_restarted() -> None:
+    world = started()
+    node = home(world, T)
+    epoch = node.running[T][0]
+    node.tell("watchdog", TaskStalled(T, Epoch(epoch), "waits for Spark", hangs=False))
+    run(world, 100_000)
+    assert node.running[T][0] == epoch
+    assert said(world).restarts is None
+
+
+def test_what_goes_on_is_not_restarted() -> None:
+    world = started()
+    node = stall(world)
+    epoch = node.running[T][0]
+    run(world, 500)
+    node.instances[epoch].stuck = False
+    node.tell(("watchdog", epoch), TaskWentOn(T, Epoch(epoch)))
+    run(world, 10_000)
+    assert node.running[T][0] == epoch
+    assert said(world).restarts == Restarts(0, "stalled: a read hangs")
+
+
+def test_told_twice_it_is_restarted_once() -> None:
+    world = started()
+    node = stall(world)
+    node.tell("watchdog", TaskStalled(T, Epoch(node.running[T][0]), "still"))
+    world.settle()
+    assert said(world).restarts == Restarts(1, "stalled: a read hangs")
+
+
+def test_metrics_tell_the_cause() -> None:
+    world = started()
+    node, seen, now = home(world, T), Observed(), 0.0
+    deliver = node.deliver
+
+    def delivered(payload: object) -> None:
+        deliver(payload)
+        seen.follow(node.state, now)
+
+    node.deliver = delivered  # type: ignore[method-assign]
+    seen.follow(node.state, now)
+    node.fail(T)
+    world.settle()
+    stall(world)
+    world.settle()
+    assert seen.restarts[T] == {"failure": 1, "stall": 1}
+
+
+def test_a_paused_connector_s_failed_task_becomes_paused() -> None:
+    world = started()
+    home(world, T).fail(T)
+    run(world, 0)
+    world.ask("w0", SetTargetState(C, TargetState.PAUSED))
+    world.settle()
+    assert said(world).state is State.PAUSED
+
+
+# ---------------------------------------------------------------- the policy
+TIMES = st.lists(st.integers(0, 10**9), max_size=30).map(sorted)
+
+
+@given(TIMES, st.integers(0, 10**9), st.integers(1, 10), st.integers(1, 10**8), st.integers(0, 10**6),
+       st.integers(0, 10**6))
+def test_no_period_has_more_restarts_than_the_limit(times: list[int], now: int, limit: int, period: int, first: int,
+                                                    longest: int) -> None:
+    policy = Healing(failed=True, limit=limit, period_ms=period, first_ms=first, longest_ms=longest)
+    done: list[int] = []
+    for at in [t for t in times if t <= now]:
+        then = policy.next_ms(done, at)
+        assert then >= at
+        if done and then < done[-1]:
+            then = done[-1]
+        done = [*policy.lately(done, then), then]
+        assert len([t for t in done if t > then - period]) <= limit
+
+
+@pytest.mark.parametrize(("worker", "connector", "expected"), [
+    ({}, {}, Healing()),
+    ({"errors.restart.policy": "failed"}, {}, Healing(failed=True)),
+    ({"errors.restart.policy": "all", "errors.restart.limit": "3"}, {"errors.restart.limit": "5"},
+     Healing(failed=True, stalled=True, limit=5)),
+    ({"errors.restart.policy": "all"}, {"errors.restart.policy": "none"}, Healing()),
+    ({}, {"errors.restart.policy": "failed", "errors.restart.period.ms": "5000",
+          "errors.restart.backoff.initial.ms": "0", "errors.restart.backoff.max.ms": "7"},
+     Healing(failed=True, period_ms=5000, first_ms=0, longest_ms=7)),
+    ({"errors.restart.policy": "failed"}, {"errors.restart.policy": "sometimes"}, Healing()),
+    ({"errors.restart.policy": "failed"}, {"errors.restart.limit": "${file:x:y}"}, Healing()),
+])
+def test_a_connector_s_settings_go_before_the_worker_s(worker: Mapping[str, str], connector: Mapping[str, str],
+                                                       expected: Healing) -> None:
+    assert healing_of(worker)(dict(connector)) == expected
+
+
+def test_wrong_settings() -> None:
+    with pytest.raises(ConfigError, match=r"errors\.restart\.limit"):
+        Healing.of({}, {"errors.restart.limit": "0"})

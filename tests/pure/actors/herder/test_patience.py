@@ -1,0 +1,92 @@
+"""Requests that wait for a rebalance no longer than they may (rest.rebalance.wait.ms)."""
+
+from __future__ import annotations
+
+from actors.errors import ConflictError
+from actors.herder.standing import Phase
+from actors.messages.requests import DeleteConnector, PatchConnector, PutConnector
+from storage.ids import ConnectorName
+from tests.pure.actors.herder.world import World
+
+C = ConnectorName("c")
+PUT = PutConnector(C, {"v": "0", "tasks.max": "1"}, replace=False)
+
+
+def rebalancing() -> World:
+    """A worker whose group is settled, and one that keeps the next round open."""
+    world = World(1)
+    world.settle()
+    world.add("w1")
+    world.settle()
+    world.suspend("w1")
+    world.lose_coordinator("w0")
+    while world.step():
+        pass
+    assert world.nodes["w0"].state.phase is Phase.JOINING
+    return world
+
+
+def pass_time(world: World, ms: int) -> None:
+    end = world.now + ms
+    while world.step() or world.tick(end):
+        pass
+    world.now = max(world.now, end)
+
+
+def test_a_request_waits_as_long_as_it_may_and_nothing_of_it_is_done() -> None:
+    world = rebalancing()
+    short, long, endless = (world.ask("w0", PutConnector(ConnectorName(n), {"v": "0"}, replace=False), wait_ms=ms)
+                            for n, ms in (("a", 1000), ("b", 5000), ("c", None)))
+    pass_time(world, 900)
+    assert not world.replies
+    pass_time(world, 200)
+    assert set(world.replies) == {short}
+    assert isinstance(world.replies[short].error, ConflictError)
+    world.resume("w1")
+    world.settle()
+    assert world.replies[long].error is None
+    assert world.replies[endless].error is None
+    assert sorted(world.config.connectors()) == ["b", "c"]
+    world.check_at_rest()
+
+
+def test_each_one_has_a_time_of_its_own() -> None:
+    world = rebalancing()
+    late, early = (world.ask("w0", DeleteConnector(C), wait_ms=ms) for ms in (3000, 1000))
+    pass_time(world, 1000)
+    assert set(world.replies) == {early}
+    pass_time(world, 2000)
+    assert set(world.replies) == {early, late}
+
+
+def test_one_that_may_not_wait_is_refused_at_once() -> None:
+    world = rebalancing()
+    asked = world.ask("w0", DeleteConnector(C), wait_ms=0)
+    pass_time(world, 0)
+    assert isinstance(world.replies[asked].error, ConflictError)
+
+
+def test_while_the_group_is_settled_nobody_is_refused() -> None:
+    world = World(1)
+    world.settle()
+    asked = world.ask("w0", PUT, wait_ms=0)
+    world.settle()
+    assert world.replies[asked].error is None
+
+
+def test_a_patch_that_was_begun_waits_no_longer_than_it_may() -> None:
+    """It is validated, and takes its turn once more."""
+    world = World(2)
+    world.settle()
+    world.ask(world.leader, PUT)
+    world.settle()
+    leader = world.leader
+    node = world.nodes[leader]
+    asked = world.ask(leader, PatchConnector(C, {"v": "1"}), wait_ms=1000)
+    node.drain(("request", asked % 3))
+    assert list(node.state.validating) == [asked]
+    world.suspend(next(n for n in world.nodes if n != leader))
+    world.lose_coordinator(leader)
+    pass_time(world, 1000)
+    assert isinstance(world.replies[asked].error, ConflictError)
+    assert world.config.connector_configs[C]["v"] == "0"

@@ -1,0 +1,233 @@
+"""The watchdog: what hangs is told with where, what goes on is not, and what waits for others is told apart."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from actors.instances.task import TaskActors
+from actors.instances.watchdog import Pace, Watchdog, stack_of
+from actors.messages.commands import StartTask, Stop
+from actors.messages.events import Remark, TaskStalled, TaskStateReported, TaskWentOn
+from actors.messages.ids import Epoch
+from actors.ticker import Ticker
+from spark_tasks.config.masking import process_secrets
+from spark_tasks.task import Progress
+from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from tests.rigs.support import wait_until
+
+TASK = ConnectorTaskId(ConnectorName("c"), 0)
+LIMIT_S = 10.0
+
+
+class Runner:
+    """A TaskRunner whose one call may hang."""
+
+    version = "1"
+
+    def __init__(self) -> None:
+        self.batch: Future[list[Any]] | None = None
+        self.hang = threading.Event()
+        self.hangs = threading.Event()
+        self.go = threading.Event()
+        self.wake: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Nothing."""
+
+    def run_once(self) -> Progress:
+        if self.hang.is_set():
+            self.wait_for_somebody()
+        return Progress(idle_ms=5)
+
+    def wait_for_somebody(self) -> None:
+        self.hangs.set()
+        self.go.wait(20)
+        self.hang.clear()
+
+    def pause(self) -> None:
+        """Nothing."""
+
+    resume = close = stop_starting = pause
+
+    def cancel(self) -> None:
+        self.go.set()
+
+
+class Rig:
+    """A task actor under a watchdog that looks when it is told."""
+
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self.told: list[TaskStalled | TaskWentOn | Remark] = []
+        self.reports: list[TaskStateReported] = []
+        self.where: str | None = None
+        self.runner = Runner()
+        self.ticker = Ticker()
+        self.ticker.start()
+        self.now = 0.0
+        self.watchdog = Watchdog(self.told.append, lambda _: self.where, lambda: self.now)
+        actors = TaskActors(self.reports.append, lambda _, wake: self.made(wake), self.ticker, None, self.watchdog,
+                            lambda config: float(config.get("limit", limit_s)))
+        start = StartTask(TASK, {"name": "c"}, {}, TargetState.STARTED, 1)
+        self.actors, self.ref = actors, actors.start(Epoch(5), start)
+        self.ref.tell(start)
+        wait_until(lambda: [r.state for r in self.reports] == [State.RUNNING])
+
+    def made(self, wake: Callable[[], None]) -> Runner:
+        self.runner.wake = wake
+        return self.runner
+
+    def hang(self) -> None:
+        """The next call of the runner does not return."""
+        self.runner.hang.set()
+        wait_until(self.runner.hangs.is_set)
+
+    def first(self) -> TaskStalled:
+        """What is told after 11 seconds of the same."""
+        self.watchdog.look()
+        self.now += 11
+        self.watchdog.look()
+        return wait_until(lambda: next((told for told in self.told if isinstance(told, TaskStalled)), None))
+
+    def went_on(self) -> bool:
+        self.watchdog.look()
+        return TaskWentOn(TASK, Epoch(5)) in self.told
+
+    def close(self) -> None:
+        self.runner.go.set()
+        self.ref.stop(timeout=5)
+        self.ticker.stop()
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+def test_a_call_that_does_not_return_is_told_with_its_stack(rig: Rig) -> None:
+    rig.hang()
+    first = rig.first()
+    assert (first.task, first.epoch, first.hangs) == (TASK, 5, True)
+    assert "a call on the worker has not returned for 11 s (task.progress.timeout.ms)\n" in first.what
+    assert "in wait_for_somebody" in first.what
+    wait_until(lambda: any(isinstance(told, Remark) and told.what == first.what for told in rig.told))
+    assert rig.watchdog.degraded() == ["c-0: a call on the worker has not returned for 11 s"]
+    assert rig.watchdog.stalled() == {TASK}
+    rig.runner.go.set()
+    wait_until(rig.went_on)
+    assert rig.watchdog.degraded() == []
+
+
+def test_a_task_that_goes_on_is_left_alone() -> None:
+    """Each batch is another one, and each call."""
+    pace, runner = Pace(TASK, Epoch(1), 10), Runner()
+    pace.runner = runner
+    for now in range(0, 100, 9):
+        runner.batch = Future()
+        runner.batch.set_running_or_notify_cancel()
+        assert pace.look(now) is None
+    assert runner.batch is not None
+    runner.batch.set_result([])
+    assert pace.look(1000) is None, "done, and to be collected"
+    runner.batch = None
+    assert pace.look(2000) is None, "nothing to do"
+
+
+def test_a_batch_that_does_not_end_is_told_with_where_its_splits_are(rig: Rig) -> None:
+    rig.where = "Its process 7 is here:\nFile read.py"
+    batch: Future[list[Any]] = Future()
+    batch.set_running_or_notify_cancel()
+    rig.runner.batch = batch
+    told = rig.first()
+    assert told.hangs
+    assert told.what.startswith("a batch has been running for 11 s (task.progress.timeout.ms)\nIts process 7 is here:")
+    batch.set_result([])
+    wait_until(rig.went_on)
+
+
+def test_a_batch_that_waits_for_others_is_told_apart(rig: Rig) -> None:
+    rig.runner.batch = Future()
+    told = rig.first()
+    assert not told.hangs
+    assert "waiting for Spark" in told.what
+
+
+def test_the_time_of_a_batch_begins_when_it_runs() -> None:
+    pace, batch, runner = Pace(TASK, Epoch(1), 10), Future[list[Any]](), Runner()
+    runner.batch, pace.runner = batch, runner
+    assert pace.look(100) is None
+    assert pace.look(109) is None
+    batch.set_running_or_notify_cancel()
+    assert pace.look(111) is None
+    lapse = pace.look(122)
+    assert lapse is not None
+    assert lapse.seconds == 11
+
+
+def test_it_is_told_again_when_it_has_taken_twice_as_long() -> None:
+    pace, runner = Pace(TASK, Epoch(1), 10), Runner()
+    runner.batch, pace.runner = Future(), runner
+    due = []
+    pace.look(0)
+    for now in range(1, 100):
+        lapse = pace.look(now)
+        if lapse is not None and pace.is_due(lapse):
+            due.append(now)
+    assert due == [11, 22, 44, 88]
+
+
+def test_no_limit_no_watch() -> None:
+    pace, runner = Pace(TASK, Epoch(1), 0), Runner()
+    runner.batch, pace.runner = Future(), runner
+    pace.look(0)
+    assert pace.look(1e9) is None
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_a_task_that_ends_is_watched_no_longer(rig: Rig, how: str) -> None:
+    rig.hang()
+    rig.first()
+    if how == "cancel":
+        rig.actors.cancel(rig.ref)
+    else:
+        rig.runner.go.set()
+        rig.ref.tell(Stop())
+        wait_until(lambda: len(rig.reports) == 2)
+    assert rig.watchdog.degraded() == []
+    rig.watchdog.look()
+    assert rig.watchdog.stalled() == frozenset()
+
+
+def test_secrets_are_not_told(rig: Rig) -> None:
+    process_secrets().learn("watchdog test", ["hunter2-secret"])
+    rig.where = "File x.py, connect('hunter2-secret')"
+    batch: Future[list[Any]] = Future()
+    batch.set_running_or_notify_cancel()
+    rig.runner.batch = batch
+    told = rig.first()
+    assert "hunter2-secret" not in told.what
+    assert "connect(" in told.what
+
+
+def test_where_that_fails_is_told_without_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    batch: Future[list[Any]] = Future()
+    batch.set_running_or_notify_cancel()
+
+    def broken(_: Future[list[Any]]) -> str:
+        raise OSError("no such folder")
+
+    rig.watchdog = Watchdog(rig.told.append, broken, lambda: rig.now)
+    rig.runner.batch = batch
+    rig.watchdog.watch(TASK, Epoch(9), LIMIT_S).runner = rig.runner
+    assert rig.first().epoch == 9
+    assert "could not find out where it hangs" in caplog.text
+
+
+def test_the_stack_of_a_thread_that_is_gone() -> None:
+    assert stack_of(None) == stack_of(-1) == "Its thread has just ended"

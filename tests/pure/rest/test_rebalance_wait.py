@@ -1,0 +1,136 @@
+"""rest.rebalance.wait.ms: what a rebalance refuses is asked again, by the worker that the user has asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pykka
+import pytest
+from werkzeug.test import Client
+
+from actors.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    NotFoundError,
+    NotLeaderError,
+    RebalanceNeededError,
+)
+from rest.app import create_app
+from rest.server.settings import RestSettings
+from spark_tasks.errors import ConfigError
+from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.serving import serving, stub
+
+WAITING = replace(RestSettings(), rebalance_wait_s=30.0)
+HEADER = "X-Heeler-Rebalance-Wait-Ms"
+
+
+@dataclass
+class Troubled(FakeWorker):
+    """Answers with errors first, each once."""
+
+    troubles_first: list[Exception] = field(default_factory=list)
+
+    def ask(self, request: Any, wait_ms: int | None = None) -> pykka.Future[Any]:
+        self.redirect = self.troubles_first.pop(0) if self.troubles_first else None
+        return super().ask(request, wait_ms)
+
+
+def client(worker: FakeWorker, settings: RestSettings = WAITING) -> Client:
+    return Client(create_app(worker.ask, worker, settings))
+
+
+NO_LEADER = NotLeaderError("no", None)
+PASSING: list[Callable[[], Exception]] = [
+    lambda: NotLeaderError("no", None), lambda: RebalanceNeededError("soon"), lambda: ConflictError("lost the claim")]
+
+
+@pytest.mark.parametrize("trouble", PASSING, ids=lambda make: type(make()).__name__)
+def test_a_conflict_is_waited_out(trouble: Callable[[], Exception]) -> None:
+    worker = Troubled(troubles_first=[trouble(), trouble()])
+    answer = client(worker).delete("/connectors/a")
+    assert (answer.status_code, len(worker.asked)) == (404, 3)  # the third one was served
+    first, *_, last = worker.waits
+    assert first is not None
+    assert last is not None
+    assert 30_000 >= first > last
+
+
+@pytest.mark.parametrize("trouble", PASSING, ids=lambda make: type(make()).__name__)
+def test_without_the_key_it_is_answered_at_once(trouble: Callable[[], Exception]) -> None:
+    worker = Troubled(troubles_first=[trouble(), trouble()])
+    assert client(worker, RestSettings()).delete("/connectors/a").status_code == 409
+    assert worker.waits == [None]
+
+
+def test_what_does_not_pass_is_not_waited_for() -> None:
+    for error, status in ((AlreadyExistsError("Connector a already exists"), 409), (NotFoundError("none"), 404)):
+        worker = Troubled(troubles_first=[error, error])
+        assert client(worker).delete("/connectors/a").status_code == status
+        assert len(worker.asked) == 1
+
+
+def test_the_time_ends() -> None:
+    worker = FakeWorker(redirect=NO_LEADER)
+    settings = replace(RestSettings(), rebalance_wait_s=0.12)
+    assert client(worker, settings).delete("/connectors/a").status_code == 409
+    assert len(worker.asked) >= 2
+
+
+def test_what_another_worker_refuses_is_asked_again_from_the_beginning() -> None:
+    """As one that leads no more; also a Java worker."""
+    with stub(409, {"error_code": 409, "message": "Cannot complete request because of a conflicting operation"}) as old:
+        worker = Troubled(troubles_first=[NotLeaderError("no", f"http://127.0.0.1:{old.port}")] * 2)
+        answer = client(worker).delete("/connectors/a")
+    assert (answer.status_code, len(old.requests), len(worker.asked)) == (404, 2, 3)
+
+
+def test_that_it_exists_is_final_from_another_worker_too() -> None:
+    with stub(409, {"error_code": 409, "message": "Connector a already exists"}) as other:
+        worker = FakeWorker(redirect=NotLeaderError("no", f"http://127.0.0.1:{other.port}"))
+        assert client(worker).delete("/connectors/a").status_code == 409
+        assert len(other.requests) == 1
+
+
+def test_a_forwarded_request_does_not_wait_twice() -> None:
+    """Who forwards says how much is left; whoever gets it asks nobody again."""
+    last = Troubled(troubles_first=[NO_LEADER])
+    with serving(last, WAITING) as server:
+        url = f"http://127.0.0.1:{server.ports[0]}"
+        worker = Troubled(troubles_first=[NotLeaderError("no", url), NotLeaderError("no", url)])
+        assert client(worker).delete("/connectors/a").status_code == 404
+    assert len(last.asked) == len(worker.asked) == 2
+    assert all(wait is not None and 0 < wait <= 30_000 for wait in last.waits)
+
+
+@pytest.mark.parametrize(("said", "heard"), [("1500", 1500), ("999999", 60_000), ("", None), ("-1", None), ("x", None),
+                                             ("1" * 5000, None), ("0", 0), ("\u0661", None)])
+def test_what_a_forwarded_request_may_say(said: str, heard: int | None) -> None:
+    worker = FakeWorker()
+    client(worker).delete("/connectors/a?forward=true", headers={HEADER: said} if said else {})
+    wait, = worker.waits
+    assert (wait is None) is (heard is None)
+    assert wait is None or heard is None or heard - 1000 < wait <= heard
+
+
+def test_only_forwarded_requests_may_say_it() -> None:
+    worker = FakeWorker()
+    client(worker).delete("/connectors/a", headers={HEADER: "5"})
+    assert worker.waits[0] is not None
+    assert worker.waits[0] > 5
+
+
+def test_internal_endpoints_wait_too() -> None:
+    worker = Troubled(troubles_first=[NO_LEADER])
+    client(worker).put("/connectors/a/fence")
+    client(worker).post("/connectors/a/tasks", json=[])
+    assert len(worker.asked) == 3
+
+
+def test_the_key() -> None:
+    assert RestSettings.from_properties({}).rebalance_wait_s == 0
+    assert RestSettings.from_properties({"rest.rebalance.wait.ms": "2500"}).rebalance_wait_s == 2.5
+    with pytest.raises(ConfigError, match=r"rest\.rebalance\.wait\.ms"):
+        RestSettings.from_properties({"rest.rebalance.wait.ms": "60001"})

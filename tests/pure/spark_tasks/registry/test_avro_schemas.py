@@ -1,0 +1,110 @@
+"""Avro schemas to and from Connect's, in the words of Confluent's converter."""
+
+import json
+
+import pytest
+
+from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.avro import names as n
+from spark_tasks.pipeline.converters.avro.names import Options
+from spark_tasks.pipeline.converters.avro.to_avro import avro_text
+from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
+from spark_tasks.pipeline.converters.avro.tree import parse
+
+INT, TEXT = Schema(Type.INT32), Schema(Type.STRING)
+
+
+def struct(name=None, /, **fields):
+    optional = fields.pop("optional", False)
+    return Schema(Type.STRUCT, name=name, optional=optional, fields=tuple(Field(*one) for one in fields.items()))
+
+
+def written(schema, **options):
+    return json.loads(avro_text(schema, Options(**options)))
+
+
+def test_what_confluents_converter_registers():
+    """As its users know it."""
+    schema = struct("shop.Order", id=Schema(Type.INT64), note=TEXT.as_optional(),
+                    small=Schema(Type.INT8, default="5"), when=Schema(
+                        Type.INT64, name="org.apache.kafka.connect.data.Timestamp", version=1),
+                    price=Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),), optional=True))
+    assert avro_text(schema, Options()) == (
+        '{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"id","type":"long"},'
+        '{"name":"note","type":["null","string"],"default":null},'
+        '{"name":"small","type":{"type":"int","connect.default":5,"connect.type":"int8"},"default":5},'
+        '{"name":"when","type":{"type":"long","connect.version":1,'
+        '"connect.name":"org.apache.kafka.connect.data.Timestamp","logicalType":"timestamp-millis"}},'
+        '{"name":"price","type":["null",{"type":"bytes","scale":2,"precision":64,"connect.version":1,'
+        '"connect.parameters":{"scale":"2"},"connect.name":"org.apache.kafka.connect.data.Decimal",'
+        '"logicalType":"decimal"}],"default":null}],"connect.name":"shop.Order"}')
+    assert "connect." not in avro_text(schema, Options(metadata=False))
+
+
+def test_records_without_a_name():
+    """Those that are alike are one."""
+    inner, other = struct(x=INT), struct(y=INT)
+    found = written(struct(a=inner, b=other, c=struct(x=INT, optional=True)))
+    kinds = {one["name"]: one["type"] for one in found["fields"]}
+    assert found["name"] == "ConnectDefault"
+    assert kinds["a"]["name"] == "ConnectDefault2"
+    assert kinds["b"]["name"] == "ConnectDefault3"
+    assert kinds["c"] == ["null", "ConnectDefault2"]
+
+
+def test_one_name_is_one_record():
+    with pytest.raises(DataError, match=r"two schemas that differ have the name a\.B"):
+        written(struct("a.Top", one=struct("a.B", x=INT), two=struct("a.B", x=TEXT)))
+
+
+def test_names_that_avro_does_not_allow():
+    schema = struct("1.näme", **{"a-b": INT})
+    with pytest.raises(DataError, match=r"scrub\.invalid\.names"):
+        written(schema)
+    found = written(schema, scrub=True)
+    assert (found["namespace"], found["name"], found["fields"][0]["name"]) == ("x1", "n_C3_A4me", "a_b")
+
+
+def test_what_avro_alone_has():
+    """Enums, fixed, unions, docs, defaults, logical types that Connect does not know."""
+    text = json.dumps({"type": "record", "name": "R", "namespace": "s", "doc": "a record", "fields": [
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}, "default": "B", "doc": "an enum"},
+        {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}},
+        {"name": "u", "type": ["null", "int", {"type": "record", "name": "V", "fields": []}]},
+        {"name": "m", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "i", "type": {"type": "string", "logicalType": "uuid"}}]})
+    found = connect_schema(parse(text), Options(), 3)
+    fields = {field.name: field.schema for field in found.fields}
+    assert (found.name, found.version) == ("s.R", 3)
+    assert dict(found.parameters) == {n.RECORD_DOC: "a record", f"{n.FIELD_DOC}e": "an enum"}
+    assert (fields["e"].type, fields["e"].default, fields["e"].name) == (Type.STRING, '"B"', "s.E")
+    assert dict(fields["e"].parameters) == {
+        n.ENUM: "s.E", f"{n.ENUM}.A": "A", f"{n.ENUM}.B": "B", n.FIELD_DEFAULT: "true"}
+    assert (fields["f"].name, dict(fields["f"].parameters)) == ("s.F", {n.FIXED_SIZE: "2"})
+    assert (fields["u"].name, fields["u"].optional) == (n.UNION, True)
+    assert [field.name for field in fields["u"].fields] == ["int", "V"]
+    assert [fields[name].type for name in ("m", "i")] == [Type.INT64, Type.STRING]
+    assert [fields[name].name for name in ("m", "i")] == [None, None]
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("{", "not valid JSON"), ('"nothing"', "no type nothing"), ('{"type":"array"}', "without items"),
+    ("null", "a type"),
+    ('{"type":"record","name":"L","fields":[{"name":"n","type":["null","L"]}]}', "contains itself"),
+    ('{"type":"record","name":"L","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "of one name"),
+    ("[" * 5000 + "]" * 5000, "valid JSON|levels deep"),
+])
+def test_schemas_that_are_none(text, words):
+    with pytest.raises(DataError, match=words):
+        parse(text)
+
+
+def test_a_schema_that_grows_when_it_is_written_out():
+    """Twenty lines name a million types."""
+    fields = ["int"]
+    for level in range(20):
+        fields = [{"type": "record", "name": f"R{level}", "fields": [
+            {"name": "a", "type": fields[0]}, {"name": "b", "type": f"R{level - 1}" if level else "int"}]}]
+    with pytest.raises(DataError, match="more than 20000 types"):
+        parse(json.dumps(fields[0]))

@@ -1,0 +1,188 @@
+"""What needs no registry: settings, subjects, ids in bytes and headers, and the registry that is not there."""
+
+import http.server
+import json
+import ssl
+import sys
+import threading
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from spark_tasks.data.columns import HEADERS_TYPE
+from spark_tasks.errors import ConfigError, RetriableError
+from spark_tasks.pipeline.converters.avro.converter import AvroConverter
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
+from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.registry.settings import ASSOCIATED_NAME, RECORD_NAME, REGISTRY_KEYS
+from spark_tasks.registry.subjects import Subjects
+from spark_tasks.registry.wire import framed, unframed
+from tests.rigs.serving import make_certificates
+
+URL = "schema.registry.url"
+NOWHERE = "http://127.0.0.1:1"
+GUID = uuid.UUID("12345678-1234-1234-1234-123456789abc")
+
+
+@pytest.mark.parametrize(("name", "cls"), [
+    ("io.confluent.connect.avro.AvroConverter", AvroConverter),
+    ("io.confluent.connect.json.JsonSchemaConverter", JsonSchemaConverter),
+])
+def test_converters_are_listed_with_confluents_settings(name, cls):
+    found = Plugins().find(Kind.CONVERTER, name)
+    assert found.cls is cls
+    infos = {one["name"]: one for one in cls.config_def.key_infos()}
+    assert infos[URL]["required"]
+    assert infos[URL]["type"] == "LIST"
+    expected = {
+        "auto.register.schemas": "true", "use.latest.version": "false", "latest.compatibility.strict": "true",
+        "normalize.schemas": "false", "value.subject.name.strategy": ASSOCIATED_NAME, "use.schema.id": "-1",
+        "basic.auth.credentials.source": "URL", "basic.auth.user.info": "[hidden]", "max.retries": "3",
+        "schemas.cache.config": "1000", "schema.registry.ssl.truststore.type": "JKS",
+        "flatten.singleton.unions": "true",
+    }  # fmt: skip
+    assert {key: infos[key]["default_value"] for key in expected} == expected
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    ({}, 'Missing required configuration "schema.registry.url"'),
+    ({URL: ""}, "JsonConverter does without one"),
+    ({URL: "registry:8081"}, "must begin with http"),
+    ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "must be one of"),
+    ({URL: NOWHERE, "basic.auth.credentials.source": "SASL_INHERIT"}, "has to be URL, USER_INFO"),
+    ({URL: NOWHERE, "rule.executors": "checkit"}, "rule.executors: not supported"),
+    ({URL: NOWHERE, "value.schema.id.serializer": "io.x.HeaderSchemaIdSerializer"}, "not supported"),
+])
+def test_what_is_not_here_is_refused_where_it_is_set(wrong, words):
+    with pytest.raises(ConfigError, match=words):
+        AvroConverter().configure(wrong, is_key=False)
+
+
+@pytest.mark.parametrize("package", ["confluent_kafka.schema_registry", "pyruhvro", "fastavro"])
+def test_who_lacks_the_packages_is_told_which(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=r"pip install 'heeler\[registry\]'"):
+        AvroConverter().configure({URL: NOWHERE}, is_key=False)
+
+
+def test_apicurios_names_mean_the_same():
+    assert Plugins().find(Kind.CONVERTER, "io.apicurio.registry.utils.converter.AvroConverter").cls is AvroConverter
+
+
+def test_a_registry_that_is_not_there_is_asked_again_later():
+    converter = AvroConverter()
+    converter.configure({URL: NOWHERE, "max.retries": "0", "retries.wait.ms": "60000"}, is_key=True)
+    record = framed(7, pa.array([b"x"]))
+    for words in ("out of reach: ConnectError", "it is asked again in"):
+        with pytest.raises(RetriableError, match=words):
+            converter.to_connect("t", record)
+
+
+def test_the_fallback_of_associated_names():
+    values = REGISTRY_KEYS.parse({URL: NOWHERE})
+    assert Subjects(values, {}, is_key=True).subject("t", None) == "t-key"
+    told = {"subject.name.strategy.fallback.type": "topic_record"}
+    assert Subjects(values, told, is_key=False).subject("t", "a.B") == "t-a.B"
+    by_record = {**values, "value.subject.name.strategy": RECORD_NAME}
+    assert Subjects(by_record, {}, is_key=False).subject("t", "a.B") == "a.B"
+    with pytest.raises(ConfigError, match="fallback"):
+        Subjects(values, {"subject.name.strategy.fallback.type": "none"}, is_key=False)
+
+
+def headers(*values):
+    other = {"key": "other", "value": b"z"}
+    return pa.array([one and [other, {"key": "__value_schema_id", "value": one}] for one in values], HEADERS_TYPE)
+
+
+def test_ids_before_the_bytes():
+    array = pa.array([b"skipped", None, b"\0\0\0\1\0a", b"\0\0\0\1\0", None, b"\0\0\0\0\7b", b"\0\0\0\0\7"])[1:]
+    found = unframed(array, None, is_key=False)
+    assert (found.ids, found.codes.tolist(), found.skip) == ([7, 256], [-1, 1, 1, -1, 0, 0], 5)
+    assert [one[5:] for one in found.payloads] == [b"a", b"", b"b", b""]
+    assert (found.run_ends(), found.bad) == ([4, 6], {})
+    again = framed(256, pa.array([b"a", None, b""]))
+    assert again.to_pylist() == [b"\0\0\0\1\0a", None, b"\0\0\0\1\0"]
+
+
+def test_ids_in_headers_and_guids():
+    array = pa.array([b"a", b"\0\0\0\0\7b", None, b"\1" + GUID.bytes + b"c"])
+    found = unframed(array, headers(b"\1" + GUID.bytes, None, None, None), is_key=False)
+    assert (found.ids, found.codes.tolist(), found.skip) == ([7, str(GUID)], [1, 0, -1, 1], 0)
+    assert found.payloads == [b"a", b"b", b"c"]
+    keys = unframed(array, headers(b"\1" + GUID.bytes, None, None, None), is_key=True)  # those are values' headers
+    assert keys.bad == {0: "Unknown magic byte!"}
+
+
+@pytest.mark.parametrize(("whole", "why"), [
+    (b"", "Unknown magic byte!"), (b"\0\0\0", "only 3 bytes"), (b"\1abc", "only 4 bytes"),
+    (b"{}", "Unknown magic byte!"),
+])
+def test_bytes_that_say_no_id(whole, why):
+    found = unframed(pa.array([b"\0\0\0\0\7x", whole]), None, is_key=False)
+    assert why in found.bad[1]
+    assert found.codes.tolist() == [0, -2]
+
+
+def test_keys_of_maps_may_have_escapes():
+    """In every JSON converter: they were kept as they are written."""
+    converter = JsonConverter()
+    converter.configure({}, is_key=False)
+    schema = ('{"type":"map","keys":{"type":"string","optional":false},"values":{"type":"int32","optional":false},'
+              '"optional":false}')
+    found, _ = converter.to_connect("t", pa.array([f'{{"schema":{schema},"payload":{{"a\\u0001\\"":1}}}}'.encode()]))
+    assert found.to_pylist() == [[('a\x01"', 1)]]
+
+
+class Int(http.server.BaseHTTPRequestHandler):
+    """A registry whose schemas are all `int`."""
+
+    def answer(self):
+        body = json.dumps({"schema": '"int"', "id": 7, "version": 1, "subject": "t-value"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = answer  # noqa: N815 - its base class asks for these
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def behind_tls(tmp_path):
+    """A registry that shows a certificate and wants one; the certificate's files."""
+    made = make_certificates(tmp_path / "certificates")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.pem)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(made.certificate)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Int)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.handle_error = lambda *_: None  # who is turned away
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}", made
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", ["pem", "pkcs12"])
+def test_tls_with_javas_stores(behind_tls, kind):
+    url, made = behind_tls
+    file, password = {"pem": (made.pem, None), "pkcs12": (made.pkcs12, "secret")}[kind]
+    stores = {}
+    for store in ("truststore", "keystore"):
+        stores[f"schema.registry.ssl.{store}.location"] = str(file)
+        if password:
+            stores[f"schema.registry.ssl.{store}.password"] = password
+    converter = AvroConverter()
+    converter.configure({URL: url, **stores}, is_key=False)
+    assert converter.to_connect("t", framed(7, pa.array([b"\4"])))[0].to_pylist() == [2]
+    stranger = AvroConverter()
+    stranger.configure({URL: url, "max.retries": "0"}, is_key=False)
+    with pytest.raises(RetriableError, match="certificate"):
+        stranger.to_connect("t", framed(7, pa.array([b"\4"])))

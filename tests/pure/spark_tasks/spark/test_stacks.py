@@ -1,0 +1,87 @@
+"""Where a split hangs: asked from outside, of a real process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_tasks.spark.stacks import telling, told
+from tests.rigs.support import wait_until
+
+CODE = """
+import sys, time
+from spark_tasks.spark.stacks import telling
+
+def hang():
+    print("hangs", flush=True)
+    time.sleep(600)
+
+with telling(sys.argv[1], "batch-7"):
+    pass
+with telling(sys.argv[1], "batch-8"):
+    hang()
+"""
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", CODE, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "hangs\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+
+
+def test_it_says_where_it_is_as_often_as_it_is_asked(hanging: subprocess.Popen[str], tmp_path: Path) -> None:
+    for _ in range(2):
+        text = told(tmp_path, "batch-8")
+        assert text is not None
+        assert text.startswith(f"Its process {hanging.pid} is here:\n")
+        assert "in hang" in text
+        assert text.count("in hang") == 1
+    assert told(tmp_path, "batch-7") is None
+    assert told(tmp_path, "batch-80") is None
+    assert hanging.poll() is None
+
+
+def test_one_that_is_suspended_does_not_say(hanging: subprocess.Popen[str], tmp_path: Path,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_tasks.spark.stacks.STACK_S", 0.1)
+    hanging.send_signal(signal.SIGSTOP)
+    assert "may be suspended" in (told(tmp_path, "batch-8") or "")
+    hanging.send_signal(signal.SIGCONT)
+
+
+def test_what_a_killed_process_left_is_nobody_s(hanging: subprocess.Popen[str], tmp_path: Path) -> None:
+    hanging.kill()
+    hanging.wait()
+    (tmp_path / "batch-9.1").write_text("init must not get a signal")
+    assert told(tmp_path, "batch-8") is None
+    assert told(tmp_path, "batch-9") is None
+    wait_until(lambda: not list(tmp_path.iterdir()))
+
+
+def test_a_folder_of_another_machine() -> None:
+    with telling("/nowhere/at/all", "batch-1"):
+        ran = True
+    assert ran
+
+
+def test_the_signal_is_harmless_afterwards(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGUSR2)
+    try:
+        with telling(str(tmp_path), "batch-1"):
+            assert len(list(tmp_path.iterdir())) == 1
+        assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+        assert not list(tmp_path.iterdir())
+    finally:
+        signal.signal(signal.SIGUSR2, before)

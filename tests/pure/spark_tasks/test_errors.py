@@ -1,0 +1,62 @@
+"""Which errors trying again cannot mend; also after they came from another process."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_tasks.errors import (
+    ConfigError,
+    ConnectError,
+    DataError,
+    PermanentError,
+    RetriableError,
+    is_permanent,
+)
+from spark_tasks.kafka.errors import KafkaAuthorizationError, KafkaUnavailableError
+from spark_tasks.plugins import PluginNotFoundError
+from spark_tasks.spark.executor import failed_outcome
+from spark_tasks.tasks.configs import TooManyTasksError
+
+
+class OddError(PermanentError):
+    """Cannot be unpickled."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+def caused(error: Exception, cause: BaseException) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+PERMANENT = [
+    ConfigError("x"), PermanentError("x"), KafkaAuthorizationError("x", 29), PluginNotFoundError("x"),
+    TooManyTasksError("c", 2, 1), ModuleNotFoundError("No module named 'psycopg'"), OddError("a", "b"),
+    caused(ConnectError("wrapped"), ConfigError("x")),
+]
+PASSING = [
+    ConnectError("x"), RetriableError("x"), DataError("x"), OSError("x"), KafkaUnavailableError("x"), ValueError("x"),
+    caused(RetriableError("not yet"), PermanentError("x")), caused(ConnectError("x"), OSError("y")),
+]
+
+
+@pytest.mark.parametrize("error", PERMANENT, ids=lambda e: type(e).__name__)
+def test_permanent(error: Exception) -> None:
+    assert is_permanent(error)
+    if error.__cause__ is None:
+        assert is_permanent(pickle.loads(pickle.dumps(failed_outcome(error))).error)
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda e: type(e).__name__)
+def test_passing(error: Exception) -> None:
+    assert not is_permanent(error)
+    assert not is_permanent(pickle.loads(pickle.dumps(failed_outcome(error))).error)
+
+
+def test_causes_in_a_circle() -> None:
+    error = ConnectError("x")
+    error.__cause__ = caused(ConnectError("y"), error)
+    assert not is_permanent(error)

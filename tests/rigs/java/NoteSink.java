@@ -1,0 +1,139 @@
+package heeler.tests;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.sink.SinkConnector;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.sink.SinkTask;
+
+/** Notes in a file what happens to its task, and does what the records say. */
+public class NoteSink extends SinkConnector {
+    private Map<String, String> config;
+
+    @Override public String version() {
+        return "7.2";
+    }
+
+    @Override public ConfigDef config() {
+        return new ConfigDef()
+            .define("notes", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "The file.")
+            .define("behind", ConfigDef.Type.INT, 0, ConfigDef.Importance.LOW, "So many records are not to be committed.");
+    }
+
+    @Override public void start(Map<String, String> given) {
+        config = given;
+        context(); // casts to a sink's
+    }
+
+    @Override public Class<? extends Task> taskClass() {
+        return Noting.class;
+    }
+
+    @Override public List<Map<String, String>> taskConfigs(int most) {
+        return java.util.Collections.nCopies(most, config);
+    }
+
+    @Override public boolean alterOffsets(Map<String, String> given, Map<TopicPartition, Long> offsets) {
+        if (offsets.containsValue(999L)) throw new ConnectException("999 is not an offset of mine");
+        return true;
+    }
+
+    @Override public void stop() { }
+
+    /** The task. What a record says is done when it comes for the first time. */
+    public static class Noting extends SinkTask {
+        private static final Set<String> SEEN = new HashSet<>(); // of all tasks, for as long as the host lives
+        private Path notes;
+        private long behind;
+
+        @Override public String version() {
+            return "7.2";
+        }
+
+        @Override public void start(Map<String, String> given) {
+            notes = Path.of(given.get("notes"));
+            behind = Long.parseLong(given.getOrDefault("behind", "0"));
+            note("start " + context.configs().get("notes").equals(given.get("notes")));
+        }
+
+        @Override public void open(Collection<TopicPartition> partitions) {
+            note("open " + new TreeSet<>(partitions.stream().map(TopicPartition::partition).toList())
+                + " " + context.assignment().containsAll(partitions));
+        }
+
+        @Override public void put(Collection<SinkRecord> records) {
+            for (SinkRecord record : records) {
+                String[] said = record.value().toString().split(" ");
+                note("put " + record.kafkaPartition() + " " + record.kafkaOffset() + " " + said[0]);
+                if (!SEEN.add(notes + " " + record.kafkaPartition() + " " + record.kafkaOffset())) continue;
+                TopicPartition other = said.length < 2 ? null
+                    : new TopicPartition(record.topic(), Integer.parseInt(said[1]));
+                switch (said[0]) {
+                    case "rewind" -> context.offset(new TopicPartition(record.topic(), record.kafkaPartition()), 0);
+                    case "again" -> {
+                        context.timeout(200);
+                        throw new RetriableException("the same once more");
+                    }
+                    case "hold" -> context.pause(other);
+                    case "release" -> context.resume(other);
+                    case "commit" -> context.requestCommit();
+                    case "bad" -> context.errantRecordReporter().report(record, new DataException("it is bad"));
+                    case "throw" -> throw new ConnectException("thrown by put");
+                    case "hang" -> sleep();
+                    default -> { }
+                }
+            }
+        }
+
+        private static void sleep() {
+            while (true) {
+                try {
+                    Thread.sleep(1000);
+                } catch (InterruptedException e) {
+                    System.err.println("not now"); // as plugins do that swallow it
+                }
+            }
+        }
+
+        @Override public Map<TopicPartition, OffsetAndMetadata> preCommit(Map<TopicPartition, OffsetAndMetadata> offsets) {
+            Map<TopicPartition, OffsetAndMetadata> found = new HashMap<>();
+            offsets.forEach((place, at) -> {
+                if (at.offset() - behind > 0) found.put(place, new OffsetAndMetadata(at.offset() - behind));
+            });
+            return found;
+        }
+
+        @Override public void close(Collection<TopicPartition> partitions) {
+            note("close " + new TreeSet<>(partitions.stream().map(TopicPartition::partition).toList()));
+        }
+
+        @Override public void stop() {
+            note("stop");
+        }
+
+        private void note(String line) {
+            try {
+                Files.writeString(notes, line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+    }
+}
