@@ -29,6 +29,7 @@ from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.topic_creation import topic_creation
 from spark_tasks.kafka.transactions import Member
+from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import Kind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
@@ -64,7 +65,9 @@ class JavaSourceTask:
         admin = connection_settings(client_properties(context.worker, context.connector, "admin"))
         self._creation = topic_creation(context.worker, context.connector, admin)
         self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
-        self._patience = Patience(context.id)
+        self._metrics = context.metrics
+        self._metrics.kind = "source"
+        self._patience = Patience(context.id, self._metrics)
         self._session: Session | None = None
         self._opened_at = time.monotonic()
         self._topics: set[str] = set()
@@ -77,9 +80,11 @@ class JavaSourceTask:
 
     def start(self) -> None:
         """Fence predecessors where the delivery does that; make and start the task in the host."""
-        self._delivery.start()
-        with suppress(RetriableError):  # run_once tries again
-            self._open()
+        self._metrics.running(paused=False)
+        with self._metrics.blaming("start"):
+            self._delivery.start()
+            with suppress(RetriableError):  # run_once tries again
+                self._open()
 
     def _open(self) -> Session:
         self._delivery.recover()
@@ -115,6 +120,10 @@ class JavaSourceTask:
 
     def run_once(self) -> Progress:
         """See TaskRunner. A task that is paused still takes what was polled before."""
+        with self._metrics.blaming("task"):
+            return self._run_once()
+
+    def _run_once(self) -> Progress:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was given up")
         pause = self._patience.pause()
@@ -168,14 +177,29 @@ class JavaSourceTask:
     def _commit(self, writing: _Writing) -> bool:
         """Whether all that was appended is final."""
         if writing.number is None:
-            return self._delivery.settle(finish=False)
+            return self._settle(finish=False)
         writing.flush()
+        # Transforms and converters ran in the host, which tells only what they left.
+        count, size = writing.records, writing.size
+        self._metrics.worked([SplitFigures(count, size, count, size)])
         self._delivery.written([writing.sequences])
         if self._slept:
             raise RetriableError("this process did nothing for so long that another worker may run its tasks")
         self._unsaid = writing.number
         self._patience.succeeded()
-        return self._delivery.commit(from_texts(writing.offsets.items()))
+        begun = time.perf_counter()
+        return self._counted(begun, final=self._delivery.commit(from_texts(writing.offsets.items())))
+
+    def _settle(self, *, finish: bool) -> bool:
+        begun = time.perf_counter()
+        return self._counted(begun, final=self._delivery.settle(finish=finish))
+
+    def _counted(self, begun: float, *, final: bool) -> bool:
+        if final:
+            self._metrics.committed(time.perf_counter() - begun)
+            if self._delivery.boundary is not None:
+                self._metrics.transaction_ended()
+        return final
 
     def _failed(self, error: Exception) -> Progress:
         """A retriable error has everything after the last offsets repeated; another one fails the task."""
@@ -194,6 +218,7 @@ class JavaSourceTask:
     def pause(self) -> None:
         """See TaskRunner; the next run_once tells the host."""
         self._paused = True
+        self._metrics.running(paused=True)
         if self._session is not None:
             with suppress(HostGoneError):  # run_once sees it too
                 self._session.connection.tell("pause")
@@ -202,9 +227,11 @@ class JavaSourceTask:
     def resume(self) -> None:
         """Undo `pause`."""
         self._paused = False
+        self._metrics.running(paused=False)
 
     def close(self) -> None:
         """Have the last poll end, commit what it gave, stop the task in the host."""
+        self._metrics.stopped()
         try:
             if self._session is not None and not self._cancelled:
                 self._finish(self._session)
@@ -222,7 +249,7 @@ class JavaSourceTask:
     def _finish(self, session: Session) -> None:
         session.connection.tell("stop")
         self._step(session, time.monotonic(), wait=True)
-        if self._delivery.settle(finish=True) and self._unsaid is not None:
+        if self._settle(finish=True) and self._unsaid is not None:
             session.connection.tell("acknowledge", frame=self._unsaid)
         session.connection.tell("finish")
         event = session.next(wait=True)

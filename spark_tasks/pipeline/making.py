@@ -67,7 +67,7 @@ def made_stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str,
 
 @lru_cache(maxsize=4)
 def _plugins(plugin_path: str) -> Plugins:
-    return Plugins(plugin_path)
+    return Plugins(plugin_path, quiet=True)
 
 
 def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str]) -> Stages:

@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Sequence
 
 from spark_tasks.plugins.discovery import Found
-from spark_tasks.plugins.java_classes import instead
+from spark_tasks.plugins.java_classes import JARS, instead
 from spark_tasks.plugins.kinds import Kind
 
 _MOST = 3
+_BY_JARS = (" Its jars run as they are: put their folder into a folder of plugin.path (heeler plugins install "
+            "GROUP:ARTIFACT:VERSION --plugin-path FOLDER).")
 _READ_AT_START = (
     "Plugins are read when the worker starts, from installed packages and the folders of plugin.path: restart the "
     "worker if this one came later."
@@ -23,8 +25,9 @@ def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
     java = None if others else instead(kind, name)
     if java is not None:
         _, answer = java
-        lines.append(f"{name} of Java Kafka Connect is not here{'' if answer.startswith('use ') else ' yet'}"
-                     + (f": {answer}." if answer else "."))
+        lines.append(f"{name} of Java Kafka Connect is not here{f': {answer}' if answer else ''}.")
+        if kind in JARS and not answer.startswith("use "):
+            lines[-1] += _BY_JARS
     elif near := nearest(kind, name, found):
         lines.append(f"Did you mean {' or '.join(near)}?")
     return "\n".join([*lines, _READ_AT_START])

@@ -257,7 +257,7 @@ def _finder(plugin_path: str | None) -> Callable[[str], type[ConfigProvider]]:
         from spark_tasks.plugins.registry import Plugins  # noqa: PLC0415 - looks at what is installed
 
         try:
-            return Plugins(plugin_path).config_provider(name)
+            return Plugins(plugin_path, quiet=True).config_provider(name)
         except ConnectError as error:
             raise ConfigError(f"Invalid value {name} for the class of a config provider: {error}") from error
 

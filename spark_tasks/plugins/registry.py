@@ -41,10 +41,11 @@ class Plugins:
     def __init__(
         self, plugin_path: Iterable[str] | str | None = None, *, installed: Sequence[Found] | None = None,
         others: Mapping[Found, Callable[[], type[Any]]] | None = None, complaints: Sequence[str] = (),
+        quiet: bool = False,
     ) -> None:
         """`installed` replaces what the distributions on sys.path publish. `others`: plugins of another runtime and
         what makes the class of each; `complaints`: what was wrong where they were looked for. Executors know none of
-        these.
+        these. `quiet`: somebody else has told of files and folders that cannot be read.
         """
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
@@ -57,12 +58,13 @@ class Plugins:
         self._found = [found for found in self._found if (found.kind, found.name) not in replaced] + list(self._others)
         data_sources.add(folders)
         code_folders.add(self.plugin_path)
-        for complaint in self.complaints:
-            _log.warning(complaint)
+        if not quiet:
+            for complaint in self.complaints:
+                _log.warning(complaint)
         self._loaded: dict[Found, Plugin | Exception] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Plugins, installed=self._given), (self.plugin_path,)
+        return partial(Plugins, installed=self._given, quiet=True), (self.plugin_path,)  # the worker has told it
 
     def connector(self, name: str) -> type[Connector]:
         """The connector class of that name. Raises PluginNotFoundError with Kafka Connect's text."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spark_tasks.plugins import discovery
-from spark_tasks.plugins.java_classes import JAVA
+from spark_tasks.plugins.java_classes import JARS, JAVA
 from spark_tasks.plugins.kinds import Kind
 
 _HEAD = """# Plugins: what is here
@@ -22,8 +22,8 @@ of a worker lists all that it has ([how to write one](writing-a-connector.md)). 
 `GET /connector-plugins/NAME/config`.
 
 *Here*: under this name; Java's short forms (`FileStreamSink`, `Json`) work too. *By another name*: something here does
-the job, with settings of its own. *Not here*: not yet, but
-jars of connectors [run as they are](java-plugins.md).
+the job, with settings of its own. *By its jars*: it is none of heeler's own, and [runs as it is](java-plugins.md) from
+jars in `plugin.path`. *Not here*: not yet.
 """
 _TITLES = {
     Kind.CONNECTOR: "Connectors", Kind.TRANSFORMATION: "Transforms", Kind.PREDICATE: "Predicates",
@@ -43,8 +43,11 @@ def _rows(kind: Kind) -> Iterator[str]:
     java = sorted(JAVA.get(kind, {}).items(), key=lambda entry: (not entry[1].startswith("use "), entry[0]))
     for name, instead in java:
         shown = f"{name}*" if name.endswith(".") else name
-        status = "by another name: " if instead.startswith("use ") else "not here; " if instead else "not here"
-        yield f"| `{shown}` | {status}{instead} |\n"
+        if instead.startswith("use "):
+            status = f"by another name: {instead}"
+        else:
+            status = "; ".join(filter(None, ["by its jars" if kind in JARS else "not here", instead]))
+        yield f"| `{shown}` | {status} |\n"
 
 
 if __name__ == "__main__":

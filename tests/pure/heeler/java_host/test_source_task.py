@@ -121,7 +121,7 @@ def rig(monkeypatch):
         connector={"value.converter": "own.Converter"}, config={"task.class": "x.Task"}, engine=None, offsets=kafka,
         wake=woken.set, topic_used=used.append)
     task = JavaSourceTask(context, host, "x.Connector", "1", kafka)
-    rig = SimpleNamespace(task=task, kafka=kafka, host=host, woken=woken, used=used)
+    rig = SimpleNamespace(task=task, kafka=kafka, host=host, woken=woken, used=used, metrics=context.metrics)
     yield rig
     task.cancel()
     task.close()
@@ -166,6 +166,18 @@ def test_the_host_is_told_the_offsets_when_it_asks(rig):
     session = started(rig)
     session.say("offsets", -1)
     assert session.read() == (-1, {"op": "answer", "pairs": [['{"of":"count"}', '{"next":9007199254740993}']]})
+
+
+def test_what_it_did_is_counted(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", b"two", offset=2)
+    wait_until(lambda: stepped(rig).records == 2)
+    metrics = rig.metrics
+    assert (metrics.kind, metrics.records, metrics.commits["done"]) == ("source", {"read": 2, "write": 2}, 1)
+    session.say("failed", **{"class": "x.Boom", "message": "no", "trace": "at y"})
+    failure_of(rig)
+    assert (metrics.failures, metrics.errors) == (1, {"task": 1})
 
 
 def test_frames_are_appended_committed_and_acknowledged(rig):

@@ -169,17 +169,17 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.CONNECTOR, "StringConverter",
      "org.apache.kafka.connect.storage.StringConverter is a Converter, not a Connector."),
     (Kind.CONNECTOR, "io.debezium.connector.mysql.MySqlConnector",
-     f"io.debezium.connector.mysql.MySqlConnector {JAVA} yet."),
+     f"io.debezium.connector.mysql.MySqlConnector {JAVA}. Its jars run as they are"),
     (Kind.CONNECTOR, "io.confluent.connect.jdbc.JdbcSourceConnector",
-     f"io.confluent.connect.jdbc.JdbcSourceConnector {JAVA} yet: a PySpark data source that reads it"),
-    (Kind.CONNECTOR, "JdbcSink", f"JdbcSink {JAVA} yet: a PySpark data source that writes it"),
+     f"io.confluent.connect.jdbc.JdbcSourceConnector {JAVA}: a PySpark data source that reads it"),
+    (Kind.CONNECTOR, "JdbcSink", f"JdbcSink {JAVA}: a PySpark data source that writes it"),
     (Kind.CONNECTOR, "io.confluent.kafka.connect.datagen.DatagenConnector",
      f"io.confluent.kafka.connect.datagen.DatagenConnector {JAVA}: use `datagen`"),
-    (Kind.CONNECTOR, "S3SinkConnector", f"S3SinkConnector {JAVA} yet: `parquet` writes files into a folder"),
+    (Kind.CONNECTOR, "S3SinkConnector", f"S3SinkConnector {JAVA}: `parquet` writes files into a folder"),
     (Kind.CONVERTER, "io.confluent.connect.protobuf.ProtobufConverter",
-     f"io.confluent.connect.protobuf.ProtobufConverter {JAVA} yet: `JsonConverter` keeps schemas too"),
+     f"io.confluent.connect.protobuf.ProtobufConverter {JAVA}: `JsonConverter` keeps schemas too"),
     (Kind.TRANSFORMATION, "io.debezium.transforms.ExtractNewRecordState",
-     f"io.debezium.transforms.ExtractNewRecordState {JAVA} yet."),
+     f"io.debezium.transforms.ExtractNewRecordState {JAVA}. Its jars run as they are"),
 ])
 def test_who_names_what_is_not_here_is_helped(kind, name, help_):
     with pytest.raises(PluginNotFoundError) as caught:
