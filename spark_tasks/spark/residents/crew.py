@@ -160,7 +160,7 @@ class Crew:
             resident.thread = threading.Thread(
                 target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
             )
-        resident.thread.start()
+            resident.thread.start()  # in the lock: whoever finds it there may wait for it at once
 
     # What they do
 

@@ -270,3 +270,31 @@ def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it
     assert again.result(1) == [2]
     rig.pool.close(CancelledError(), 5)
     rig.door.close()
+
+
+def test_it_may_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Exception | None] = []
+
+    def close() -> None:
+        try:
+            rig.pool.close(CancelledError(), 5)
+        except Exception as error:  # noqa: BLE001 - seen below
+            closed.append(error)
+        else:
+            closed.append(None)
+
+    class Slow(threading.Thread):
+        """Between its making and its start, somebody closes the pool."""
+
+        def start(self) -> None:
+            if self.name.startswith("executor-"):
+                closer = threading.Thread(target=close, daemon=True)
+                closer.start()
+                closer.join(0.2)
+            super().start()
+
+    monkeypatch.setattr(crew.threading, "Thread", Slow)
+    rig.pool.use(Threads())
+    rig.submit("a-0", Answer(1))
+    wait_until(lambda: closed)
+    assert closed == [None]
