@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 # Where a container image sets it, every process that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-pure lint types herder-doc histories fuzz transforms-differential connectors chaos bench wheel clean
+.PHONY: help demo test test-pure lint types herder-doc histories fuzz api-fuzz transforms-differential connectors chaos bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -17,6 +17,7 @@ help:
 	@echo "make herder-doc  the table and the diagram in docs/herder.md anew"
 	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (some ten minutes)"
 	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
+	@echo "make api-fuzz   schemathesis against every operation of REST and its links (some ten minutes)"
 	@echo "make transforms-differential  100,000 random chains of transforms beside Java's (needs javac; some twenty minutes)"
 	@echo "make connectors  Debezium beside a PostgreSQL of its own (needs Debian's postgresql; some minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
@@ -69,6 +70,10 @@ histories: $(READY)
 fuzz: $(READY)
 	@echo "== 1,000,000 hostile records through the folds, stores and herders of internal topics"
 	@HEELER_FUZZ=1000000 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/property/test_internal_topics_fuzz.py
+
+api-fuzz: $(READY)
+	@echo "== REST: 300 examples of each operation and its links, others each day"
+	@HEELER_API_EXAMPLES=300 $(BIN)/python -m pytest -q tests/integration/test_api_described.py
 
 transforms-differential: $(READY)
 	@echo "== Transforms: random chains and records, Java's outcomes beside heeler's"

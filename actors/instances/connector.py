@@ -15,6 +15,7 @@ import pykka
 from typing_extensions import override
 
 from actors.instances.connector_state import Action, Event, Phase, advance, reported, towards
+from actors.instances.scaler import Watched
 from actors.instances.task import trace_of
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
@@ -41,6 +42,8 @@ Resolve = Callable[[Config, ConnectorName], Mapping[str, str]]
 """The configuration of a connector with the placeholders of config providers replaced; raises ConfigError."""
 ReadOffsets = Callable[[ConnectorName, Mapping[str, str]], Sequence[tuple[SourcePartition, SourceOffset]]]
 LogContext = Callable[[ConnectorName], AbstractContextManager[Any]]
+WatchLag = Callable[[ConnectorName, Epoch, Mapping[str, str]], Watched | None]
+"""Scaler.watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class ConnectorActor(pykka.ThreadingActor):
     def __init__(
         self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
         log_context: LogContext | None = None, metrics: Callable[[ConnectorName], PluginMetrics] | None = None,
+        watch_lag: WatchLag | None = None,
     ) -> None:
         super().__init__()
         self._metrics = metrics or (lambda _name: PluginMetrics())
@@ -107,6 +111,8 @@ class ConnectorActor(pykka.ThreadingActor):
         self._plugin: Plugin | None = None
         self._connector: Connector | None = None
         self._started = False
+        self._watch_lag = watch_lag or (lambda _name, _epoch, _config: None)
+        self._watched: Watched | None = None
         self._error: Exception | None = None
 
     def on_receive(self, message: StartConnector | ChangeTargetState | GenerateTaskConfigs | Stop | _Failed) -> None:
@@ -144,6 +150,7 @@ class ConnectorActor(pykka.ThreadingActor):
             case Action.START:
                 self._create().start()
                 self._started = True
+                self._follow_lag()
             case Action.HALT:
                 self._halt()
             case Action.HALT_ANYWAY:
@@ -173,7 +180,14 @@ class ConnectorActor(pykka.ThreadingActor):
         self._connector = connector
         return connector
 
+    def _follow_lag(self) -> None:
+        if self._command is not None and self._plugin is not None and self._plugin.type == "sink":
+            self._watched = self._watch_lag(self._command.connector, self._epoch, self._resolved)
+
     def _halt(self) -> None:
+        if self._watched is not None:
+            self._watched.ended = True
+            self._watched = None
         if self._started and self._connector is not None:
             self._started = False
             self._connector.stop()
@@ -216,7 +230,8 @@ class ConnectorActor(pykka.ThreadingActor):
     def _task_configs(self, name: ConnectorName, raw: Config) -> tuple[Config, ...]:
         if self._phase is not Phase.STARTED or self._connector is None or self._plugin is None:
             raise ConnectError(f"The connector {name} is {self._phase.value}, so it makes no task configurations")
-        return make_task_configs(name, self._connector, self._plugin.name, raw, self._resolved)
+        tasks = None if self._watched is None else self._watched.tasks
+        return make_task_configs(name, self._connector, self._plugin.name, raw, self._resolved, tasks)
 
 
 def _check(plugin: Plugin, config: Mapping[str, str]) -> None:

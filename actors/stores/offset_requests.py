@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
@@ -24,6 +24,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.connections import net_client
+from spark_tasks.kafka.task_clients import consumer_settings
 from spark_tasks.plugins import Plugins
 from storage.config.view import ConfigView
 from storage.daemon_pool import DaemonPool
@@ -132,6 +133,26 @@ class OffsetRequests:
                 "somebody left open on it has to time out. Try again later; until then, offsets that were to be "
                 "altered or reset may still be"
             ) from error
+
+    def lag(self, connector: ConnectorName, config: Mapping[str, str]) -> tuple[int, int]:
+        """How many records a sink is behind in all, and how many partitions its topics have; `config` is resolved.
+
+        A partition without an offset is behind by all that it has. Takes seconds; raises ConnectError, KafkaError.
+        """
+        properties = client_properties(self._config.originals, config, "consumer")
+        settings = consumer_settings(connector, 0, config, properties)
+        with self._admin(config) as admin:
+            names = admin.list_topics() if settings.pattern is not None else settings.topics
+            topics = [n for n in names if settings.pattern is None or settings.pattern.fullmatch(n)]
+            partitions = [TopicPartition(topic["name"], partition["partition_index"])
+                          for topic in (admin.describe_topics(topics) if topics else ())
+                          for partition in topic["partitions"]]
+            done = _asked(lambda: admin.list_group_offsets({settings.group_id: None})).get(settings.group_id, {})
+            ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
+            new = [partition for partition in partitions if partition not in done]
+            starts = admin.list_partition_offsets(dict.fromkeys(new, OffsetSpec.EARLIEST)) if new else {}
+        return sum(max(0, end.offset - (done if at in done else starts)[at].offset) for at, end in ends.items()
+                   ), len(partitions)
 
     # ------------------------------------------------------------ altering
     def _alter(self, request: AlterOffsets) -> str:

@@ -22,6 +22,7 @@ from actors.herder.events import HaltRequested, Loaded, Validated
 from actors.herder.state import HerderState
 from actors.instances.connector import ConnectorActor
 from actors.instances.registry import ActorInstances
+from actors.instances.scaler import Scaler
 from actors.instances.task import TaskActors
 from actors.instances.watchdog import Watchdog
 from actors.messages.commands import DeleteTopicStatuses, HerderAlive, PutSessionKey, PutTopicStatus, WriteConfig
@@ -67,7 +68,7 @@ from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError, ConnectError
 from storage.config.view import ConfigView
-from storage.ids import ConnectorTaskId, ItemId, TopicName, WorkerId
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, TopicName, WorkerId
 from storage.offsets.stores import OffsetStores, OffsetTopic
 from storage.status.state import TopicStatus
 from storage.status.view import StatusView
@@ -222,16 +223,17 @@ class Worker:
                            self.metrics.task).make
         tasks = TaskActors(self._tell_herder, make, self._ticker, lambda task: log_context(task.connector, task.task),
                            self._start_watchdog(data_plane), progress_limit(config.originals))
+        offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
+                                         fencing)
+        scaler = self._start_scaler(offset_requests)
         self._instances = ActorInstances(
             self._tell_herder,
             lambda epoch, _: ConnectorActor.start(
                 epoch, self._tell_herder, self._plugins, self.resolve,
                 lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
-                self.metrics.connector),
+                self.metrics.connector, scaler.watch),
             tasks.start, tasks.cancel, tasks.stopping)
         validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
-        offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
-                                         fencing)
         for part in (offset_requests, leader, fencing):
             self._cleanup.callback(part.close)
         member = self._start_member(parts)
@@ -265,6 +267,16 @@ class Worker:
         self.view.degraded = lambda: [*watchdog.degraded(), *data_plane.degraded()]
         self.metrics.stalled = watchdog.stalled
         return watchdog
+
+    def _start_scaler(self, offset_requests: OffsetRequests) -> Scaler:
+        scaler = Scaler(self._tell_herder, offset_requests.lag, self._task_count)
+        self._ticker.every("scaler", PULSE_MS, scaler.look)
+        self._cleanup.callback(self._ticker.cancel, "scaler")
+        self.metrics.scaling = scaler.figures
+        return scaler
+
+    def _task_count(self, connector: ConnectorName) -> int:
+        return self._configs.config.task_count(connector)
 
     def _watch(self, core: Mapping[str, pykka.ActorRef[Any]]) -> None:
         supervisor = Supervisor(core, self._instances, self.fail, self.halting.is_set)

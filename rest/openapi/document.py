@@ -11,9 +11,10 @@ from typing import Any, Final
 from apispec import APISpec
 from werkzeug.routing import Rule
 
-from rest.openapi.operations import OPERATIONS, Operation
-from rest.openapi.schemas import NUMBER, SCHEMAS, TEXT
+from rest.openapi.operations import OPERATIONS, Operation, answers_of
+from rest.openapi.schemas import NUMBER, SCHEMAS, TEXT, ref
 
+_LINKS: Final = {"connector": "$response.body#/name", "task": "$response.body#/tasks/0/task"}
 _ARGUMENT: Final = re.compile(r"<(?:(\w+):)?(\w+)>")
 _ABOUT: Final = {"connector": "The connector's name, percent-encoded.", "task": "The task's number.",
                  "plugin": "The plugin's class or alias.", "logger": "The logger's name, or root."}
@@ -27,18 +28,29 @@ b.m{display:inline-block;min-width:4.5rem}td{padding:.1rem .8rem .1rem 0;vertica
 def document(rules: Iterable[Rule], version: str) -> dict[str, Any]:
     """OpenAPI 3.0. KeyError for an endpoint that operations.py does not know."""
     about = "Kafka Connect's REST API, and what heeler adds to it."
-    spec = APISpec("heeler", version, "3.0.3", info={"description": about})
+    rules = sorted(rules, key=lambda rule: rule.rule)
+    links = {rule.endpoint: _link_to(rule) for rule in rules
+             if "connector" in rule.arguments and not rule.endpoint.startswith("internal.")}
+    spec = APISpec("heeler", version, "3.0.3", info={"description": about}, components={"links": links})
     for name, schema in SCHEMAS.items():
         spec.components.schema(name, schema)
-    for rule in sorted(rules, key=lambda rule: rule.rule):
+    linked = {"links": {name: {"$ref": f"#/components/links/{name}"} for name in links}}
+    for rule in rules:
         methods = sorted((rule.methods or set()) - {"HEAD", "OPTIONS"})
-        operation = _operation(rule, OPERATIONS[rule.endpoint])
+        operation = _operation(rule, OPERATIONS[rule.endpoint], linked)
         spec.path(_ARGUMENT.sub(r"{\2}", rule.rule), operations={method.lower(): operation for method in methods})
     found: dict[str, Any] = spec.to_dict()
     return found
 
 
-def _operation(rule: Rule, told: Operation) -> dict[str, Any]:
+def _link_to(rule: Rule) -> dict[str, Any]:
+    """From an answer that is a connector to what else there is of it."""
+    parameters = {name: where for name, where in _LINKS.items() if name in rule.arguments}
+    return {"operationId": rule.endpoint, "parameters": parameters}
+
+
+def _operation(rule: Rule, told: Operation, linked: dict[str, Any]) -> dict[str, Any]:
+    """`linked`: the links of answers that are a connector."""
     parameters = [
         {"name": name, "in": "path", "required": True, "description": _ABOUT[name],
          "schema": {**NUMBER, "minimum": 0} if kind == "task" else {**TEXT, "minLength": 1}}
@@ -51,8 +63,9 @@ def _operation(rule: Rule, told: Operation) -> dict[str, Any]:
         "operationId": rule.endpoint, "summary": told.about, "tags": [rule.endpoint.split(".", maxsplit=1)[0]],
         "parameters": parameters,
         "responses": {str(code): {"description": answer.about} | (
-            {"content": {answer.media: {"schema": answer.schema}}} if answer.schema is not None else {})
-            for code, answer in sorted(told.answers.items())},
+            {"content": {answer.media: {"schema": answer.schema}}} if answer.schema is not None else {}) | (
+            linked if answer.schema == ref("Connector") else {})
+            for code, answer in sorted(answers_of(rule.endpoint).items())},
     }
     if told.body is not None:
         made["requestBody"] = {"required": True, "content": {"application/json": {"schema": told.body}}}

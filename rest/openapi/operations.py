@@ -46,6 +46,9 @@ class Operation:
     body: Schema | None = None
 
 
+_HTTP = {400: _error(_REFUSED), 413: _error("The body is larger than heeler.rest.max.body.bytes"),
+         415: _error("The body is not application/json"), 503: _error("The worker is shutting down")}
+_NOT_ACCEPTABLE = {406: _error("Accept does not allow application/json")}
 _FAILED = {500: _error("The worker cannot do it, or not in time; the message says what it is doing")}
 _STARTING = {404: _error("The worker has not reached Kafka yet"), **_FAILED}
 _OF_A_CONNECTOR = {404: _error(_NO_CONNECTOR), **_FAILED}
@@ -60,7 +63,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "root.server_info": Operation("Version and Kafka cluster.", {
         200: Answer("The worker", ref("Worker")), **_STARTING}),
     "root.health": Operation("Whether the worker is ready for requests (KIP-1017).", {
-        200: Answer("It is", ref("Health")), 503: Answer("It starts", ref("Health")),
+        200: Answer("It is", ref("Health")),
+        503: Answer("It starts, or is shutting down", {"oneOf": [ref("Health"), ref("Error")]}),
         500: Answer("It does not answer", ref("Health"))}),
     "metrics.metrics": Operation("Metrics for Prometheus.", {
         200: Answer("In Prometheus' text format", TEXT, "text/plain"), 400: _error(_REFUSED), **_FAILED},
@@ -109,7 +113,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         (Query("connectorsOnly", "Leave out converters, transforms and predicates.",
                {"type": "boolean", "default": True}),)),
     "plugins.plugin_config": Operation("A plugin's configuration keys (KIP-769).", {
-        200: Answer("Keys", listed(ref("ConfigKey"))), 400: _error("No installed version fits"),
+        200: Answer("Keys", listed(ref("ConfigKey"))), 400: _error(f"{_REFUSED}: no installed version fits, perhaps"),
         404: _error("There is no such plugin"), **_FAILED}, (Query("version", "A version or a range (KIP-891)."),)),
     "plugins.validate": Operation("Check a configuration without creating anything.", {
         200: Answer("Every key with its errors", ref("Validation")), 400: _error(_REFUSED), **_STARTING},
@@ -137,3 +141,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         200: Answer("Lines, oldest first", ref("Logs")), 400: _error(_REFUSED), **_OF_A_CONNECTOR},
         (Query("lines", "How many, 200 at most.", {**NUMBER, "minimum": 1}),)),
 }
+
+
+def answers_of(endpoint: str) -> Mapping[int, Answer]:
+    """What an endpoint answers, with what the HTTP server and its rules refuse before. KeyError for an unknown one."""
+    told = OPERATIONS[endpoint].answers
+    other_media = any(answer.media != "application/json" for answer in told.values()) or endpoint == "openapi.document"
+    return {**_HTTP, **({} if other_media else _NOT_ACCEPTABLE), **told}

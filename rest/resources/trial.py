@@ -24,7 +24,7 @@ def blueprint(front: Front) -> Blueprint:
 
     @routes.post("/try")
     def try_config() -> Response:
-        body: dict[str, Any] | None = parse(json_body(), TRIAL)
+        body: dict[str, Any] | None = parse(json_body(), TRIAL, wrong=400)
         if body is None or body["config"] is None:
             raise BadRequestError("The request has no config: an object with the connector's keys is expected")
         if None in body["config"].values():

@@ -222,20 +222,21 @@ CONFIG = StringMap()
 TASK_CONFIGS = ListOf(StringMap(), "java.util.Map<java.lang.String,java.lang.String>")
 
 
-def parse(body: bytes, shape: fields.Field[Any]) -> Any:
+def parse(body: bytes, shape: fields.Field[Any], wrong: int = 500) -> Any:
     """A body as its shape wants it; None for an empty body and for `null`.
 
-    Raises RestError with the first thing that is wrong: 500 as in Kafka Connect, 400 for valid JSON that is of no use.
+    Raises RestError with the first thing that is wrong: `wrong`, 500 as in Kafka Connect for what is Kafka Connect's;
+    400 for valid JSON that is of no use.
     """
     try:
         value = loads(body)
         return None if value is None else shape.deserialize(value)
     except ValidationError as error:
-        raise RestError(500, _first(error.messages)) from None
+        raise RestError(wrong, _first(error.messages)) from None
     except UnusableJsonError as error:
         raise RestError(400, f"Cannot parse the request's body as JSON: {error}") from None
     except ValueError as error:
-        raise RestError(500, f"Cannot parse the request's body as JSON: {error}") from None
+        raise RestError(wrong, f"Cannot parse the request's body as JSON: {error}") from None
 
 
 def _first(messages: Any) -> str:

@@ -50,14 +50,16 @@ def check_tasks_max(connector: str, tasks: int, config: Mapping[str, str]) -> No
 
 
 def make_task_configs(
-    connector: str, instance: Connector, class_name: str, raw: Mapping[str, str], resolved: Mapping[str, str]
+    connector: str, instance: Connector, class_name: str, raw: Mapping[str, str], resolved: Mapping[str, str],
+    wanted: int | None = None,
 ) -> tuple[dict[str, str], ...]:
     """Ask the plugin, check the number, add what tasks need, and put placeholders back in the place of secrets.
 
-    `class_name` is the connector's as REST shows it; `raw` and `resolved` are its configuration. Raises
+    `class_name` is the connector's as REST shows it; `raw` and `resolved` are its configuration; `wanted`: how many
+    tasks there shall be, by default as many as `tasks.max` allows. Raises
     TooManyTasksError, ConfigError for an answer that is no list of text mappings, and whatever the plugin raises.
     """
-    answered = instance.task_configs(_LIMITS.parse(resolved)["tasks.max"])
+    answered = instance.task_configs(wanted or _LIMITS.parse(resolved)["tasks.max"])
     if not isinstance(answered, Sequence):
         raise ConfigError(f"{connector}: task_configs must return a list of mappings, not a {type(answered).__name__}")
     check_tasks_max(connector, len(answered), resolved)

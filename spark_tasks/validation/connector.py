@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from spark_tasks.config import healing
+from spark_tasks.config import healing, scaling
 from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
 from spark_tasks.config.types import shown
@@ -16,7 +16,7 @@ from spark_tasks.validation.classes import config_def_of, lookup, version_error
 from spark_tasks.validation.given import Given
 from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
 from spark_tasks.validation.overrides import clients_of, policy_of, validate_overrides
-from spark_tasks.validation.rules import check_sink, check_source
+from spark_tasks.validation.rules import check_scaling, check_sink, check_source
 from spark_tasks.validation.runtimes import check_runtimes
 
 Resolve = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -99,12 +99,15 @@ def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     definition = base_def(subject, SINK if subject.is_sink else SOURCE)
     if healing.given(subject.props):  # shown to who uses them: others get Kafka Connect's keys
         definition = definition.plus(healing.CONNECTOR)
+    if scaling.given(subject.props):
+        definition = definition.plus(scaling.SCALING)
     definition = definition.plus(*(chain_def(link, subject.props, subject.plugins) for link in chain))
     values = definition.validate_all(subject.props)
     check_base(subject, values)
     for link in chain:
         check_link(link, subject.props, subject.plugins, values)
     (check_sink if subject.is_sink else check_source)(subject, values)
+    check_scaling(subject, values)
     check_runtimes(subject, chain, values)
     note_nulls(subject.props, values)
     return definition, values

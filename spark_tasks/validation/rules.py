@@ -23,6 +23,20 @@ def check_sink(subject: Subject, values: Values) -> None:
     _check_group(subject, values)
 
 
+def check_scaling(subject: Subject, values: Values) -> None:
+    """tasks.auto: of sinks, and its bounds."""
+    if "tasks.auto" not in values or values["tasks.auto"].value is not True:
+        return
+    if not subject.is_sink:
+        values["tasks.auto"].errors.append(
+            "Invalid value true for configuration tasks.auto: the number of tasks can follow the lag of a sink only; "
+            "set tasks.max instead")
+    least, most = values["tasks.auto.min"], values["tasks.max"]
+    if not least.errors and not most.errors and least.value > most.value:
+        least.errors.append(f"Invalid value {least.value} for configuration tasks.auto.min: it is more than tasks.max, "
+                            f"which is {most.value}")
+
+
 def _text(subject: Subject, key: str) -> str:
     return (subject.props.get(key) or "").strip()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from actors.instances.scaler import Scaled
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import STATES, ConnectorRow, TaskRow
 from heeler.worker.metrics.text import Page, labels
 from spark_tasks.metrics.engine import EngineFigures, memory_of
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.metrics.task import TaskMetrics
-from storage.ids import ConnectorTaskId
+from storage.ids import ConnectorName, ConnectorTaskId
 
 _NUMBERS = ", ".join(f"{number} {state.value.lower()}" for state, number in STATES.items())
 
@@ -50,6 +51,15 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     page.add("heeler_sink_lag_records", "gauge", "How many offsets a sink task is behind the end of a partition.",
              [(f"{row.labels},{labels({'topic': topic, 'partition': partition})}", lag) for row, task in made
               for (topic, partition), lag in task.lags.items()])
+
+
+def scaling(page: Page, rows: Sequence[ConnectorRow], found: Mapping[ConnectorName, Scaled]) -> None:
+    """Of connectors whose number of tasks follows their lag (tasks.auto)."""
+    made = [(row, found[row.name]) for row in rows if row.name in found]
+    page.add("heeler_connector_tasks_wanted", "gauge", "How many tasks the lag asks for (tasks.auto).",
+             [(row.labels, figures.tasks) for row, figures in made])
+    page.add("heeler_connector_lag_records", "gauge", "How many records a sink with tasks.auto is behind in all.",
+             [(row.labels, figures.lag) for row, figures in made if figures.lag is not None])
 
 
 def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ConnectorTaskId]) -> None:

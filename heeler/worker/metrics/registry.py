@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from actors.herder.state import HerderState
+from actors.instances.scaler import Scaled
 from heeler.worker.metrics import java, own
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import ConnectorRow, TaskRow, converters
@@ -45,6 +46,7 @@ class WorkerMetrics:
         self._seen = Observed()
         self.worker_id = WorkerId("")
         self.stalled: Callable[[], Collection[ConnectorTaskId]] = frozenset
+        self.scaling: Callable[[], Mapping[ConnectorName, Scaled]] = dict
         self.queues: Queues = lambda: ({}, {})
         self.engine: Callable[[], EngineFigures] = EngineFigures
 
@@ -85,6 +87,7 @@ class WorkerMetrics:
         own.worker(page, self._seen, where, self._version)
         own.connectors(page, connectors)
         own.tasks(page, tasks)
+        own.scaling(page, connectors, self.scaling())
         own.stalled(page, tasks, self.stalled())
         own.queues(page, core, where, [*connectors, *tasks])
         own.spark(page, self.engine(), where)

@@ -31,8 +31,8 @@ def test_a_configuration_with_records_and_a_limit(client: Client) -> None:
     (None, 400, "has no config"), ({}, 400, "has no config"), ({"config": {"a": None}}, 400, "Null value"),
     ({"config": CONFIG, "limit": 0}, 400, "from 1 to"), ({"config": CONFIG, "limit": 1001}, 400, "from 1 to"),
     ({"config": CONFIG, "limit": "5"}, 400, "from 1 to"), ({"config": CONFIG, "limit": True}, 400, "from 1 to"),
-    ({"config": CONFIG, "records": {}}, 400, "must be a list"), ({"conf": {}}, 500, "Unrecognized field"),
-    ([], 500, "Cannot deserialize"),
+    ({"config": CONFIG, "records": {}}, 400, "must be a list"), ({"conf": {}}, 400, "Unrecognized field"),
+    ([], 400, "Cannot deserialize"),
 ])
 def test_what_is_refused(client: Client, body: object, status: int, words: str) -> None:
     answer = client.post("/connectors/try", json=body)

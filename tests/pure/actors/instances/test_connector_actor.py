@@ -6,8 +6,10 @@ import threading
 import pytest
 
 from actors.instances.connector import ConnectorActor
+from actors.instances.scaler import Watched
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
+from spark_tasks.config.scaling import Bounds, Scale
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider
 from spark_tasks.tasks.configs import TooManyTasksError
@@ -22,12 +24,12 @@ OFFSETS = {(True, "own"): [({"file": "a"}, {"position": 1})]}
 class Rig:
     """One actor and everything that it said."""
 
-    def __init__(self, name):
+    def __init__(self, name, watch_lag=None):
         self.name = name
         self.said = queue.Queue()
         self.ref = ConnectorActor.start(
             7, self.said.put, Plugins(installed=FOUND), TRANSFORMER.transform,
-            lambda name, config: OFFSETS[name == self.name, config.get("offsets.storage.topic")])
+            lambda name, config: OFFSETS[name == self.name, config.get("offsets.storage.topic")], watch_lag=watch_lag)
 
     def start(self, target=STARTED, **config):
         given = {"name": self.name, "connector.class": "ScriptedSource", **config}
@@ -279,3 +281,37 @@ def test_a_plugin_that_hangs_holds_up_nobody_else(rig):
 def test_stop_before_start_ends_the_actor(rig):
     rig.ref.tell(Stop())
     assert rig.ref.actor_stopped.wait(10)
+
+
+def test_a_sink_whose_tasks_follow_its_lag_has_as_many_as_are_wanted():
+    watched = []
+
+    def watch(name, epoch, config):
+        watched.append(Watched(name, epoch, config, Bounds.of(config), 3))
+        return watched[-1]
+
+    rig = Rig("by-lag", watch)
+    asked = []
+    rig.start(**{"connector.class": "ScriptedSink", "topics": "t", "tasks.max": "5", "tasks.auto": "true"})
+    rig.state(State.RUNNING)
+    rig.plugin.task_configs = lambda most: asked.append(most) or [{}] * most
+    rig.generate()
+    assert len(rig.next().configs) == 3
+    watched[0].scale = Scale(5)
+    rig.generate()
+    assert len(rig.next().configs) == 5
+    assert asked == [3, 5]
+    rig.change(PAUSED)
+    rig.state(State.PAUSED)
+    assert watched[0].ended
+    rig.change(STARTED)
+    rig.state(State.RUNNING)
+    assert [(w.connector, w.epoch, w.ended) for w in watched] == [("by-lag", 7, True), ("by-lag", 7, False)]
+    rig.ref.stop()
+
+
+def test_a_sources_tasks_follow_nothing():
+    rig = Rig("source-by-lag", lambda *_: pytest.fail("it is watched"))
+    rig.start(**{"tasks.auto": "true"})
+    rig.state(State.RUNNING)
+    rig.ref.stop()

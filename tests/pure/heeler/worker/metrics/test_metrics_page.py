@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
 from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
 from actors.herder.state import Slot
+from actors.instances.scaler import Scaled
 from actors.messages.ids import Epoch
 from heeler.worker.metrics import java
 from heeler.worker.metrics.observed import Observed, cause_of
@@ -206,3 +207,14 @@ def test_stalled_tasks(cluster):
     assert stalled[(("connector", "src"), ("task", "0"), ("worker", ME))] == 1
     assert sum(stalled.values()) == 1
     assert len(stalled) > 1
+
+
+def test_tasks_that_follow_the_lag(cluster):
+    cluster.metrics.scaling = lambda: {ConnectorName("out"): Scaled(3, 700), ConnectorName("src"): Scaled(2, None),
+                                       ConnectorName("gone"): Scaled(9, 9)}
+    page = cluster.metrics.page({OWN})
+    found = {(name, dict(labels)["connector"]): value for (name, labels), value in samples(page).items()
+             if name in ("heeler_connector_tasks_wanted", "heeler_connector_lag_records")}
+    assert found == {("heeler_connector_tasks_wanted", "out"): 3, ("heeler_connector_tasks_wanted", "src"): 2,
+                     ("heeler_connector_lag_records", "out"): 700}
+    assert promtool(page) == []

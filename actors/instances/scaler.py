@@ -1,0 +1,120 @@
+"""Has the number of a sink's tasks follow its lag (tasks.auto): measures now and then, and asks for other tasks.
+
+The worker that runs the connector's instance does it, so that one decides; a new one goes on from the tasks there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from actors.messages.events import Remark, TaskReconfigurationRequested
+from actors.messages.ids import Epoch
+from spark_tasks.config import scaling
+from spark_tasks.config.scaling import Bounds, Scale
+from storage.ids import ConnectorName
+
+_logger = logging.getLogger(__name__)
+
+MEASURES_A_PERIOD = 4
+SOURCE = "scaler"
+Measure = Callable[[ConnectorName, Mapping[str, str]], tuple[int, int]]
+"""A sink's lag in records, and how many partitions its topics have. May take seconds; raises where Kafka is away."""
+Tell = Callable[[TaskReconfigurationRequested | Remark], None]
+
+
+class Watched:
+    """One instance of a connector."""
+
+    def __init__(self, connector: ConnectorName, epoch: Epoch, config: Mapping[str, str], bounds: Bounds,
+                 tasks: int) -> None:
+        """`tasks`: how many there are."""
+        self.connector = connector
+        self.epoch = epoch
+        self.config = config
+        self.bounds = bounds
+        self.scale = Scale(bounds.clamped(tasks))
+        self.lag: int | None = None
+        self.ended = False
+        self.due_ms = 0
+        self.measuring = False
+
+    @property
+    def tasks(self) -> int:
+        """How many there shall be. Any thread."""
+        return self.scale.tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """For metrics: `lag` is None before the first measurement, and where Kafka did not answer."""
+
+    tasks: int
+    lag: int | None
+
+
+class Scaler:
+    """`look` is to be called from time to time, and returns at once."""
+
+    def __init__(self, tell: Tell, measure: Measure, task_count: Callable[[ConnectorName], int],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell = tell
+        self._measure = measure
+        self._task_count = task_count
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._watched: list[Watched] = []
+
+    def watch(self, connector: ConnectorName, epoch: Epoch, config: Mapping[str, str]) -> Watched | None:
+        """A sink begins; None where its number of tasks is fixed. Watched until it has `ended`. Raises ConfigError."""
+        bounds = Bounds.of(config)
+        if bounds is None:
+            return None
+        watched = Watched(connector, epoch, config, bounds, self._task_count(connector))
+        with self._lock:
+            self._watched.append(watched)
+        return watched
+
+    def look(self) -> None:
+        """Measure those whose time has come, each in a thread of its own: one whose Kafka is away keeps nobody."""
+        now = int(self._clock() * 1000)
+        for watched in self._living():
+            if now >= watched.due_ms and not watched.measuring:
+                watched.due_ms = now + watched.bounds.period_ms // MEASURES_A_PERIOD
+                watched.measuring = True
+                name = f"scaler-{watched.connector}"
+                threading.Thread(target=self._examine, args=(watched,), name=name, daemon=True).start()
+
+    def figures(self) -> Mapping[ConnectorName, Scaled]:
+        """By connector."""
+        return {w.connector: Scaled(w.tasks, w.lag) for w in self._living()}
+
+    def _living(self) -> list[Watched]:
+        with self._lock:
+            self._watched = [watched for watched in self._watched if not watched.ended]
+            return list(self._watched)
+
+    def _examine(self, watched: Watched) -> None:
+        try:
+            lag, partitions = self._measure(watched.connector, watched.config)
+        except Exception as error:  # noqa: BLE001 - whatever a client raises: it is measured again
+            _logger.warning("%s: the lag cannot be measured, the number of tasks stays: %s", watched.connector, error)
+            watched.lag = None
+            watched.scale = scaling.unknown(watched.scale)
+        else:
+            self._decide(watched, lag, partitions)
+        finally:
+            watched.measuring = False
+
+    def _decide(self, watched: Watched, lag: int, partitions: int) -> None:
+        before = watched.tasks
+        watched.lag = lag
+        watched.scale = scaling.advance(watched.scale, watched.bounds, lag, partitions, int(self._clock() * 1000))
+        if watched.tasks != before and not watched.ended:
+            text = f"{before} -> {watched.tasks} tasks: {lag} records behind, in {partitions} partitions (tasks.auto)"
+            _logger.info("%s: %s", watched.connector, text)
+            self._tell(Remark(watched.connector, text, SOURCE))
+            self._tell(TaskReconfigurationRequested(watched.connector, watched.epoch))

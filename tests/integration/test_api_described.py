@@ -1,0 +1,64 @@
+"""Whatever is sent to REST over a socket, the answer is one that /openapi.json describes; nothing is a defect.
+
+HEELER_API_EXAMPLES: how many examples of each operation instead, with a seed of the day (`make api-fuzz`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+
+import pytest
+
+from tests.rigs.api_tester import CHECKS, STATEFUL_CHECKS, api_failures
+from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.fake_plugins import FILE
+from tests.rigs.serving import serving
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1000)]
+
+MANY = int(os.environ.get("HEELER_API_EXAMPLES", "0"))
+SEED = int(time.time() // 86_400) if MANY else None
+SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
+
+
+def defects(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was answered with 500 and nobody raised on purpose."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_every_answer_is_described(tmp_path, caplog):
+    with serving(FakeWorker()) as server:
+        assert api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 2, seed=SEED,
+                            more=("--phases", "coverage,fuzzing")) == ""
+    assert defects(caplog) == []
+
+
+def test_links_lead_to_what_is_there_and_away_from_what_is_gone(tmp_path, caplog):
+    worker = FakeWorker()
+    with serving(worker) as server:
+        assert api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 60, seed=SEED,
+                            checks=(*CHECKS, *STATEFUL_CHECKS), more=("--phases", "stateful")) == ""
+    assert defects(caplog) == []
+    asked = {type(request).__name__ for request in worker.asked}
+    assert {"GetConnector", "SetTargetState", "DeleteConnector"} <= asked
+
+
+def test_a_real_worker_answers_as_it_says(rig, topic_name):
+    """Without loggers, which other tests look at, and trials, each of which is a process."""
+    rig.kafka.create(topic_name)
+    config = {"connector.class": "FileStreamSource", "file": str(rig.folder / "in.txt"), "topic": topic_name}
+    before, logged = set(rig.call("GET", "/connectors")), rig.process.log.stat().st_size
+    port = int(rig.rest.url.rpartition(":")[2])
+    try:
+        found = api_failures(port, rig.folder, config, examples=MANY or 12, seed=SEED,
+                             more=["--phases", "fuzzing,stateful", "--exclude-tag=loggers", "--exclude-tag=trial"])
+    finally:
+        rig.created.extend(set(rig.call("GET", "/connectors")) - before)
+    assert found == ""
+    assert rig.created, "it has created none"
+    assert rig.call("GET", "/health")["status"] == "healthy"
+    log = rig.process.log.read_bytes()[logged:].decode(errors="replace")
+    assert re.findall(r".* ERROR .*\(rest\.errors:\d+\)", log) == [], "answers that nobody raised on purpose"

@@ -1,0 +1,75 @@
+"""The scaler: what it measures, when, and what it asks the herder for."""
+
+from __future__ import annotations
+
+import queue
+
+import pytest
+
+from actors.instances.scaler import Scaled, Scaler
+from actors.messages.events import Remark, TaskReconfigurationRequested
+from tests.rigs.support import wait_until
+
+CONFIG = {"tasks.auto": "true", "tasks.max": "4", "tasks.auto.lag": "100", "tasks.auto.period.ms": "4000"}
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.lag: int | Exception = 0
+        self.measured: queue.Queue[str] = queue.Queue()
+        self.told: list[object] = []
+        self.scaler = Scaler(self.told.append, self._measure, lambda _: 2, lambda: self.now)
+
+    def _measure(self, name, config):
+        assert config == CONFIG
+        self.measured.put(name)
+        if isinstance(self.lag, Exception):
+            raise self.lag
+        return self.lag, 8
+
+    def pass_(self, seconds: float, watched) -> None:
+        """A second after the other."""
+        for _ in range(int(seconds)):
+            self.now += 1
+            self.scaler.look()
+            wait_until(lambda: not watched.measuring, 10, "a measurement")
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_it_goes_on_from_the_tasks_there_are_and_asks_for_more_and_fewer(rig):
+    watched = rig.scaler.watch("c", 7, CONFIG)
+    assert watched.tasks == 2
+    rig.lag = 1000
+    rig.pass_(6, watched)
+    assert watched.tasks == 4
+    assert [type(message) for message in rig.told] == [Remark, TaskReconfigurationRequested]
+    assert rig.told[0].what.startswith("2 -> 4 tasks: 1000 records behind")
+    assert rig.told[1] == TaskReconfigurationRequested("c", 7)
+    assert rig.scaler.figures() == {"c": Scaled(4, 1000)}
+    rig.lag = 0
+    rig.pass_(20, watched)
+    assert watched.tasks == 1
+    watched.ended = True
+    assert rig.scaler.figures() == {}
+
+
+def test_a_kafka_that_is_away_changes_nothing(rig, caplog):
+    watched = rig.scaler.watch("c", 7, CONFIG)
+    rig.lag = ConnectionError("away")
+    rig.pass_(8, watched)
+    assert (watched.tasks, watched.lag, rig.told) == (2, None, [])
+    assert "the lag cannot be measured" in caplog.text
+    rig.lag = 1000
+    rig.pass_(8, watched)
+    assert watched.tasks == 4
+
+
+def test_what_is_fixed_is_not_measured(rig):
+    assert rig.scaler.watch("c", 7, {"tasks.max": "4"}) is None
+    rig.scaler.look()
+    assert rig.measured.empty()

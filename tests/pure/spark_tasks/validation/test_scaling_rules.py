@@ -1,0 +1,45 @@
+"""tasks.auto is for sinks, and its bounds have to be bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_tasks.plugins import Plugins
+from spark_tasks.validation import validate_connector
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+WORKER = {"group.id": "g", "key.converter": STRING, "value.converter": STRING}
+SINK = {"name": "s", "connector.class": "FileStreamSink", "topics": "t", "file": "/tmp/x"}  # noqa: S108
+SOURCE = {"name": "s", "connector.class": "FileStreamSource", "topic": "t"}
+
+
+def infos(config):
+    return validate_connector(config, plugins=Plugins(), worker=WORKER).to_json()
+
+
+def errors(config):
+    return {one["value"]["name"]: one["value"]["errors"] for one in infos(config)["configs"] if one["value"]["errors"]}
+
+
+@pytest.mark.parametrize(("config", "key", "words"), [
+    ({**SOURCE, "tasks.auto": "true"}, "tasks.auto", "of a sink only"),
+    ({**SINK, "tasks.auto": "true", "tasks.auto.min": "3", "tasks.max": "2"}, "tasks.auto.min", "more than tasks.max"),
+    ({**SINK, "tasks.auto": "true", "tasks.auto.lag": "0"}, "tasks.auto.lag", "at least 1"),
+    ({**SINK, "tasks.auto": "perhaps"}, "tasks.auto", "perhaps"),
+    ({**SINK, "tasks.max": "auto"}, "tasks.max", "auto"),
+])
+def test_what_is_wrong(config, key, words):
+    found = errors(config)
+    assert list(found) == [key]
+    assert words in found[key][0]
+
+
+def test_it_is_shown_to_who_uses_it():
+    def auto(config):
+        names = {one["value"]["name"] for one in infos(config)["configs"]}
+        return {name for name in names if name.startswith("tasks.auto")}
+
+    assert errors({**SINK, "tasks.auto": "true", "tasks.max": "4"}) == {}
+    assert auto(SINK) == set()
+    assert len(auto({**SINK, "tasks.auto": "true"})) == 4
+    assert errors({**SOURCE, "tasks.auto": "false"}) == {}

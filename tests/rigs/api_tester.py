@@ -1,0 +1,58 @@
+"""Schemathesis against a running server's /openapi.json: hostile and well-formed requests, alone and along its links.
+
+What is checked: each answer's status, media type and body are as the document says; what was deleted is gone; what
+was created is there. 500 is what Kafka Connect has for malformed bodies, so a test looks for defects in the log itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+CHECKS = ("status_code_conformance", "content_type_conformance", "response_headers_conformance",
+          "response_schema_conformance", "unsupported_method")
+STATEFUL_CHECKS = ("use_after_free", "ensure_resource_availability")
+
+_HOOKS = '''
+import json, os
+import schemathesis
+from hypothesis import strategies as st
+
+CONFIG = json.loads(os.environ["HEELER_API_CONFIG"])
+
+@schemathesis.hook
+def before_generate_body(context, strategy):
+    """Some of the bodies are a connector that can run."""
+    operation = context.operation.definition.raw["operationId"] if context.operation else ""
+    if operation == "connectors.create":
+        names = st.text("abcdef /%+;", min_size=1).filter(str.strip).map(str.strip)
+        made = st.builds(lambda name: {"name": name, "config": CONFIG}, names)
+        return st.one_of(strategy, made, made)  # a scenario needs one before it can follow a link
+    if operation in ("connectors.put_config", "plugins.validate"):
+        return st.one_of(strategy, st.just(CONFIG))
+    return strategy
+'''
+
+
+def api_failures(port: int, folder: Path, config: Mapping[str, str], *, examples: int, seed: int | None = None,
+                 checks: Sequence[str] = CHECKS, more: Sequence[str] = ()) -> str:
+    """What it found, empty where all is well. `examples`: for each operation; without `seed` always the same ones.
+
+    `config` is a connector's that can be created; `folder` is for files of the run; `more`: options of `st run`.
+    """
+    hooks = folder / "hooks_of_the_api_test.py"
+    hooks.write_text(_HOOKS)
+    chosen = ["--generation-deterministic"] if seed is None else ["--seed", str(seed)]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("schemathesis")), "run", f"http://127.0.0.1:{port}/openapi.json",
+         "--no-color", "--checks", ",".join(checks), "--max-examples", str(examples), "--warnings", "off",
+         "--suppress-health-check", "all", "--continue-on-failure", "--no-shrink", *chosen, *more],
+        cwd=folder, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": hooks.stem, "PYTHONPATH": str(folder),
+             "HEELER_API_CONFIG": json.dumps(config)})
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout if done.returncode else ""

@@ -1,0 +1,37 @@
+"""The parquet sink, half a second slower with each batch until the file `release` is there."""
+
+import time
+from pathlib import Path
+
+from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
+from spark_tasks.connectors.parquet.connector import ParquetData, ParquetSinkConnector
+from spark_tasks.connectors.parquet.writer import ParquetWriter
+
+KEYS = ConfigDef(ConfigKey("release", Type.STRING, doc="The file."))
+
+
+class Writer(ParquetWriter):
+    def __init__(self, settings, release):
+        super().__init__(settings)
+        self._release = release
+
+    def __reduce__(self):
+        return Writer, (self._settings, self._release)
+
+    def write(self, iterator):
+        if not Path(self._release).exists():
+            time.sleep(0.5)
+        return super().write(iterator)
+
+
+class Data(ParquetData):
+    def writer(self, schema, overwrite):
+        return Writer(super().writer(schema, overwrite)._settings, self.options["release"])
+
+
+class DawdlingSinkConnector(ParquetSinkConnector):
+    config_def = ParquetSinkConnector.config_def.plus(KEYS)
+
+    @classmethod
+    def data_source(cls, options):
+        return Data(dict(options))
