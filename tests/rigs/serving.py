@@ -28,11 +28,11 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 from cryptography.x509.oid import NameOID
 
 from heeler.embedded_kafka.java import find_java
-from rest.app import create_admin_app, create_app
 from rest.server.keys import Listener
 from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.rest_apps import admin_app_of, app_of
 
 LOCAL = (Listener("http", "127.0.0.1", 0),)
 
@@ -41,8 +41,7 @@ LOCAL = (Listener("http", "127.0.0.1", 0),)
 def serving(worker: FakeWorker, settings: RestSettings | None = None) -> Iterator[RestServer]:
     """A running REST server of a worker, on free ports of this machine."""
     settings = settings or replace(RestSettings(), listeners=LOCAL)
-    server = RestServer(settings, create_app(worker.ask, worker, settings),
-                        create_admin_app(worker.ask, worker, settings))
+    server = RestServer(settings, app_of(worker, settings), admin_app_of(worker, settings))
     server.start()
     try:
         yield server

@@ -265,7 +265,8 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
                            tls={"ssl.keystore.location": str(made.pem)})
         trusted = [str(made.certificate)]
     worker = FakeWorker()
-    worker.put(ConnectorName("large"), {"x": "y" * 20_000_000}, TargetState.STARTED, 0)
+    if kind == "answer":
+        worker.put(ConnectorName("large"), {"x": "y" * 20_000_000}, TargetState.STARTED, 0)
     with serving(worker, settings) as server, contextlib.ExitStack() as stack:
         port = server.ports[0]
         server._servers[0].timeout = 600
