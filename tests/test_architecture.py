@@ -12,9 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("actors", "rest", "storage", "spark_tasks", "heeler")
-FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
+from tests.rigs.sources import FILES, PACKAGES, ROOT, nodes
 
 # room (a folder, or a file beside the folders) -> the rooms that it may import, beside BASE; a name that ends in a dot
 # stands for all rooms of its package
@@ -201,11 +199,6 @@ MAX_LINES = 400
 FORBIDDEN = ("open", "input", "print", "exec", "eval")
 
 LONG_FILES: dict[str, str] = {}
-
-
-@cache
-def nodes(file: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
 
 
 @cache

@@ -8,10 +8,12 @@ import http.client
 import http.server
 import ipaddress
 import json
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +51,12 @@ def serving(worker: FakeWorker, settings: RestSettings | None = None) -> Iterato
         server.stop()
 
 
-def call(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+def call(
+    port: int, method: str, path: str, body: Any = None, *, tls: ssl.SSLContext | None = None, **headers: str
+) -> tuple[int, Any]:
     """One request over a connection of its own: status and parsed body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    kind = http.client.HTTPConnection if tls is None else partial(http.client.HTTPSConnection, context=tls)
+    connection = kind("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         data = None if body is None else json.dumps(body)
         typed = {} if body is None else {"Content-Type": "application/json"}
