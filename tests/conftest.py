@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # make histories
 # The same examples each time: what is new is looked for by the thorough profile.
-settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)
+settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
 settings.load_profile("quick")
 
 
@@ -46,6 +47,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Take it away, in the process that made it."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ[_TEMPORARY], ignore_errors=True)
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays to the end: the garbage collector need not look through it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -23,15 +23,15 @@ LEVELS = frozenset({"OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "
 def blueprint(front: Front) -> Blueprint:
     """Loggers. Levels last until the worker ends."""
     routes = Blueprint("loggers", __name__, url_prefix="/admin/loggers")
-    loggers = front.view.loggers
+    view = front.view
 
     @routes.get("")
     def list_loggers() -> Response:
-        return json_response({name: logger_level(level) for name, level in sorted(loggers.levels().items())})
+        return json_response({name: logger_level(level) for name, level in sorted(view.loggers.levels().items())})
 
     @routes.get("/<name:logger>")
     def get_logger(logger: str) -> Response:
-        level = loggers.level(logger)
+        level = view.loggers.level(logger)
         if level is None:
             raise NotFoundError(f"Logger {logger} not found.")
         return json_response(logger_level(level))
@@ -45,7 +45,7 @@ def blueprint(front: Front) -> Blueprint:
             return no_body(204)
         if scope != "worker":
             log.warning("Unknown scope %r in a request to set a logger's level: taken as worker", scope)
-        return json_response(list(loggers.set_level(logger, level)))
+        return json_response(list(view.loggers.set_level(logger, level)))
 
     return routes
 

@@ -8,10 +8,12 @@ import http.client
 import http.server
 import ipaddress
 import json
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,11 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 from cryptography.x509.oid import NameOID
 
 from heeler.embedded_kafka.java import find_java
-from rest.app import create_admin_app, create_app
 from rest.server.keys import Listener
 from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.rest_apps import admin_app_of, app_of
 
 LOCAL = (Listener("http", "127.0.0.1", 0),)
 
@@ -41,8 +43,7 @@ LOCAL = (Listener("http", "127.0.0.1", 0),)
 def serving(worker: FakeWorker, settings: RestSettings | None = None) -> Iterator[RestServer]:
     """A running REST server of a worker, on free ports of this machine."""
     settings = settings or replace(RestSettings(), listeners=LOCAL)
-    server = RestServer(settings, create_app(worker.ask, worker, settings),
-                        create_admin_app(worker.ask, worker, settings))
+    server = RestServer(settings, app_of(worker, settings), admin_app_of(worker, settings))
     server.start()
     try:
         yield server
@@ -50,9 +51,12 @@ def serving(worker: FakeWorker, settings: RestSettings | None = None) -> Iterato
         server.stop()
 
 
-def call(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+def call(
+    port: int, method: str, path: str, body: Any = None, *, tls: ssl.SSLContext | None = None, **headers: str
+) -> tuple[int, Any]:
     """One request over a connection of its own: status and parsed body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    kind = http.client.HTTPConnection if tls is None else partial(http.client.HTTPSConnection, context=tls)
+    connection = kind("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         data = None if body is None else json.dumps(body)
         typed = {} if body is None else {"Content-Type": "application/json"}

@@ -17,10 +17,10 @@ from actors.errors import (
     NotLeaderError,
     RebalanceNeededError,
 )
-from rest.app import create_app
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.rest_apps import client_of
 from tests.rigs.serving import serving, stub
 
 WAITING = replace(RestSettings(), rebalance_wait_s=30.0)
@@ -39,7 +39,7 @@ class Troubled(FakeWorker):
 
 
 def client(worker: FakeWorker, settings: RestSettings = WAITING) -> Client:
-    return Client(create_app(worker.ask, worker, settings))
+    return client_of(worker, settings)
 
 
 NO_LEADER = NotLeaderError("no", None)

@@ -12,20 +12,16 @@ from werkzeug.test import Client
 
 from actors.errors import BadRequestError, RebalanceNeededError, TimedOutError
 from actors.messages.requests import AlterOffsets, PutConnector, PutTaskConfigs, SetClusterLoggerLevel, Stage
-from rest.app import create_admin_app, create_app
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, TopicName
 from storage.status.state import Restarts, Status, StatusState, TopicStatus
 from tests.rigs.fake_herder import WORKER, FakeWorker
 from tests.rigs.fake_plugins import FILE
+from tests.rigs.rest_apps import admin_app_of, client_of
 
 SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
 HASTY = replace(RestSettings(), request_timeout_s=0.02, health_timeout_s=0.02)
-
-
-def client_of(worker: FakeWorker, settings: RestSettings = RestSettings()) -> Client:  # noqa: B008
-    return Client(create_app(worker.ask, worker, settings))
 
 
 def settings(**props: str) -> RestSettings:
@@ -240,7 +236,7 @@ def test_admin_has_its_own_application_where_it_has_its_own_listeners() -> None:
     worker = FakeWorker()
     apart = settings(listeners="http://:8083", admin_listeners="http://:8084")
     assert client_of(worker, apart).get("/admin/loggers").status_code == 404
-    app = create_admin_app(worker.ask, worker, apart)
+    app = admin_app_of(worker, apart)
     assert app is not None
     admin = Client(app)
     assert admin.get("/admin/loggers").json == {}
@@ -251,7 +247,7 @@ def test_admin_has_its_own_application_where_it_has_its_own_listeners() -> None:
 def test_the_story_of_a_connector_is_told_on_admin_listeners() -> None:
     worker = FakeWorker()
     apart = settings(listeners="http://:8083", admin_listeners="http://:8084")
-    app = create_admin_app(worker.ask, worker, apart)
+    app = admin_app_of(worker, apart)
     assert app is not None
     name = quote('a/b"', safe="")
     for client in (client_of(worker), Client(app)):
@@ -270,7 +266,7 @@ def test_the_story_of_a_connector_is_told_on_admin_listeners() -> None:
 def test_admin_on_the_main_listener_or_nowhere(props: dict[str, str], status: int) -> None:
     worker = FakeWorker()
     assert client_of(worker, settings(**props)).get("/admin/loggers").status_code == status
-    assert create_admin_app(worker.ask, worker, settings(**props)) is None
+    assert admin_app_of(worker, settings(**props)) is None
 
 
 def test_cluster_scope_is_asked_of_the_store() -> None:
@@ -346,7 +342,7 @@ def test_metrics_and_logs_on_the_admin_listener() -> None:
     apart = settings(admin_listeners="http://localhost:9000")
     worker = FakeWorker()
     client_of(worker).put("/connectors/a/config", json=SOURCE)
-    app = create_admin_app(worker.ask, worker, apart)
+    app = admin_app_of(worker, apart)
     assert app is not None
     assert Client(app).get("/metrics").status_code == 200
     assert Client(app).get("/connectors/a/logs").status_code == 200

@@ -217,7 +217,7 @@ def test_two_hundred_clients_keep_their_connections_over_tls_too(tmp_path: Path)
     listeners = (*LOCAL, Listener("https", "127.0.0.1", 0))
     with serving(FakeWorker(), replace(RestSettings(), listeners=listeners, tls=tls)) as server:
         for port, trusted in zip(server.ports, ((), (str(made.certificate),)), strict=True):
-            assert Counter(ask_in_processes(port, 200, *trusted, rounds=5)) == {"200": 200}
+            assert Counter(ask_in_processes(port, 200, *trusted, rounds=2)) == {"200": 200}
 
 
 def test_silent_clients_take_no_thread() -> None:
@@ -258,14 +258,15 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr(rest.server.http, "SLOW_S", 0.2)
     monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 600)
     monkeypatch.setattr(rest.server.http, "BODY_TIMEOUT_S", 600)
-    settings, trusted = replace(RestSettings(), listeners=LOCAL), []
+    settings, trust = replace(RestSettings(), listeners=LOCAL), None
     if kind == "handshake":
         made = make_certificates(tmp_path)
         settings = replace(settings, listeners=(Listener("https", "127.0.0.1", 0),),
                            tls={"ssl.keystore.location": str(made.pem)})
-        trusted = [str(made.certificate)]
+        trust = ssl.create_default_context(cafile=made.certificate)
     worker = FakeWorker()
-    worker.put(ConnectorName("large"), {"x": "y" * 20_000_000}, TargetState.STARTED, 0)
+    if kind == "answer":
+        worker.put(ConnectorName("large"), {"x": "y" * 20_000_000}, TargetState.STARTED, 0)
     with serving(worker, settings) as server, contextlib.ExitStack() as stack:
         port = server.ports[0]
         server._servers[0].timeout = 600
@@ -274,7 +275,8 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
             slow.setblocking(False)
             slow.send(SLOWLY[kind])
         wait_until(lambda: server._servers[0].requests.waiting > 0, 30, "more slow clients than threads")
-        assert Counter(ask_in_processes(port, 2, *trusted)) == {"200": 2}
+        for _ in range(2):
+            assert call(port, "GET", "/", tls=trust)[0] == 200
 
 
 def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

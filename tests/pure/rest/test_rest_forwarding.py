@@ -10,10 +10,9 @@ import pytest
 from werkzeug.test import Client
 
 from actors.errors import NotAssignedError, NotLeaderError
-from rest.app import create_app
-from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.fake_plugins import FILE
+from tests.rigs.rest_apps import client_of
 from tests.rigs.serving import serving, stub
 
 SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
@@ -25,7 +24,7 @@ def follower(target: int | str | None) -> Client:
     """A worker that says another one must answer."""
     url = f"http://127.0.0.1:{target}/" if isinstance(target, int) else target
     worker = FakeWorker(redirect=NotLeaderError("Only the leader can do this.", url))
-    return Client(create_app(worker.ask, worker, RestSettings()))
+    return client_of(worker)
 
 
 def test_everything_can_be_done_through_a_follower() -> None:
@@ -125,7 +124,7 @@ def test_no_known_leader(url: str | None) -> None:
 def test_the_owner_is_asked_too() -> None:
     with stub(204) as other:
         worker = FakeWorker(redirect=NotAssignedError("elsewhere", f"http://127.0.0.1:{other.port}"))
-        client = Client(create_app(worker.ask, worker, RestSettings()))
+        client = client_of(worker)
         assert client.post("/connectors/a/tasks/0/restart").status_code == 204
     assert other.requests[0][1] == "/connectors/a/tasks/0/restart?forward=true"
 

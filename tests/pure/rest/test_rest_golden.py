@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from werkzeug.test import Client
 
-from rest.app import create_app
-from rest.server.settings import RestSettings
 from spark_tasks.plugins import PluginInfo
 from tests.golden.rest.compare import check, recorded
 from tests.golden.rest.record import headers, payload
 from tests.golden.rest.scenarios import SCENARIOS, Step
 from tests.rigs.fake_herder import KEY, FakeWorker
 from tests.rigs.fake_plugins import FILE, validation_key
+from tests.rigs.rest_apps import client_of
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def answer_of(client: Client, step: Step) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_answers_as_java_connect(scenario: str, worker: FakeWorker) -> None:
-    client = Client(create_app(worker.ask, worker, RestSettings()))
+    client = client_of(worker)
     steps, answers = SCENARIOS[scenario], recorded(scenario)
     assert [step.name for step in steps] == [answer["name"] for answer in answers], "record again: scenarios changed"
     failures = []

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from werkzeug.test import Client
 
-from rest.app import create_app
-from rest.server.settings import RestSettings
 from tests.rigs.fake_herder import FakeWorker
+from tests.rigs.rest_apps import client_of
 
 CONFIG = {"connector.class": "X", "n": 1}
 
@@ -15,7 +14,7 @@ CONFIG = {"connector.class": "X", "n": 1}
 @pytest.fixture
 def client() -> Client:
     worker = FakeWorker()
-    return Client(create_app(worker.ask, worker, RestSettings()))
+    return client_of(worker)
 
 
 def test_a_configuration_with_records_and_a_limit(client: Client) -> None:

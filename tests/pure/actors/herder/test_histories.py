@@ -1,4 +1,4 @@
-"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not twenty."""
+"""Any history of a cluster ends in the right assignment. HEELER_HISTORIES=10000 runs so many, not ten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.pure.actors.herder.histories import run
 
-HISTORIES = int(os.environ.get("HEELER_HISTORIES", "20"))
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "10"))
 CHUNK = 10
 FOUND_ONCE = (1401, 1539, 1827, 2851, 3493, 4290, 6352, 6411)  # seeds that failed, before anything healed
 FOUND_HEALING = (10, 445)

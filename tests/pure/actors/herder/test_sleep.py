@@ -22,7 +22,7 @@ from tests.pure.actors.herder.world import World
 
 DELAY_MS = 300_000
 SOON_MS = 20_000
-HISTORIES = int(os.environ.get("HEELER_HISTORIES", "20"))
+HISTORIES = int(os.environ.get("HEELER_HISTORIES", "10"))
 CHUNK = 10
 
 

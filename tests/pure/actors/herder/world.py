@@ -242,7 +242,7 @@ class World:
 
     def check_all_runs(self) -> None:
         """What is configured runs once, and no status says more than what runs."""
-        told = self.story()
+        told = _Told(self)
         config, where = self.config, self.where()
         started = [c for c in config.connectors() if config.target_state(c) is not TargetState.STOPPED]
         wanted = {*config.connectors(), *(t for c in started for t in config.tasks(c))}
@@ -275,7 +275,7 @@ class World:
     def check_at_rest(self) -> None:
         """Everything that is configured runs exactly once, with the newest config; nothing else runs; all is said."""
         self.check_all_runs()
-        told, config, where = self.story(), self.config, self.where()
+        told, config, where = _Told(self), self.config, self.where()
         for node in self.living():
             assert node.state.phase is Phase.RESOLVED, f"{node.name} is {node.state.phase}\n{told}"
             assert node.state.busy is None, told
@@ -289,7 +289,7 @@ class World:
         self._check_configs(config, told)
         self._check_statuses(config, where, told)
 
-    def _check_configs(self, config: ClusterConfigState, told: str) -> None:
+    def _check_configs(self, config: ClusterConfigState, told: object) -> None:
         failed = {i.item for n in self.living() for i in n.instances.values() if i.state is State.FAILED}
         for node in self.living():
             for item, (_, command) in node.running.items():
@@ -307,7 +307,7 @@ class World:
                 value = config.connector_configs[name].get("v", "")
                 assert {c["v"] for c in config.raw_task_configs(name)} == {value}, f"{name}: old task configs\n{told}"
 
-    def _check_statuses(self, config: ClusterConfigState, where: Mapping[ItemId, list[str]], told: str) -> None:
+    def _check_statuses(self, config: ClusterConfigState, where: Mapping[ItemId, list[str]], told: object) -> None:
         said = self._said()
         states = {i.item: i.state for n in self.living() for i in n.instances.values()}
         assert set(said) == set(where), f"statuses {set(said) ^ set(where)}\n{told}"
@@ -317,3 +317,13 @@ class World:
             state = State.FAILED if failed else STATES[config.target_state(name) or TargetState.STARTED]
             assert status.state is state, f"{item} is said to be {status.state}, wanted {state}\n{told}"
             assert status.worker_id == where[item][0], f"{item}: {status}\n{told}"
+
+
+class _Told:
+    """The story, for who reads it: it is long."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __str__(self) -> str:
+        return self._world.story()

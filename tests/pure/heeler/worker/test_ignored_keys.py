@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import logging
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-import actors
 from heeler.worker.config import WorkerConfig
 from heeler.worker.keys.ignored import IGNORED, REFUSED, why_ignored
 from heeler.worker.keys.worker import WORKER_KEYS
@@ -22,8 +20,8 @@ from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
 from spark_tasks.validation.client_configs import client_config_def
 from tests.pure.heeler.worker.test_worker_config import BASE
+from tests.rigs.sources import FILES, nodes
 
-ROOT = Path(actors.__file__).parents[1]
 LISTS = (  # they name keys without using them
     "heeler/worker/keys/worker.py", "heeler/worker/keys/clients.py", "heeler/worker/keys/ignored.py",
     "rest/server/keys.py", "spark_tasks/validation/client_configs.py", "spark_tasks/config/connector_keys.py",
@@ -37,10 +35,8 @@ COMPOSED = {*(f"{kind}.storage.{what}" for kind in ("config", "offset", "status"
 @cache
 def used_keys() -> set[str]:
     """Every text that stands alone in the code, outside of docstrings' sentences."""
-    packages = ("actors", "rest", "storage", "spark_tasks", "heeler")
-    files = (f for package in packages for f in (ROOT / package).rglob("*.py"))
-    trees = (ast.parse(f.read_text()) for f in files if str(f.relative_to(ROOT)) not in LISTS)
-    return {n.value for t in trees for n in ast.walk(t) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    found = (node for file in FILES if str(file) not in LISTS for node in nodes(file))
+    return {n.value for n in found if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
 def test_every_key_is_used_or_ignored_or_refused():

@@ -8,14 +8,12 @@ import sys
 import pytest
 
 PROGRAM = """
-import sys, threading
+import sys
 from spark_tasks.process.pandas_later import hold_back_pandas
 {before}
 hold_back_pandas()
 import pyarrow as pa
-import spark_tasks.sources.split, spark_tasks.sinks.split
-from spark_tasks.spark.warm import warm_up
-warm_up()
+{after}
 there = "pandas" in sys.modules
 import pandas, numpy
 series = pandas.Series([1.0, numpy.nan])
@@ -23,10 +21,15 @@ print(there, pa.array(series).null_count, pa.array([1, None]).to_pandas().shape,
 """
 
 
-@pytest.mark.parametrize(("before", "there"), [("", False), ("import pandas", True)])
-def test_pyarrow_knows_pandas_as_soon_as_it_is_imported_and_no_sooner(before: str, there: bool) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(before=before)], capture_output=True, text=True,
-                          check=False)
+DATA_PLANE = """import spark_tasks.sources.split, spark_tasks.sinks.split
+from spark_tasks.spark.warm import warm_up
+warm_up()"""
+
+
+@pytest.mark.parametrize(("before", "after", "there"), [("", DATA_PLANE, False), ("import pandas", "", True)])
+def test_pyarrow_knows_pandas_as_soon_as_it_is_imported_and_no_sooner(before: str, after: str, there: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM.format(before=before, after=after)], capture_output=True,
+                          text=True, check=False)
     assert (done.stdout, done.stderr) == (f"{there} 1 (2,) pandas/__init__.py\n", "")
 
 

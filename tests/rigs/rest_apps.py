@@ -1,0 +1,72 @@
+"""REST's applications for tests: made once for all workers whose settings are the same.
+
+Werkzeug compiles every route anew for each application, which takes longer than most tests of REST do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+from werkzeug.test import Client
+
+from rest.app import create_admin_app, create_app
+from rest.server.settings import RestSettings
+from tests.rigs.fake_herder import FakeWorker
+
+Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+_worker: ContextVar[FakeWorker] = ContextVar("the worker that answers the request of this thread")
+
+
+class _Asked:
+    """Whichever worker is asked now."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_worker.get(), name)
+
+
+class _BySettings:
+    """Settings as a key: they hold dicts."""
+
+    def __init__(self, settings: RestSettings) -> None:
+        self.settings = settings
+
+    def __hash__(self) -> int:
+        return hash(repr(self.settings))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BySettings) and self.settings == other.settings
+
+
+@cache
+def _app(make: Callable[..., Wsgi | None], key: _BySettings) -> Wsgi | None:
+    return make(lambda *asked, **more: _worker.get().ask(*asked, **more), _Asked(), key.settings)
+
+
+def _of(make: Callable[..., Wsgi | None], worker: FakeWorker, settings: RestSettings) -> Wsgi | None:
+    app = _app(make, _BySettings(settings))
+    if app is None:
+        return None
+
+    def asked(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        _worker.set(worker)
+        return app(environ, start_response)
+
+    return asked
+
+
+def app_of(worker: FakeWorker, settings: RestSettings = RestSettings()) -> Any:  # noqa: B008
+    """What `create_app` makes."""
+    return _of(create_app, worker, settings)
+
+
+def admin_app_of(worker: FakeWorker, settings: RestSettings) -> Any:
+    """What `create_admin_app` makes."""
+    return _of(create_admin_app, worker, settings)
+
+
+def client_of(worker: FakeWorker, settings: RestSettings = RestSettings()) -> Client:  # noqa: B008
+    """A client of the main listeners."""
+    return Client(app_of(worker, settings))

@@ -1,0 +1,17 @@
+"""heeler's own files and what Python reads in them, parsed once for all tests that look into them."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("actors", "rest", "storage", "spark_tasks", "heeler")
+FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
+
+
+@cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """All nodes of the syntax tree of a file, named as in FILES."""
+    return tuple(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
