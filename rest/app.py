@@ -11,6 +11,7 @@ from rest.forwarding import RestClient
 from rest.herder_client import Ask, HerderClient
 from rest.resources import (
     connectors,
+    dead_letters,
     internal,
     lifecycle,
     loggers,
@@ -31,7 +32,7 @@ from rest.server.settings import RestSettings
 from rest.server.tls import client_context
 from rest.wire.view import WorkerView
 
-PUBLIC = (root, connectors, lifecycle, offsets, topics, plugins, trial, internal, metrics, openapi)
+PUBLIC = (root, connectors, lifecycle, offsets, dead_letters, topics, plugins, trial, internal, metrics, openapi)
 ADMIN = (loggers, logs, story)
 GRACE_S = 5.0  # the other worker reports its own time-out before we give up on it
 

@@ -52,6 +52,10 @@ class ConfigError(ConnectError):
     permanent = True
 
 
+class BusyError(ConnectError):
+    """What is asked for goes on already."""
+
+
 def is_permanent(error: BaseException) -> bool:
     """Whether trying again cannot help: the error says so, or one that led to it. A module that is not there is one."""
     seen: set[int] = set()

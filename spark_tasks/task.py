@@ -112,7 +112,8 @@ class TaskRunner(Protocol):
     """Drives one Connect task. All methods but `cancel` and `stop_starting` are called by one thread, one at a time.
 
     Any may raise, and then the task is FAILED and `close` is called. A runner may have an attribute `batch`, which any
-    thread reads: the future from Engine.submit of the batch that is on its way, None where there is none.
+    thread reads: the future from Engine.submit of the batch that is on its way, None where there is none. One that can
+    replay its dead letter queue has `replay(order)`, see SinkTask.
     """
 
     @property

@@ -110,8 +110,8 @@ ROOMS = {
         "storage.config", "storage.errors", "storage.log", "storage.status",
     ),
     "actors.instances": (
-        "actors.herder", "actors.messages", "spark_tasks.config", "spark_tasks.metrics", "spark_tasks.plugins",
-        "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
+        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.config", "spark_tasks.metrics",
+        "spark_tasks.plugins", "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
     ),
     "actors.peers": (
         "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "spark_tasks.task", "storage.config",

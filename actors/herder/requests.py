@@ -16,7 +16,7 @@ from actors.errors import (
     NotFoundError,
     NotLeaderError,
 )
-from actors.herder import limits, restarts, signing, task_configs, zombie_fencing
+from actors.herder import dead_letters, limits, restarts, signing, task_configs, zombie_fencing
 from actors.herder.effects import Delegate, Validate
 from actors.herder.events import RequestReceived, TimerFired, Validated
 from actors.herder.fencing_state import RecordFencing
@@ -45,6 +45,7 @@ from actors.messages.requests import (
     PatchConnector,
     PutConnector,
     PutTaskConfigs,
+    ReplayDeadLetters,
     Request,
     RestartConnectorAndTasks,
     RestartConnectorOnly,
@@ -303,5 +304,6 @@ _HANDLERS: Mapping[type, Callable[[Turn, RequestId, Any], None]] = {
     PutTaskConfigs: _put_tasks,
     FenceZombies: zombie_fencing.run,
     AlterOffsets: _alter_offsets,
+    ReplayDeadLetters: dead_letters.replay,
     HealthCheck: lambda turn, request_id, _: turn.reply(request_id),
 }

@@ -100,7 +100,11 @@ def heal(turn: Turn, request: Restart) -> None:
 
 def _elsewhere(turn: Turn, item: ItemId) -> RequestTargetError:
     kind = "task" if isinstance(item, ConnectorTaskId) else "connector"
-    message = f"Cannot restart {kind} since it is not assigned to this member"
+    return elsewhere(turn, item, f"Cannot restart {kind} since it is not assigned to this member")
+
+
+def elsewhere(turn: Turn, item: ItemId, message: str) -> RequestTargetError:
+    """The error that names the worker which has the item."""
     if not turn.state.is_leader or turn.state.membership is None:
         return NotLeaderError(message, turn.state.leader_url)
     return NotAssignedError(message, dict(turn.state.membership.owners).get(item))

@@ -8,9 +8,17 @@ from typing import Any
 
 import pykka
 
+from actors.errors import ConflictError
 from actors.herder.effects import AbandonInstance, AskTaskConfigs, ChangeInstance, StartInstance, StopInstance
 from actors.instances.task import trace_of
-from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, StartTask, Stop
+from actors.messages.commands import (
+    ChangeTargetState,
+    GenerateTaskConfigs,
+    ReplayLetters,
+    StartConnector,
+    StartTask,
+    Stop,
+)
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskStateReported
 from actors.messages.ids import Epoch
 from spark_tasks.errors import ConnectError, is_permanent
@@ -73,6 +81,12 @@ class ActorInstances:
         if not self._send(effect.connector, effect.epoch, GenerateTaskConfigs(effect.op)):
             error = ConnectError(f"{effect.connector}: the connector does not run")
             self._tell(TaskConfigsGenerated(effect.connector, effect.epoch, effect.op, error=error))
+
+    def replay(self, task: ConnectorTaskId, message: ReplayLetters) -> None:
+        """To the newest instance of the task; ConflictError where there is none."""
+        epochs = [epoch for epoch, (item, _) in self._actors.items() if item == task]
+        if not epochs or not self._send(task, max(epochs), message):
+            message.answer(None, ConflictError(f"{task} does not run yet"))
 
     def living(self) -> list[tuple[ItemId, pykka.ActorRef[Any]]]:
         """The newest instance of each item last. Any thread."""

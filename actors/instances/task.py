@@ -10,21 +10,22 @@ import logging
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pykka
 
+from actors.errors import BadRequestError, ConflictError, NotFoundError
 from actors.instances.task_state import Action, Event, Phase, advance, reported, steps
 from actors.instances.watchdog import Pace, Watchdog
-from actors.messages.commands import ChangeTargetState, StartTask, Stop
+from actors.messages.commands import ChangeTargetState, ReplayLetters, StartTask, Stop
 from actors.messages.events import TaskStateReported
 from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.errors import StartCancelledError, is_permanent
+from spark_tasks.errors import BusyError, ConfigError, StartCancelledError, is_permanent
 from spark_tasks.task import TaskRunner
 from storage.ids import Config, ConnectorTaskId, TargetState
 
@@ -126,20 +127,22 @@ class TaskActor(pykka.ThreadingActor):
         self._abandonment = abandonment or Abandonment()
         self._pace = pace
 
-    def on_receive(self, message: StartTask | ChangeTargetState | Stop | _Step | _Wake) -> None:
+    def on_receive(self, message: StartTask | ChangeTargetState | ReplayLetters | Stop | _Step | _Wake) -> None:
         """Never raises: what the runner raises makes the task FAILED."""
         if isinstance(message, StartTask):
             self._start = message
         with self._log_context(self._start.task) if self._start else nullcontext():
             self._receive(message)
 
-    def _receive(self, message: StartTask | ChangeTargetState | Stop | _Step | _Wake) -> None:
+    def _receive(self, message: StartTask | ChangeTargetState | ReplayLetters | Stop | _Step | _Wake) -> None:
         match message:
             case StartTask():
                 running = message.target_state is TargetState.STARTED
                 self._happen(Event.START if running else Event.START_PAUSED)
             case ChangeTargetState(state):
                 self._happen(Event.RESUME if state is TargetState.STARTED else Event.PAUSE)
+            case ReplayLetters():
+                self._replay(message)
             case Stop():
                 self._happen(Event.STOP)
             case _Step():
@@ -249,6 +252,29 @@ class TaskActor(pykka.ThreadingActor):
             self._alarms.set(self._alarm_key, self._alarms.now_ms() + idle_ms, self.wake)
         else:
             self._queue_step()
+
+    def _replay(self, message: ReplayLetters) -> None:
+        try:
+            message.answer(self._replayed(message.order), None)
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets it
+            message.answer(None, error)
+
+    def _replayed(self, order: Mapping[str, Any] | None) -> Any:
+        if self._runner is None or self._phase is not Phase.RUNNING:
+            raise BadRequestError(f"The task that replays dead letters is {self._phase.name}: it has to run")
+        replay = getattr(self._runner, "replay", None)
+        if replay is None:
+            raise BadRequestError("Dead letters of a Java plugin's connector cannot be replayed")
+        try:
+            told = replay(order)
+        except ConfigError as error:
+            raise BadRequestError(str(error)) from error
+        except BusyError as error:
+            raise ConflictError(str(error)) from error
+        if told is None:
+            raise NotFoundError("No replay was asked for since the task was started")
+        self.wake()
+        return told
 
     @property
     def _alarm_key(self) -> Hashable:

@@ -248,5 +248,15 @@ class ChangeTargetState:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayLetters:
+    """To a task actor: replay the dead letter queue (`order`: the request's body), or, None, say how far it is. The
+    answer, or BadRequestError, ConflictError, NotFoundError, goes to `answer`.
+    """
+
+    order: Mapping[str, Any] | None
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """To a connector or a task actor: stop in order; the actor ends by itself afterwards."""

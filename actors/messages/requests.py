@@ -163,10 +163,21 @@ class AlterOffsets:
     offsets: tuple[tuple[Mapping[str, Any], Mapping[str, Any] | None], ...] | None
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayDeadLetters:
+    """The worker of a sink's first task replays the dead letter queue; `order`: see ReplayOrder. None asks how far that
+    is. Answer: a mapping for REST.
+    """
+
+    connector: ConnectorName
+    order: Mapping[str, Any] | None
+
+
 Request = (
     GetConnector | GetTaskConfigs | PutConnector | PatchConnector | DeleteConnector | SetTargetState
     | StopConnectorRequest | RestartConnectorOnly | RestartConnectorAndTasks | RestartTask | PutTaskConfigs
     | FenceZombies | VerifyTaskStart | HealthCheck | ValidateConfig | GetOffsets | AlterOffsets
+    | ReplayDeadLetters
 )
 
 

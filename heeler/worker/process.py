@@ -25,9 +25,17 @@ from actors.instances.registry import ActorInstances
 from actors.instances.scaler import Scaler
 from actors.instances.task import TaskActors
 from actors.instances.watchdog import Watchdog
-from actors.messages.commands import DeleteTopicStatuses, HerderAlive, PutSessionKey, PutTopicStatus, WriteConfig
+from actors.messages.commands import (
+    DeleteTopicStatuses,
+    HerderAlive,
+    PutSessionKey,
+    PutTopicStatus,
+    ReplayLetters,
+    WriteConfig,
+)
 from actors.messages.requests import (
     Ask,
+    ReplayDeadLetters,
     Request,
     ResetTopics,
     RestartConnectorOnly,
@@ -333,6 +341,9 @@ class Worker:
                   offsets: OffsetRequests) -> None:
         if isinstance(effect.request, ValidateConfig):
             validation.start(effect.request.config, answer)
+        elif isinstance(effect.request, ReplayDeadLetters):
+            self._instances.replay(ConnectorTaskId(effect.request.connector, 0),
+                                   ReplayLetters(effect.request.order, answer))
         else:
             offsets.start(effect.request, answer)  # type: ignore[arg-type]
 

@@ -104,6 +104,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         200: Answer("They are set", ref("Message")), **_CHANGE}, body=ref("Offsets")),
     "offsets.reset": Operation("Delete all offsets of a stopped connector.", {
         200: Answer("They are deleted", ref("Message")), **_CHANGE}),
+    "dead_letters.replay": Operation("Give a sink the records of its dead letter queue once more.", {
+        202: Answer("It has begun; ask for its progress", ref("ReplayProgress")), **_CHANGE}, body=ref("Replay")),
+    "dead_letters.progress": Operation("How far the last replay of dead letters is.", {
+        200: Answer("Progress", ref("ReplayProgress")), **_CHANGE}),
     "topics.topics": Operation("Topics that a connector has used (KIP-558).", {
         200: Answer("Topics", ref("Topics")), 403: _error("topic.tracking.enable is false"), **_STARTING}),
     "topics.reset": Operation("Forget which topics a connector has used.", {

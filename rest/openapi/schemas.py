@@ -36,6 +36,8 @@ STATE: Final[Schema] = {"type": "string", "enum": [
     "UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING", "DESTROYED"]}
 LEVEL: Final[Schema] = {"type": "string", "enum": ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"]}
 _NULLABLE_TEXT: Final[Schema] = {"type": "string", "nullable": True}
+_MILLIS: Final[Schema] = {"type": "integer", "format": "int64", "description": "Milliseconds since 1970."}
+_MOMENT: Final[Schema] = {"anyOf": [_MILLIS, {"type": "string", "format": "date-time"}]}
 _RESTARTS: Final = {
     **an_object("count cause", count=NUMBER, cause=TEXT, permanent={"type": "boolean"},
                 next_attempt={"type": "string", "format": "date-time"}),
@@ -78,5 +80,18 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Trial": an_object("config", config=ref("Config"), limit={**NUMBER, "minimum": 1, "maximum": 1000, "default": 5},
                        records=listed({"type": "object", "description": "A value, perhaps a key, topic, headers."})),
     "TrialResult": an_object("stages", stages=listed({"type": "object"})),
+    "Replay": an_object("", dry_run={"type": "boolean", "default": False}, values={
+        "type": "boolean", "default": False, "description": "Keys and values in the samples of a dry run."},
+        limit={**NUMBER, "minimum": 1}, filter=an_object(
+            "", topics=listed(TEXT), stages=listed(TEXT), exception=TEXT, message=TEXT, **{"from": _MOMENT},
+            to=_MOMENT, partition=NUMBER, first_offset=NUMBER, last_offset=NUMBER)),
+    "ReplayProgress": an_object(
+        "connector queue dry_run state scanned replayed would_replay refused_again left not_replayable", connector=TEXT,
+        queue=TEXT, dry_run={"type": "boolean"}, state={"type": "string", "enum": ["RUNNING", "DONE", "FAILED"]},
+        error=_NULLABLE_TEXT, started_at=_MILLIS, scanned=NUMBER, replayed=NUMBER, would_replay=NUMBER,
+        refused_again=NUMBER, left=NUMBER, not_replayable=NUMBER, held_by_the_sink=NUMBER, by_topic=mapped(NUMBER),
+        by_stage=mapped(NUMBER), by_exception=mapped(NUMBER),
+        partitions=listed(an_object("partition position end", partition=NUMBER, position=NUMBER, end=NUMBER)),
+        samples=listed({"type": "object"})),
     "Logs": an_object("name lines", name=TEXT, lines=listed(TEXT)),
 }

@@ -217,6 +217,7 @@ class TrialBody(_Body):
 
 CREATE = Entity(CreateBody())
 TRIAL = Entity(TrialBody())
+ANYTHING = fields.Raw(allow_none=True)
 OFFSETS = Entity(OffsetsBody())
 CONFIG = StringMap()
 TASK_CONFIGS = ListOf(StringMap(), "java.util.Map<java.lang.String,java.lang.String>")

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.letters import PREFIX
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.sharing import shared_cluster
@@ -21,7 +22,6 @@ from spark_tasks.pipeline.failures import Failure, intolerant
 
 _logger = logging.getLogger(__name__)
 
-_PREFIX: Final = "__connect.errors."
 _MOST_LINES: Final = 1000  # of the log, for each split
 
 Header = tuple[str, bytes | None]
@@ -153,13 +153,13 @@ def context_headers(failure: Failure, original: Original, handling: ErrorHandlin
         "class.name": failure.class_name,
         "exception.class.name": failure.error_class,
     }
-    found: list[Header] = [(_PREFIX + name, text.encode()) for name, text in texts.items() if text is not None]
+    found: list[Header] = [(PREFIX + name, text.encode()) for name, text in texts.items() if text is not None]
     message = failure.message
     trace = "".join(traceback.format_exception(failure.error))
     return [
         *found,
-        (_PREFIX + "exception.message", None if message is None else message.encode(errors="replace")),
-        (_PREFIX + "exception.stacktrace", trace.encode(errors="replace")),
+        (PREFIX + "exception.message", None if message is None else message.encode(errors="replace")),
+        (PREFIX + "exception.stacktrace", trace.encode(errors="replace")),
     ]
 
 

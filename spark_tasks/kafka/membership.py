@@ -296,9 +296,20 @@ class GroupConsumer:
             raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
         return {(tp.topic, tp.partition): item.offset for tp, item in found.items() if item.offset >= 0}
 
-    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000) -> None:
-        """Commit; raises CommitRefusedError where this is no longer the member that the group knows."""
-        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()}
+    def noted(self, partition: TopicPartition, timeout_ms: int = 5_000) -> tuple[int, str] | None:
+        """What the group has committed for any partition: offset and metadata; None for nothing."""
+        wanted = KafkaTopicPartition(*partition)
+        try:
+            item = self._coordinator.fetch_committed_offsets([wanted], timeout_ms=timeout_ms).get(wanted)
+        except protocol.KafkaError as error:
+            raise translated(error, f"reading the offsets of consumer group {self._settings.group_id}") from error
+        return None if item is None or item.offset < 0 else (item.offset, item.metadata or "")
+
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, note: str = "") -> None:
+        """Commit; raises CommitRefusedError where this is no longer the member that the group knows. `note`: the
+        metadata.
+        """
+        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, note, -1) for tp, offset in offsets.items()}
         try:
             self._coordinator.commit_offsets_sync(wanted, timeout_ms=timeout_ms)
         except _LOST_MEMBERSHIP as error:

@@ -21,6 +21,7 @@ from spark_tasks.data.rows import as_value, plain, value_field
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import Column, Converter, MixedSchemasError
+from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.converters.string import StringConverter
@@ -139,6 +140,13 @@ class SinkPipeline(_Pipeline):
         with stage(Stage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
                    f"{part} of record {{}} cannot be read by {name}"):
             return converter.to_connect(topic, array, raw.column("headers"))
+
+    def header_of(self, topic: str, name: str, text: str) -> bytes | None:
+        """A header that the header converter reads as this text; None where it cannot be without a registry."""
+        converter = self.stages.header
+        if isinstance(converter, _READ_ANY_HEADER):
+            return text.encode()
+        return converter.from_connect_header(topic, name, None, text) if isinstance(converter, JsonConverter) else None
 
     def _check_headers(self, topic: str, raw: pa.RecordBatch) -> None:
         """Headers stay as they are on the wire, but one that the converter cannot read makes a bad record."""

@@ -44,6 +44,9 @@ class Pipeline(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Converted and transformed records in order; those that were dropped or refused are missing."""
 
+    def header_of(self, topic: str, name: str, text: str) -> bytes | None:
+        """A header that the header converter reads as this text; None where there is none."""
+
 
 class RangeLostError(RetriableError):
     """Records were deleted while they were read; the next batch starts behind them."""

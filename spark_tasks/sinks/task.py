@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
@@ -34,6 +34,8 @@ from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.stages import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.positions import Positions
+from spark_tasks.sinks.replay import Replay
+from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import Progress, TaskContext
@@ -81,6 +83,9 @@ class SinkTask:
         self._paused = False
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
+        self._replay: Replay | None = None
+        self._replaying: ReplaySplit | None = None  # the batch on its way is this part of it
+        self._replayed_last = False
         self._flight: Flight | None = None
         self._commit_begun = 0.0
         self._lag_asked = float("-inf")
@@ -138,13 +143,18 @@ class SinkTask:
         if consumer.take_change():
             self._watcher.forget(self)
             self._positions.assign(consumer.assignment(), consumer.committed)
-        if self._paused or not self._positions:
+        replay = self._replay if self._replay is not None and self._replay.running else None
+        if self._paused or not (self._positions or replay):
             self._look_at_lag()
             return Progress(idle_ms=PAUSED_MS)
         begun = time.perf_counter()
         with phase("plan"):
-            splits = self._plan()
+            splits = self._plan() if self._positions else []
         self._metrics.lags = self._positions.lags()
+        self._replaying = None
+        if replay is not None and not (splits and self._replayed_last):
+            return self._replay_next(replay, consumer)
+        self._replayed_last = False
         if not splits:
             armed = self._watcher.arm(self, self._positions.at(), self._isolation, self._context.wake)
             return Progress(idle_ms=UPKEEP_MS if armed else 0)
@@ -179,6 +189,8 @@ class SinkTask:
         if self._batch is None:
             return Progress()
         future, generation = self._batch
+        if self._replaying is not None and self._replay is not None:
+            return self._collect_replay(self._replay, self._replaying, patience_s)
         try:
             results: list[SinkResult] = future.result(patience_s)
         except FutureTimeoutError:
@@ -202,6 +214,68 @@ class SinkTask:
             except Exception as error:  # noqa: BLE001 - the plugin's
                 return self._failed(error, results)
         return self._commit(results, generation)
+
+    def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Begin to replay the dead letter queue; `order`: see ReplayOrder. None: only say how far the last one is, or
+        None where there was none. ConfigError, BusyError.
+        """
+        if order is not None:
+            resume_from = getattr(self._writer, "resume_from", None)
+            self._replay = Replay(self._errors, order, self._replay, resume_from)
+        return None if self._replay is None else self._replay.told()
+
+    def _replay_next(self, replay: Replay, consumer: GroupConsumer) -> Progress:
+        self._replayed_last = True
+        try:
+            split = replay.next_split(self._job, self._watcher.cluster, consumer.noted)
+        except Exception as error:  # noqa: BLE001 - Kafka's, or the plugin's that says where it is
+            replay.fail(error)
+            return Progress()
+        if split is None:
+            return Progress()
+        self._replaying = split
+        self._batch = (self._context.engine.submit(self._context.id, [split]), consumer.generation())
+        return self._collect(PATIENCE_S)
+
+    def _collect_replay(self, replay: Replay, split: ReplaySplit, patience_s: float) -> Progress:
+        """As _collect, but what goes wrong is the replay's end, not the task's."""
+        if self._batch is None:
+            return Progress()
+        future, generation = self._batch
+        try:
+            [result] = future.result(patience_s)
+        except FutureTimeoutError:
+            return Progress()
+        except CancelledError:
+            self._batch = None
+            raise ConnectError(f"the replay of {self._context.id} was given up") from None
+        except Exception as error:  # noqa: BLE001 - Spark's errors
+            self._batch = None
+            replay.fail(error)
+            return Progress()
+        self._batch = None
+        result.refused.tell(self._metrics, skipped=True)
+        try:
+            self._commit_replay(replay, split, result, generation)
+        except Exception as error:  # noqa: BLE001 - the plugin's, and Kafka's
+            replay.fail(error)
+        return Progress(0 if split.order.dry_run else result.chosen)
+
+    def _commit_replay(
+        self, replay: Replay, split: ReplaySplit, result: ReplayResult, generation: tuple[int, str] | None
+    ) -> None:
+        if result.failure is not None:
+            self._abort([result])
+            value_of(result.failure)
+        if not split.order.dry_run:
+            if self._cancelled or generation is None or generation != self._member.generation():
+                self._abort([result])  # read again, if this is still the task that replays
+                return
+            if result.messages and self._writer is not None:
+                self._writer.commit(list(result.messages))
+            place = (split.queue, split.partition)
+            self._member.commit({place: result.done.low}, COMMIT_TIMEOUT_MS, result.done.note())
+        replay.took(split, result)
 
     def _commit(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         done = [result for result in results if result.out_of_range is None]
@@ -263,7 +337,7 @@ class SinkTask:
         self._positions.doubt()
         return self._patience.later(error)
 
-    def _abort(self, done: Sequence[SinkResult]) -> None:
+    def _abort(self, done: Sequence[SinkResult | ReplayResult]) -> None:
         if self._writer is None:
             return
         try:
@@ -322,5 +396,5 @@ class SinkTask:
             self._context.engine.cancel(batch[0])
 
 
-def _messages(done: Sequence[SinkResult]) -> list[Any]:
+def _messages(done: Sequence[SinkResult | ReplayResult]) -> list[Any]:
     return [message for result in done for message in result.messages]

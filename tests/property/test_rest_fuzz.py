@@ -25,7 +25,8 @@ PATH = st.lists(SEGMENT, max_size=6).map(lambda segments: "/" + "/".join(segment
 KNOWN_PATH = st.sampled_from([
     "/connectors", "/connectors/a", "/connectors/a/config", "/connectors/a/offsets", "/connectors/a/tasks",
     "/connectors/a/fence", "/connectors/a/topics/reset", "/connectors/a/restart", "/connectors/a/tasks/0/restart",
-    "/connector-plugins/FileStreamSource/config/validate", "/admin/loggers/x", "/connectors/a/stop"])
+    "/connector-plugins/FileStreamSource/config/validate", "/admin/loggers/x", "/connectors/a/stop",
+    "/connectors/a/dead-letters/replay"])
 METHOD = st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"])
 SCALAR = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=10))
 KEY = st.one_of(st.text(max_size=5), st.sampled_from([

@@ -34,6 +34,7 @@ from actors.messages.requests import (
     PatchConnector,
     PutConnector,
     PutTaskConfigs,
+    ReplayDeadLetters,
     Request,
     ResetTopics,
     RestartConnectorAndTasks,
@@ -211,6 +212,9 @@ class FakeWorker:
                 return None
             case GetOffsets():
                 return [pair for pair in self.offsets.get(name, {}).values() if pair[1] is not None]
+            case ReplayDeadLetters():
+                return {"connector": name, "queue": "q", "dry_run": False, "state": "RUNNING", "scanned": 0,
+                        "replayed": 0, "would_replay": 0, "refused_again": 0, "left": 0, "not_replayable": 0}
             case AlterOffsets(offsets=offsets):
                 return self._alter(name, offsets)
         raise AssertionError(request)

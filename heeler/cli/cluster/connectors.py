@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from heeler.cli.cluster.apply import apply, create, delete
+from heeler.cli.cluster.dead_letters import replay
 from heeler.cli.cluster.session import NO, Session, cluster_command, connector_argument, each
 from heeler.cli.cluster.status import status
 from heeler.cli.safe_text import safe
@@ -18,7 +19,7 @@ def connectors() -> None:
     """See and change connectors."""
 
 
-for command in (apply, create, delete, status):
+for command in (apply, create, delete, replay, status):
     connectors.add_command(command)
 
 

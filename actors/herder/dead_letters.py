@@ -1,0 +1,48 @@
+"""Replay of a sink's dead letter queue: by its first task, on the worker that has it."""
+
+from __future__ import annotations
+
+from actors.errors import BadRequestError, NotFoundError
+from actors.herder import restarts
+from actors.herder.effects import Delegate
+from actors.herder.turn import Turn
+from actors.messages.ids import RequestId
+from actors.messages.requests import ReplayDeadLetters
+from storage.ids import ConnectorTaskId, TargetState
+
+QUEUE = "errors.deadletterqueue.topic.name"
+
+
+def replay(turn: Turn, request_id: RequestId, request: ReplayDeadLetters) -> None:
+    """Hand it to the task, or say which worker has it, or why it cannot be."""
+    task = ConnectorTaskId(request.connector, 0)
+    error = _refusal(turn, request)
+    if error is None and task not in turn.state.allocated():
+        error = restarts.elsewhere(turn, task, f"Cannot replay dead letters: {task} is not assigned to this member")
+    if error is not None:
+        turn.reply(request_id, error=error)
+    else:
+        turn.emit(Delegate(request_id, request))
+
+
+def _refusal(turn: Turn, request: ReplayDeadLetters) -> Exception | None:
+    name, config = request.connector, turn.state.config
+    if not config.contains(name):
+        return NotFoundError(f"Connector {name} not found")
+    given = config.connector_configs[name]
+    if turn.state.settings.connector_type(given) == "source":
+        return BadRequestError(
+            f"{name} is a source: a letter of a source is what its converters made of a record before its transforms, "
+            "not what the source has read, so it cannot be replayed. Read the queue with heeler topics read, and have "
+            "the source read the records again (PATCH /connectors/{connector}/offsets)"
+        )
+    if not (given.get(QUEUE) or "").strip():
+        return BadRequestError(f"{name} has no dead letter queue: {QUEUE} is not set")
+    state = config.target_state(name)
+    if state is not TargetState.STARTED:
+        now = "stopped" if state is TargetState.STOPPED else "paused"
+        return BadRequestError(f"{name} is {now}: its first task replays dead letters, so it has to run. Resume it "
+                               "first (PUT /connectors/{connector}/resume)")
+    if not config.task_count(name):
+        return BadRequestError(f"{name} has no tasks yet: its first task replays dead letters")
+    return None

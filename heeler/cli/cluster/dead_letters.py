@@ -1,0 +1,97 @@
+"""`heeler connectors replay`: what a sink could not take, once more."""
+# ruff: noqa: PLC0415  (imports inside: the command line starts fast)
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from heeler.cli.cluster.session import NO, YES, Session, cluster_command, confirm, connector_argument
+
+_LOOK_S: Final = 0.5
+_COLUMNS: Final = ("WHAT", "LETTERS")
+_TOTALS: Final = (
+    ("looked at", "scanned"), ("would be replayed", "would_replay"), ("replayed", "replayed"),
+    ("refused again", "refused_again"), ("not wanted now", "left"), ("the sink has already", "held_by_the_sink"),
+    ("of others, or without context headers", "not_replayable"),
+)
+_SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offset", "stage", "exception", "message")
+
+
+@click.command()
+@connector_argument()
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only records of this topic; several times.")
+@click.option("--stage", "stages", multiple=True, metavar="STAGE", help="Only what failed in this stage, such as "
+              "VALUE_CONVERTER; several times.")
+@click.option("--exception", metavar="REGEX", help="Only where the exception's class name has a match.")
+@click.option("--message", metavar="REGEX", help="Only where its message has a match.")
+@click.option("--from", "first", metavar="TIME", help="Only records of this time or later: 2026-11-22T18:00:00Z.")
+@click.option("--to", "end", metavar="TIME", help="Only earlier ones.")
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="Only this partition of the queue.")
+@click.option("--first-offset", type=click.IntRange(0), metavar="N", help="Only letters from this offset on.")
+@click.option("--last-offset", type=click.IntRange(0), metavar="N", help="Only letters up to this offset.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("--values", is_flag=True, help="Show keys and values of the samples.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be replayed.")
+@YES
+@cluster_command
+def replay(session: Session, connector: str, limit: int | None, values: bool, dry_run: bool, yes: bool,
+           **chosen: Any) -> int:
+    """Give a sink the records of its dead letter queue once more, those that were not replayed yet.
+
+    Says first what that would be, then asks. The records go to this sink alone. Wants a running heeler sink with
+    errors.tolerance=all and errors.deadletterqueue.context.headers.enable=true.
+    """
+    from heeler.cli.output import Format
+
+    names = {"first": "from", "end": "to"}
+    wanted = {names.get(key, key): list(value) if isinstance(value, tuple) else value
+              for key, value in chosen.items() if value not in (None, ())}
+    order: dict[str, Any] = {"filter": wanted} | ({"limit": limit} if limit is not None else {})
+    if dry_run or not yes:
+        said = _replay(session, connector, {**order, "dry_run": True, "values": values})
+        if dry_run or session.format is Format.TABLE:
+            _show(session, said)
+        if dry_run or said.get("state") != "DONE" or not said.get("would_replay"):
+            return 0 if said.get("state") == "DONE" else NO
+        confirm(f"Replay {said['would_replay']} dead letters?", yes=yes)
+    said = _replay(session, connector, order)
+    _show(session, said)
+    return 0 if said.get("state") == "DONE" else NO
+
+
+def _replay(session: Session, connector: str, order: Mapping[str, Any]) -> dict[str, Any]:
+    from heeler.cli.cluster.answers import an_object
+    from heeler.cli.rest_client import path_of
+
+    path = path_of("connectors", connector, "dead-letters", "replay")
+    said = an_object(session.call("POST", path, order), "a replay's progress")
+    while said.get("state") == "RUNNING":
+        time.sleep(_LOOK_S)
+        said = an_object(session.call("GET", path), "a replay's progress")
+    return said
+
+
+def _show(session: Session, said: Mapping[str, Any]) -> None:
+    from heeler.cli.cluster.answers import a_list, a_text, an_object
+    from heeler.cli.output import Format
+    from heeler.cli.safe_text import safe
+
+    rows = [(words, said[key]) for words, key in _TOTALS if said.get(key)]
+    for key in ("by_topic", "by_stage", "by_exception"):
+        counts = an_object(said.get(key), "a replay's counts")
+        rows += [(f"{key.removeprefix('by_')} {kind}", count) for kind, count in sorted(counts.items())]
+    session.show(said, _COLUMNS, rows, "The queue has nothing to replay.")
+    if session.format is not Format.TABLE:
+        return
+    samples = [an_object(one, "a sample") for one in a_list(said.get("samples"), "samples")]
+    if samples:
+        columns = [*_SAMPLE, *(part for part in ("key", "value") if part in samples[0])]
+        click.echo()
+        session.show(samples, [name.upper().replace("_", " ") for name in columns],
+                     [tuple(one.get(name) for name in columns) for one in samples])
+    if said.get("error"):
+        click.echo(f"heeler: it ended early: {safe(a_text(said.get('error')))}", err=True)

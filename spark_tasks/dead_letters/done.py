@@ -1,0 +1,117 @@
+"""Which letters of a partition need no replay any more, and how a consumer group's offset says so. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from spark_tasks.errors import ConnectError
+
+_MARK: Final = "heeler-replay:"
+_LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
+_MOST_BYTES: Final = 1_000_000  # of a note unpacked: what comes from Kafka may be anything
+
+
+class ScatteredError(ConnectError):
+    """What was replayed lies too scattered in the queue for the note that is kept of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """All offsets below `low`, and `spans` above it: (first, end), ascending, with gaps in between. Of a group's
+    offsets `low` is the offset and `note` its metadata.
+    """
+
+    low: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, offset: int, note: str) -> Done:
+        """What a group has committed; a note that is not ours says nothing."""
+        return _joined(offset, _read(offset, note))
+
+    def note(self) -> str:
+        """For `of`. ScatteredError where it would be longer than a broker takes."""
+        if not self.spans:
+            return ""
+        numbers, at = [], self.low
+        for first, end in self.spans:
+            numbers += [first - at, end - first]
+            at = end
+        text = _MARK + base64.b64encode(zlib.compress(bytes(_varints(numbers)), 9)).decode()
+        if len(text) > _LONGEST:
+            raise ScatteredError(
+                "what was replayed lies too scattered in the queue to keep account of: replay what lies between first "
+                "(a filter by offsets alone, or none), or fewer at a time"
+            )
+        return text
+
+    def covers(self, offsets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Whether each of the offsets is done."""
+        found = offsets < self.low
+        if self.spans:
+            bounds = np.array(self.spans, np.int64)
+            at = np.searchsorted(bounds[:, 0], offsets, side="right") - 1
+            found |= (at >= 0) & (offsets < bounds[np.maximum(at, 0), 1])
+        return found
+
+    def after(self, start: int, end: int, left: np.ndarray[Any, Any]) -> Done:
+        """Also start (inclusive) to end (exclusive), but for the offsets in `left` (ascending)."""
+        edges = [start - 1, *left.tolist(), end]
+        more = ((a + 1, b) for a, b in itertools.pairwise(edges) if a + 1 < b)
+        return _joined(self.low, [*self.spans, *more])
+
+
+def _joined(low: int, parts: Iterable[tuple[int, int]]) -> Done:
+    spans = list[tuple[int, int]]()
+    for first, end in sorted(parts):
+        if first <= low:
+            low = max(low, end)
+        elif spans and first <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((first, end))
+    return Done(low, tuple(spans))
+
+
+def _read(low: int, note: str) -> list[tuple[int, int]]:
+    if not note.startswith(_MARK):
+        return []
+    try:
+        packed = base64.b64decode(note.removeprefix(_MARK), validate=True)
+        numbers = list(_numbers(zlib.decompressobj().decompress(packed, _MOST_BYTES)))
+    except (binascii.Error, zlib.error, ValueError):
+        return []
+    spans, at = [], low
+    for gap, length in zip(numbers[::2], numbers[1::2], strict=False):
+        spans.append((at + gap, at + gap + length))
+        at += gap + length
+    return spans if at < 2**63 else []
+
+
+def _varints(numbers: Iterable[int]) -> Iterator[int]:
+    for number in numbers:
+        left = number
+        while left > 127:
+            yield left & 127 | 128
+            left >>= 7
+        yield left
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 127) << shift
+        shift += 7
+        if shift > 70:
+            raise ValueError("no number is so long")
+        if byte < 128:
+            yield number
+            number = shift = 0

@@ -1,0 +1,120 @@
+"""Dead letters read back: what their `__connect.errors.*` headers say, and the records that they were."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.data.columns import HEADERS_TYPE
+
+PREFIX: Final = "__connect.errors."
+MARKER: Final = "heeler.replay.of"
+"""The header of a record that was replayed: topic-partition-offset of its letter."""
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+_INT32: Final = "^[0-9]{1,9}$"  # some less, for both: no topic has so many partitions, no partition so many records
+_INT64: Final = "^[0-9]{1,18}$"
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """A batch of a queue (`raw`, columns.RAW_SCHEMA), and what its headers say: columns of its length, null where a
+    header is missing or makes no sense. `partition` and `offset` are int64, the others strings.
+    """
+
+    raw: pa.RecordBatch
+    connector: pa.Array
+    topic: pa.Array
+    partition: pa.Array
+    offset: pa.Array
+    stage: pa.Array
+    error_class: pa.Array
+    message: pa.Array
+
+    @classmethod
+    def of(cls, raw: pa.RecordBatch) -> Letters:
+        """Of whatever the queue holds."""
+        headers = raw.column("headers")
+        flat, parents = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
+        names, values = pc.struct_field(flat, "key"), pc.struct_field(flat, "value")
+
+        def texts(name: str) -> pa.Array:
+            found = pc.indices_nonzero(pc.equal(names, PREFIX + name)).to_numpy().astype(np.int64)
+            places = np.full(len(raw), -1, np.int64)
+            places[parents[found]] = found  # of several the last, which is the newest
+            return _texts(values.take(pa.array(places, mask=places < 0)))
+
+        return cls(
+            raw, texts("connector.name"), texts("topic"), _numbers(texts("partition"), _INT32),
+            _numbers(texts("offset"), _INT64),
+            texts("stage"), texts("exception.class.name"), texts("exception.message"),
+        )
+
+    def whole(self) -> np.ndarray[Any, Any]:
+        """Whether each says where its record is from (errors.deadletterqueue.context.headers.enable)."""
+        known = [self.connector, self.topic, self.partition, self.offset]
+        found: np.ndarray[Any, Any] = np.logical_and.reduce([c.is_valid().to_numpy(False) for c in known])
+        return found
+
+
+def _texts(found: pa.Array) -> pa.Array:
+    try:
+        return found.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array(
+            [None if value is None else value.decode(errors="replace") for value in found.to_pylist()], pa.string()
+        )
+
+
+def _numbers(texts: pa.Array, form: str) -> pa.Array:
+    sound = pc.match_substring_regex(texts, form)
+    return pc.if_else(sound, texts, pa.scalar(None, pa.string())).cast(pa.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Records of one partition whose offsets ascend: `raw` as they were, and the offsets of their letters."""
+
+    topic: str
+    partition: int
+    raw: pa.RecordBatch
+    letters: Rows
+
+
+def runs(letters: Letters, rows: Rows, mark: Callable[[int], bytes | None], *, ordered: bool) -> list[Run]:
+    """The records of those letters: with their own key, value, timestamp, headers and offset, and MARKER as `mark` has
+    it for the letter's offset. `ordered`: in the order of the queue, else those of a partition together.
+    """
+    topics = letters.topic.take(pa.array(rows)).dictionary_encode()
+    codes = topics.indices.to_numpy()
+    partitions, offsets = (column.take(pa.array(rows)).to_numpy() for column in (letters.partition, letters.offset))
+    if not ordered:
+        order = np.lexsort((partitions, codes))  # stable
+        rows, codes, partitions, offsets = rows[order], codes[order], partitions[order], offsets[order]
+    cuts = (np.diff(codes) != 0) | (np.diff(partitions) != 0) | (np.diff(offsets) <= 0)
+    bounds = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(rows)]
+    names = topics.dictionary.to_pylist()
+    places = letters.raw.column("offset").to_numpy()
+    found = []
+    for begin, end in itertools.pairwise(bounds):
+        mine = rows[begin:end]
+        raw = _stripped(letters.raw.take(pa.array(mine)), [mark(int(place)) for place in places[mine]])
+        raw = raw.set_column(0, raw.schema.field(0), pa.array(offsets[begin:end]))
+        found.append(Run(names[codes[begin]], int(partitions[begin]), raw, places[mine]))
+    return found
+
+
+def _stripped(raw: pa.RecordBatch, marks: list[bytes | None]) -> pa.RecordBatch:
+    headers = []
+    for pairs, mark in zip(raw.column("headers").to_pylist(), marks, strict=True):
+        own = [(pair["key"], pair["value"]) for pair in pairs or ()
+               if not pair["key"].startswith(PREFIX) and pair["key"] != MARKER]
+        headers.append([*own, (MARKER, mark)] if mark is not None else own or None)
+    place = raw.schema.get_field_index("headers")
+    return raw.set_column(place, raw.schema.field(place), pa.array(headers, HEADERS_TYPE))

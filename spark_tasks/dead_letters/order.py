@@ -1,0 +1,153 @@
+"""What a replay is asked for: which letters of the queue, how many, and whether only to say so. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.dead_letters.letters import Letters
+from spark_tasks.errors import ConfigError
+from spark_tasks.pipeline.failures import Stage
+
+_MOST: Final = 2**63 - 1
+_LONGEST: Final = 1000  # of a regular expression, which RE2 matches in linear time
+_STAGES: Final = tuple(stage.value for stage in Stage)
+_KEYS: Final = ("dry_run", "values", "limit", "filter")
+_FILTER: Final = ("topics", "stages", "exception", "message", "from", "to", "partition", "first_offset", "last_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOrder:
+    """Empty and None: no matter. `first_ms` (inclusive) and `end_ms` are of the records' own timestamps; `partition`,
+    `first_offset` and `end_offset` are the queue's; `exception` and `message` are regular expressions (RE2) that
+    something in the class name or the message has to match.
+    """
+
+    dry_run: bool = False
+    values: bool = False
+    limit: int | None = None
+    topics: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    exception: str = ""
+    message: str = ""
+    first_ms: int | None = None
+    end_ms: int | None = None
+    partition: int | None = None
+    first_offset: int = 0
+    end_offset: int = _MOST
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> ReplayOrder:
+        """From a request's body. ConfigError says what is wrong with it."""
+        _known(body, _KEYS, "the request")
+        chosen = body.get("filter")
+        chosen = {} if chosen is None else chosen
+        if not isinstance(chosen, Mapping):
+            raise ConfigError("filter must be an object")
+        _known(chosen, _FILTER, "filter")
+        stages = _texts(chosen, "stages")
+        for stage in stages:
+            if stage not in _STAGES:
+                raise ConfigError(f"stages has {stage}; there are {', '.join(_STAGES)}")
+        last = _number(chosen, "last_offset", 0)
+        return cls(
+            _flag(body, "dry_run"), _flag(body, "values"), _number(body, "limit", 1), _texts(chosen, "topics"), stages,
+            _pattern(chosen, "exception"), _pattern(chosen, "message"), _moment(chosen, "from"), _moment(chosen, "to"),
+            _number(chosen, "partition", 0), _number(chosen, "first_offset", 0) or 0,
+            _MOST if last is None else min(last + 1, _MOST),
+        )
+
+    def takes(self, letters: Letters) -> np.ndarray[Any, Any]:
+        """Whether each letter is wanted (its partition is the caller's matter)."""
+        found = []
+        if self.topics:
+            found.append(pc.is_in(letters.topic, pa.array(self.topics)))
+        if self.stages:
+            found.append(pc.is_in(letters.stage, pa.array(self.stages)))
+        if self.exception:
+            found.append(pc.match_substring_regex(letters.error_class, self.exception))
+        if self.message:
+            found.append(pc.match_substring_regex(letters.message, self.message))
+        times, offsets = letters.raw.column("timestamp"), letters.raw.column("offset")
+        if self.first_ms is not None:
+            found.append(pc.greater_equal(times, self.first_ms))
+        if self.end_ms is not None:
+            found.append(pc.less(times, self.end_ms))
+        found += [pc.greater_equal(offsets, self.first_offset), pc.less(offsets, self.end_offset)]
+        taken: np.ndarray[Any, Any] = np.logical_and.reduce([one.fill_null(False).to_numpy(False) for one in found])
+        return taken
+
+    @property
+    def in_order(self) -> bool:
+        """Whether no letter is passed over that lies before one that is taken."""
+        chosen = (self.topics, self.stages, self.exception, self.message, self.first_ms, self.end_ms)
+        return not self.first_offset and all(one in ((), "", None) for one in chosen)
+
+
+def _known(body: Mapping[str, Any], keys: tuple[str, ...], what: str) -> None:
+    for key in body:
+        if key not in keys:
+            raise ConfigError(f"{what} has {str(key)[:100]}; it may have {', '.join(keys)}")
+
+
+def _flag(body: Mapping[str, Any], key: str) -> bool:
+    value = body.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise ConfigError(f"{key} must be true or false")
+    return bool(value)
+
+
+def _number(body: Mapping[str, Any], key: str, least: int) -> int | None:
+    value = body.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+        raise ConfigError(f"{key} must be a whole number from {least} on")
+    return value
+
+
+def _texts(body: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = body.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        raise ConfigError(f"{key} must be a list of texts")
+    return tuple(_written(key, one) for one in value)
+
+
+def _pattern(body: Mapping[str, Any], key: str) -> str:
+    value = body.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST:
+        raise ConfigError(f"{key} must be a regular expression of at most {_LONGEST} characters")
+    try:
+        pc.match_substring_regex(pa.array([""]), _written(key, value))
+    except pa.ArrowInvalid as error:
+        raise ConfigError(f"{key} is no regular expression: {error}") from error
+    return value
+
+
+def _written(key: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{key} has half of a surrogate pair") from error
+    return text
+
+
+def _moment(body: Mapping[str, Any], key: str) -> int | None:
+    value = body.get(key)
+    if isinstance(value, str):
+        try:
+            found = dt.datetime.fromisoformat(value.strip())
+            return int((found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+        except (ValueError, OverflowError) as error:
+            raise ConfigError(f"{key} is no time such as 2026-11-22T18:00:00Z, nor milliseconds since 1970") from error
+    return _number(body, key, 0)

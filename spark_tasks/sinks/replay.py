@@ -1,0 +1,146 @@
+"""A replay of the dead letter queue by a sink's task, between its batches: what is next, and what has been done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from spark_tasks.dead_letters.done import Done
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.order import ReplayOrder
+from spark_tasks.errors import BusyError, ConfigError
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.errors import UnknownTopicError
+from spark_tasks.sinks.replay_split import MOST_KINDS, ReplayResult, ReplaySplit
+
+_logger = logging.getLogger(__name__)
+
+STEP: Final = 20_000  # offsets of the queue at a time: the connector's own records wait no longer for it
+SAMPLES: Final = 10
+_TIMEOUT_MS: Final = 5_000
+_NO_LIMIT: Final = 2**62
+
+Noted = Callable[[TopicPartition], tuple[int, str] | None]
+ResumeFrom = Callable[[str, int], int | None]
+
+
+class Replay:
+    """One request. `resume_from`: of a sink's writer that stores where it is. All by the task's thread."""
+
+    def __init__(
+        self, errors: ErrorHandling, body: Mapping[str, Any], former: Replay | None, resume_from: ResumeFrom | None
+    ) -> None:
+        """ConfigError for what cannot be replayed or is asked for wrongly, BusyError while `former` goes on."""
+        if not errors.queue:
+            raise ConfigError("the connector has no dead letter queue: errors.deadletterqueue.topic.name is not set")
+        self._order = order = ReplayOrder.of(body)
+        if not order.dry_run:
+            _check(errors, order, resume_from)
+        if former is not None and former.running:
+            raise BusyError(f"A replay of the dead letters of connector {errors.connector} that goes on already exists")
+        self._queue = errors.queue
+        self._connector = errors.connector
+        self._resume_from = resume_from
+        self._state: Literal["RUNNING", "DONE", "FAILED"] = "RUNNING"
+        self._error: str | None = None
+        self._begun_ms = int(time.time() * 1000)
+        self._ends: dict[int, tuple[int, int]] | None = None  # of each partition: the next letter to look at, the end
+        self._done: dict[int, Done] = {}
+        self._resume: dict[int, int | None] = {}
+        self._totals: Counter[str] = Counter()
+        self._counts: dict[str, Counter[str]] = {}
+        self._samples: list[Mapping[str, Any]] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether there is more to do."""
+        return self._state == "RUNNING"
+
+    def next_split(self, job: bytes, cluster: KafkaCluster, noted: Noted) -> ReplaySplit | None:
+        """The next part; None where it is done. ConnectError where Kafka does not say what is in the queue."""
+        if self._ends is None:
+            self._plan(cluster, noted)
+        room = (self._order.limit or _NO_LIMIT) - self._totals["chosen"]
+        for partition, (at, end) in (self._ends or {}).items():
+            if at < end and room:
+                return ReplaySplit(
+                    job, self._queue, partition, at, min(end, at + STEP), self._order, self._done[partition], room,
+                    SAMPLES - len(self._samples) if self._order.dry_run else 0, self._resume[partition],
+                )
+        self._state = "DONE"
+        _logger.info("the replay of dead letters of %s is done: %s", self._connector, self.told())
+        return None
+
+    def _plan(self, cluster: KafkaCluster, noted: Noted) -> None:
+        order, queue, ends = self._order, self._queue, dict[int, tuple[int, int]]()
+        try:
+            places = [(queue, p) for p in cluster.partitions(queue, timeout_ms=_TIMEOUT_MS)
+                      if order.partition in (None, p)]
+        except UnknownTopicError:
+            places = []
+        first = cluster.offsets(places, "earliest", timeout_ms=_TIMEOUT_MS)
+        last = cluster.offsets(places, "latest", "read_committed", timeout_ms=_TIMEOUT_MS)
+        for place in places:
+            partition = place[1]
+            found = noted(place)
+            # Letters that are gone are done with.
+            done = self._done[partition] = Done.of(*found or (0, "")).after(0, first[place], np.empty(0, np.int64))
+            self._resume[partition] = None
+            if self._resume_from is not None:
+                self._resume[partition] = self._resume_from(*place) or 0
+            ends[partition] = max(first[place], done.low, order.first_offset), min(last[place], order.end_offset)
+        self._ends = ends
+
+    def took(self, split: ReplaySplit, result: ReplayResult) -> None:
+        """A part is done, and committed."""
+        if self._ends is None:
+            return
+        self._ends[split.partition] = result.next_offset, self._ends[split.partition][1]
+        self._done[split.partition] = result.done
+        for name in ("scanned", "chosen", "left", "foreign", "held"):
+            self._totals[name] += getattr(result, name)
+        self._totals["refused"] += result.refused.count
+        for name, counts in result.counts.items():
+            mine = self._counts.setdefault(name, Counter())
+            for kind, count in counts.items():
+                mine[kind if kind in mine or len(mine) <= MOST_KINDS else "(others)"] += count
+        self._samples += result.samples
+
+    def fail(self, error: Exception) -> None:
+        """It ends here; what is committed counts. The task goes on."""
+        self._state, self._error = "FAILED", f"{type(error).__name__}: {error}"
+        _logger.warning("the replay of dead letters of %s has failed: %s", self._connector, self._error)
+
+    def told(self) -> dict[str, Any]:
+        """For REST."""
+        totals = self._totals
+        dry = self._order.dry_run
+        return {
+            "connector": self._connector, "queue": self._queue, "dry_run": dry, "state": self._state,
+            "error": self._error, "started_at": self._begun_ms, "scanned": totals["scanned"],
+            "replayed": 0 if dry else totals["chosen"], "would_replay": totals["chosen"] if dry else 0,
+            "refused_again": totals["refused"], "left": totals["left"], "not_replayable": totals["foreign"],
+            "held_by_the_sink": totals["held"], "by_topic": dict(self._counts.get("topic", {})),
+            "by_stage": dict(self._counts.get("stage", {})), "by_exception": dict(self._counts.get("error_class", {})),
+            "partitions": [{"partition": p, "position": at, "end": max(at, end)}
+                           for p, (at, end) in (self._ends or {}).items()],
+            "samples": list(self._samples),
+        }
+
+
+def _check(errors: ErrorHandling, order: ReplayOrder, resume_from: ResumeFrom | None) -> None:
+    if not errors.tolerant:
+        raise ConfigError(
+            "errors.tolerance is none: the record of a letter has failed the task and is read again by itself. Set it "
+            "to all to replay letters of records that were left out"
+        )
+    if resume_from is not None and not order.in_order:
+        raise ConfigError(
+            "this sink stores where it is in each partition, so it takes its dead letters in their order: of the "
+            "filter only partition and last_offset can be used (and limit); a dry run takes all"
+        )

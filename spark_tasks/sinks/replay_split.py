@@ -1,0 +1,259 @@
+"""The executor's part of a replay: a range of the dead letter queue, its letters as the records that they were through
+the connector's pipeline into the plugin's writer.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.data.columns import one_topic
+from spark_tasks.dead_letters.done import Done
+from spark_tasks.dead_letters.letters import MARKER, Letters, Rows, Run, runs
+from spark_tasks.dead_letters.order import ReplayOrder
+from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
+from spark_tasks.kafka.fetch import read_range
+from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.pipeline.failures import Failure
+from spark_tasks.sinks.putting import Putting, not_the_records_fault, put_failure
+from spark_tasks.sinks.split import SinkJob
+from spark_tasks.spark.executor import Outcome, failed_outcome
+
+MOST_KINDS: Final = 100  # of topics, stages and classes that are counted apart
+_OTHERS: Final = "(others)"
+_SHOWN: Final = 1000  # characters of a text
+_COUNTED: Final = ("topic", "stage", "error_class")
+
+Counts = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What became of a range: `next_offset` where the next one begins, `scanned` letters of which `chosen` were (or
+    would be) replayed, `left` were not wanted now, `foreign` are another connector's or say not where they are from,
+    and `held` the sink has. `done`: after it. With `failure` nothing counts.
+    """
+
+    next_offset: int
+    done: Done
+    scanned: int = 0
+    chosen: int = 0
+    left: int = 0
+    foreign: int = 0
+    held: int = 0
+    counts: Counts = field(default_factory=dict)
+    samples: tuple[Mapping[str, Any], ...] = ()
+    messages: tuple[Any, ...] = ()
+    refused: Refused = NONE_REFUSED
+    failure: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySplit:
+    """Letters `start` to `end` (exclusive) of a partition of the queue. `job`: a pickled SinkJob; `room`: how many may
+    be chosen; `samples`: how many are shown. `resume`: None, or, of a sink that stores where it is, the first letter
+    that it does not have: it is given letters as records of the queue.
+    """
+
+    job: bytes
+    queue: str
+    partition: int
+    start: int
+    end: int
+    order: ReplayOrder
+    done: Done
+    room: int
+    samples: int = 0
+    resume: int | None = None
+
+    def run(self) -> ReplayResult:
+        """Read, choose, write. Errors come back in the result."""
+        job: SinkJob = pickle.loads(self.job)
+        refusals = Refusals(job.errors)
+        tally = _Tally(self)
+        try:
+            for raw in read_range(
+                shared_cluster(job.client), self.queue, self.partition, self.start, self.end,
+                isolation="read_committed", max_record_bytes=job.max_record_bytes,
+            ):
+                letters, rows = tally.choose(raw, job.errors.connector)
+                if len(rows) and not self.order.dry_run:
+                    tally.messages += self._put(job, letters, rows, refusals)
+                if tally.chosen >= self.room:
+                    break
+            refusals.send_apart()
+        except Exception as error:  # noqa: BLE001 - converters, transforms and writers are plugin code
+            return ReplayResult(self.start, self.done, messages=tuple(tally.messages), failure=failed_outcome(error))
+        return tally.result(refusals.refused)
+
+    def _put(self, job: SinkJob, letters: Letters, rows: Rows, refusals: Refusals) -> list[Any]:
+        messages: list[Any] = []
+        ordered = self.resume is not None
+        prefix = f"{self.queue}-{self.partition}-"
+
+        def mark(offset: int) -> bytes | None:
+            return job.pipeline.header_of(self.queue, MARKER, f"{prefix}{offset}")
+
+        given: list[_Given] = []
+        for run in runs(letters, rows, mark, ordered=ordered):
+            refuse = partial(_refuse, run, refusals)
+            found = job.pipeline.to_connect_batches(run.topic, run.partition, run.raw, refuse)
+            given += [_Given(run, self._as_letters(run, batch) if ordered else batch, by_letter=ordered)
+                      for batch in found if len(batch)]
+        for call in _calls(given):
+            messages += _written(job, call, refusals)
+        return messages
+
+    def _as_letters(self, run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
+        places = run.letters[np.searchsorted(run.raw.column("offset").to_numpy(), batch.column("offset").to_numpy())]
+        changed = {"topic": one_topic(self.queue, len(batch)), "offset": pa.array(places),
+                   "partition": pa.array(np.full(len(batch), self.partition, np.int32))}
+        for name, column in changed.items():
+            at = batch.schema.get_field_index(name)
+            batch = batch.set_column(at, pa.field(name, column.type), column)
+        return batch
+
+
+class _Tally:
+    """Chooses letters and counts them."""
+
+    def __init__(self, split: ReplaySplit) -> None:
+        self._split = split
+        self._position = split.start
+        self.done = split.done
+        self.chosen = self._scanned = self._left = self._foreign = self._held = 0
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name in _COUNTED}
+        self._samples: list[Mapping[str, Any]] = []
+        self.messages: list[Any] = []
+
+    def choose(self, raw: pa.RecordBatch, connector: str) -> tuple[Letters, Rows]:
+        """The letters of a batch, as far as it is taken, and the rows of those that are to be replayed. ScatteredError
+        before anything is written that could not be accounted for.
+        """
+        split, letters = self._split, Letters.of(raw)
+        offsets = raw.column("offset").to_numpy()
+        ours = letters.whole() & pc.equal(letters.connector, connector).fill_null(False).to_numpy(zero_copy_only=False)
+        fresh = ours & ~split.done.covers(offsets)
+        missing = fresh if split.resume is None else fresh & (offsets >= split.resume)
+        wanted = missing & split.order.takes(letters)
+        rows = np.flatnonzero(wanted)[: split.room - self.chosen]
+        full = self.chosen + len(rows) >= split.room
+        taken = int(rows[-1]) + 1 if full and len(rows) else len(raw)
+        end = int(offsets[taken - 1]) + 1
+        if not split.order.dry_run:
+            self.done = self.done.after(self._position, end, offsets[:taken][(missing & ~wanted)[:taken]])
+            self.done.note()
+        self._position = end
+        self._scanned += taken
+        self.chosen += len(rows)
+        self._left += int((missing & ~wanted)[:taken].sum())
+        self._foreign += int((~ours)[:taken].sum())
+        self._held += int((fresh & ~missing)[:taken].sum())
+        self._count(letters, rows)
+        return letters, rows
+
+    def _count(self, letters: Letters, rows: Rows) -> None:
+        for name in _COUNTED:
+            counts, texts = self._counts[name], getattr(letters, name).take(pa.array(rows))
+            for pair in pc.value_counts(texts).to_pylist():
+                kind = str(pair["values"])[:_SHOWN]
+                counts[kind if kind in counts or len(counts) < MOST_KINDS else _OTHERS] += pair["counts"]
+        for row in rows[: max(self._split.samples - len(self._samples), 0)].tolist():
+            self._samples.append(_sample(letters, row, self._split))
+
+    def result(self, refused: Refused) -> ReplayResult:
+        """All of it. What is behind the last letter holds none: control records, or what was compacted away."""
+        split = self._split
+        end = self._position if self.chosen >= split.room else split.end
+        done = self.done if split.order.dry_run else self.done.after(self._position, end, np.empty(0, np.int64))
+        return ReplayResult(
+            end, done, self._scanned, self.chosen, self._left, self._foreign, self._held,
+            {name: dict(counts) for name, counts in self._counts.items()}, tuple(self._samples),
+            tuple(self.messages), refused,
+        )
+
+
+def _sample(letters: Letters, row: int, split: ReplaySplit) -> Mapping[str, Any]:
+    found: dict[str, Any] = {
+        "queue_partition": split.partition, "queue_offset": letters.raw.column("offset")[row].as_py(),
+        **{name: getattr(letters, name)[row].as_py() for name in ("topic", "partition", "offset")},
+        "timestamp": letters.raw.column("timestamp")[row].as_py(), "stage": _text(letters.stage[row].as_py()),
+        "exception": _text(letters.error_class[row].as_py()), "message": _text(letters.message[row].as_py()),
+    }
+    if split.order.values:
+        found |= {part: _text(letters.raw.column(part)[row].as_py()) for part in ("key", "value")}
+    return found
+
+
+def _text(value: str | bytes | None) -> str | None:
+    if isinstance(value, bytes):
+        value = value[: 4 * _SHOWN].decode(errors="replace")
+    return value if value is None else value[:_SHOWN]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A batch for the writer, and the run that it is of. `by_letter`: its offsets are those of the letters."""
+
+    run: Run
+    batch: pa.RecordBatch
+    by_letter: bool
+
+    def offsets(self) -> list[int]:
+        found: list[int] = self.batch.column("offset").to_pylist()
+        return found
+
+    def row(self, offset: int) -> int:
+        """Of the run, of the record that the writer knows by this offset."""
+        known = self.run.letters if self.by_letter else self.run.raw.column("offset").to_numpy()
+        return int(np.searchsorted(known, offset))
+
+
+def _calls(given: Sequence[_Given]) -> Iterator[list[_Given]]:
+    """In each call of a writer an offset stands for one record: writers report by offset, of one partition."""
+    call, seen = list[_Given](), set[int]()
+    for one in given:
+        offsets = one.offsets()
+        if not seen.isdisjoint(offsets):
+            yield call
+            call, seen = [], set()
+        call.append(one)
+        seen.update(offsets)
+    if call:
+        yield call
+
+
+def _written(job: SinkJob, call: Sequence[_Given], refusals: Refusals) -> Sequence[Any]:
+    batches = [one.batch for one in call]
+    putting = Putting(job.writer, job.accepts, tolerant=True, refuse=lambda *_: None)
+    messages: Sequence[Any]
+    try:
+        message, reports = putting.write(batches)
+        messages = [message]
+    except Exception as error:  # noqa: BLE001 - plugin code
+        not_the_records_fault(error)
+        messages, reports = putting.write_what_it_takes(batches)
+    by_offset = {offset: one for one in call for offset in one.offsets()}
+    for offset, reported in reports:
+        one = by_offset[offset]
+        row = one.row(offset)
+        where = f"{one.run.topic}-{one.run.partition}, offset {_offset(one.run, row)}"
+        _refuse(one.run, refusals, replace(put_failure(reported, where), row=row))
+    return messages
+
+
+def _offset(run: Run, row: int) -> int:
+    return int(run.raw.column("offset")[row].as_py())
+
+
+def _refuse(run: Run, refusals: Refusals, failure: Failure) -> None:
+    one = run.raw.slice(failure.row, 1)
+    refusals.add(failure, Original(run.topic, one, run.partition, _offset(run, failure.row)))

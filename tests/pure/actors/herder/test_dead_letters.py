@@ -1,0 +1,70 @@
+"""Replay of dead letters: which worker does it, and what is refused before anybody does."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.errors import BadRequestError, NotAssignedError, NotFoundError
+from actors.herder.dead_letters import QUEUE
+from actors.messages.requests import ReplayDeadLetters, SetTargetState, StopConnectorRequest
+from storage.ids import ConnectorName, ConnectorTaskId, TargetState
+from tests.pure.actors.herder.test_core import put, started
+from tests.pure.actors.herder.world import World
+
+C = ConnectorName("c")
+ASK = ReplayDeadLetters(C, {})
+
+
+def sinks(workers: int = 1, *, queue: str = "dead") -> World:
+    world = started(workers)
+    for node in world.nodes.values():
+        object.__setattr__(node.state.settings, "connector_type", lambda _: "sink")
+    world.ask(world.leader or "", put("c", **({QUEUE: queue} if queue else {})))
+    world.settle()
+    return world
+
+
+def refusal(world: World, worker: str = "w0") -> Exception | None:
+    number = world.ask(worker, ASK)
+    world.settle()
+    return world.replies[number].error if number in world.replies else None
+
+
+def test_the_worker_of_the_first_task_does_it() -> None:
+    world = sinks(2)
+    [owner] = world.where()[ConnectorTaskId(C, 0)]
+    assert refusal(world, owner) is None
+    [other] = set(world.nodes) - {owner}
+    error = refusal(world, other)
+    if world.leader == other:
+        assert isinstance(error, NotAssignedError)
+    assert getattr(error, "url", None) == f"http://{owner if world.leader == other else world.leader}/"
+
+
+@pytest.mark.parametrize("queue", ["", " "])
+def test_without_a_queue_it_is_refused(queue: str) -> None:
+    error = refusal(sinks(queue=queue))
+    assert isinstance(error, BadRequestError)
+    assert QUEUE in str(error)
+
+
+def test_a_connector_that_does_not_run() -> None:
+    world = sinks()
+    world.ask("w0", SetTargetState(C, TargetState.PAUSED))
+    world.settle()
+    assert "c is paused" in str(refusal(world))
+    world.ask("w0", StopConnectorRequest(C))
+    world.settle()
+    error = refusal(world)
+    assert isinstance(error, BadRequestError)
+    assert "c is stopped" in str(error)
+
+
+def test_sources_and_unknown_connectors() -> None:
+    world = started()
+    assert isinstance(refusal(world), NotFoundError)
+    world.ask("w0", put("c", **{QUEUE: "dead"}))
+    world.settle()
+    error = refusal(world)
+    assert isinstance(error, BadRequestError)
+    assert "c is a source" in str(error)

@@ -1,0 +1,181 @@
+"""Which letters a replay takes, what becomes of them, and the account that is kept of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters.done import Done, ScatteredError
+from spark_tasks.dead_letters.letters import MARKER, PREFIX, Letters, runs
+from spark_tasks.dead_letters.order import ReplayOrder
+from spark_tasks.errors import ConfigError
+
+NOTHING = np.empty(0, np.int64)
+
+
+Own = tuple[tuple[str, bytes | None], ...]
+
+
+def letter(at: int, *, time: int = 0, own: Own = (), **said: Any) -> dict[str, Any]:
+    """A record of a queue; `said`: what Kafka Connect's headers say."""
+    context = {"topic": "orders", "partition": 0, "offset": at, "connector.name": "c", "stage": "VALUE_CONVERTER",
+               "exception.class.name": "a.DataException", "exception.message": "no JSON", **said}
+    pairs = [(PREFIX + name, None if value is None else value if isinstance(value, bytes) else str(value).encode())
+             for name, value in context.items()]
+    return {"offset": at, "timestamp": time, "key": b"k", "value": b"v%d" % at, "headers": [*own, *pairs]}
+
+
+def letters(*rows: dict[str, Any]) -> Letters:
+    columns = {f.name: pa.array([row[f.name] for row in rows], f.type) for f in RAW_SCHEMA}
+    return Letters.of(pa.RecordBatch.from_pydict(columns, schema=RAW_SCHEMA))
+
+
+def chosen(order: dict[str, Any], *rows: dict[str, Any]) -> list[int]:
+    found = letters(*rows)
+    return found.raw.column("offset").filter(pa.array(ReplayOrder.of(order).takes(found))).to_pylist()
+
+
+# ---------------------------------------------------------------- letters
+def test_headers_are_read_as_they_are() -> None:
+    found = letters(letter(7, partition=3, offset=99), letter(8, own=((PREFIX + "topic", b"old"),)))
+    assert found.topic.to_pylist() == ["orders", "orders"], "the newest of several counts"
+    assert (found.partition.to_pylist(), found.offset.to_pylist()) == ([3, 0], [99, 8])
+    assert found.whole().all()
+
+
+@pytest.mark.parametrize("said", [
+    {"topic": None}, {"connector.name": None}, {"partition": b"x"}, {"partition": b"-1"}, {"offset": b""},
+    {"partition": 2**31}, {"offset": 2**64}, {"offset": "\u0661"}, {"partition": None},
+])
+def test_a_letter_that_does_not_say_where_it_is_from(said: dict[str, Any]) -> None:
+    assert letters(letter(1), letter(2, **said), letter(3)).whole().tolist() == [True, False, True]
+
+
+def test_headers_that_are_no_text_and_none_at_all() -> None:
+    bare = {**letter(1), "headers": None}
+    found = letters(bare, letter(2, stage=b"\xff", **{"exception.message": None}), {**bare, "headers": []})
+    assert found.whole().tolist() == [False, True, False]
+    assert found.stage.to_pylist() == [None, "\ufffd", None]
+    assert letters().whole().tolist() == []
+
+
+def test_a_replayed_record_is_what_it_was_and_says_so() -> None:
+    own = (("a", b"1"), ("a", None))
+    found = letters(letter(5, offset=50, own=own, time=123), letter(6, offset=51, own=((MARKER, b"q-0-1"),)))
+    [run] = runs(found, np.array([0, 1]), lambda at: b"q-0-%d" % at, ordered=False)
+    assert (run.topic, run.partition, run.letters.tolist()) == ("orders", 0, [5, 6])
+    first, second = run.raw.to_pylist()
+    assert first == {"offset": 50, "timestamp": 123, "key": b"k", "value": b"v5", "headers": [
+        {"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": MARKER, "value": b"q-0-5"}]}
+    assert second["headers"] == [{"key": MARKER, "value": b"q-0-6"}]
+    [bare] = runs(found, np.array([1]), lambda _: None, ordered=False)
+    assert bare.raw.column("headers").to_pylist() == [None]
+
+
+PLACES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 9)), min_size=1, max_size=30)
+
+
+@given(PLACES, st.booleans())
+def test_runs_hold_every_letter_once_with_ascending_offsets(places: list[tuple[str, int, int]], ordered: bool) -> None:
+    found = letters(*(letter(n, topic=t, partition=p, offset=o) for n, (t, p, o) in enumerate(places)))
+    made = runs(found, np.arange(len(places)), lambda _: None, ordered=ordered)
+    told = [(n, (run.topic, run.partition, o)) for run in made
+            for n, o in zip(run.letters.tolist(), run.raw.column("offset").to_pylist(), strict=True)]
+    assert sorted(told) == list(enumerate(places))
+    assert all((np.diff(run.raw.column("offset").to_numpy()) > 0).all() for run in made)
+    if ordered:
+        assert [n for n, _ in told] == list(range(len(places)))
+    for place in set(places):  # twice the same record: in the order of the queue
+        twice = [n for n, at in told if at == place]
+        assert twice == sorted(twice)
+
+
+# ---------------------------------------------------------------- orders
+ROWS = (letter(0, time=1000), letter(1, time=2000, topic="users", stage="TRANSFORMATION"),
+        letter(2, time=3000, **{"exception.class.name": "b.Other", "exception.message": None}))
+
+
+@pytest.mark.parametrize(("chose", "found"), [
+    ({}, [0, 1, 2]), ({"topics": ["users", "x"]}, [1]), ({"stages": ["TRANSFORMATION"]}, [1]),
+    ({"exception": "^b\\."}, [2]), ({"message": "JSON$"}, [0, 1]), ({"message": "(a+)+$"}, []),
+    ({"from": 2000}, [1, 2]), ({"to": 2000}, [0]), ({"from": "1970-01-01T00:00:01Z", "to": "1970-01-01T00:00:02"}, [0]),
+    ({"first_offset": 1, "last_offset": 1}, [1]), ({"topics": ["orders"], "message": "JSON", "first_offset": 1}, []),
+    ({"topics": None, "partition": 5}, [0, 1, 2]), ({"last_offset": 2**63 - 1}, [0, 1, 2]),
+])
+def test_filters(chose: dict[str, Any], found: list[int]) -> None:
+    assert chosen({"filter": chose}, *ROWS) == found
+
+
+@pytest.mark.parametrize(("body", "words"), [
+    ({"dryrun": True}, "the request has dryrun"), ({"dry_run": "yes"}, "dry_run must be true or false"),
+    ({"limit": 0}, "limit must be"), ({"limit": True}, "limit must be"), ({"limit": 1.5}, "limit must be"),
+    ({"limit": 2**63}, "limit must be"), ({"filter": []}, "filter must be an object"),
+    ({"filter": {"topic": ["a"]}}, "filter has topic"), ({"filter": {"topics": "a"}}, "topics must be a list"),
+    ({"filter": {"topics": []}}, "topics must be a list"), ({"filter": {"topics": [1]}}, "topics must be a list"),
+    ({"filter": {"stages": ["PUT"]}}, "stages has PUT; there are"), ({"filter": {"exception": "("}}, "no regular"),
+    ({"filter": {"exception": "a{1001}"}}, "no regular"), ({"filter": {"message": "x" * 1001}}, "at most 1000"),
+    ({"filter": {"message": ""}}, "at most 1000"), ({"filter": {"message": "\ud800"}}, "surrogate"),
+    ({"filter": {"from": "today"}}, "from is no time"), ({"filter": {"to": -1}}, "to must be"),
+    ({"filter": {"from": {}}}, "from must be"), ({"filter": {"partition": "0"}}, "partition must be"),
+])
+def test_orders_that_are_refused(body: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ReplayOrder.of(body)
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+                    lambda inner: st.lists(inner, max_size=3), max_leaves=5)
+KEYS = st.sampled_from(["topics", "stages", "exception", "message", "from", "to", "partition", "first_offset", "x"])
+
+
+@given(st.dictionaries(st.sampled_from(["dry_run", "values", "limit", "y"]), JSON), st.dictionaries(KEYS, JSON) | JSON)
+def test_any_order_is_taken_or_refused_in_words(body: dict[str, Any], chose: Any) -> None:
+    try:
+        order = ReplayOrder.of({**body, "filter": chose})
+    except ConfigError:
+        return
+    order.takes(letters(*ROWS))
+
+
+# ---------------------------------------------------------------- what is done
+OFFSETS = st.integers(0, 60)
+STEPS = st.lists(st.tuples(OFFSETS, OFFSETS, st.sets(OFFSETS, max_size=20)), max_size=6)
+
+
+@given(OFFSETS, STEPS)
+def test_what_is_done_is_kept_through_the_note(low: int, steps: list[tuple[int, int, set[int]]]) -> None:
+    done, known = Done.of(low, ""), set(range(low))
+    for start, size, left in steps:
+        missing = sorted(n for n in left if start <= n < start + size)
+        done = done.after(start, start + size, np.array(missing, np.int64))
+        known |= set(range(start, start + size)) - set(missing)
+    every = np.arange(130)
+    assert set(every[done.covers(every)].tolist()) == known
+    assert Done.of(done.low, done.note()) == done
+    assert done.low == next(n for n in range(200) if n not in known), "what is left of the queue begins there"
+
+
+def test_without_a_filter_the_note_is_empty() -> None:
+    assert Done().after(0, 10**12, NOTHING) == Done(10**12)
+    assert Done(10**12).note() == ""
+
+
+@pytest.mark.parametrize("note", ["", "of somebody else", "heeler-replay:", "heeler-replay:!!", "heeler-replay:AAAA",
+                                  "heeler-replay:eJz7/////w8ABfkB/g=="])
+def test_a_note_that_makes_no_sense_says_nothing(note: str) -> None:
+    assert Done.of(5, note) == Done(5)
+
+
+def test_a_note_that_a_broker_would_refuse_is_refused_before() -> None:
+    chance = np.random.default_rng(7)
+    left = np.flatnonzero(chance.random(100_000) < 0.5)
+    with pytest.raises(ScatteredError, match="too scattered"):
+        Done().after(1, 100_000, left).note()
+    some = Done().after(1, 100_000, left[::500])
+    assert len(some.note()) < 4096
