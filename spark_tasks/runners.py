@@ -40,7 +40,7 @@ class Runners:
     def make(self, context: TaskContext) -> TaskRunner:
         """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
         name = context.connector.get("connector.class", "")
-        connector = self._plugins.connector(name)
+        connector = self._plugins.connector_of(context.connector).cls
         if (make := getattr(connector, "make_runner", None)) is not None:  # of another runtime
             sink = issubclass(connector, SinkConnector)
             shared = (self._watchers, self._io) if sink else (self._make_delivery(context),)

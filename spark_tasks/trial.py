@@ -85,7 +85,7 @@ def try_connector(
     the last stage's `error`.
     """
     name = config.get("connector.class", "")
-    connector = plugins.connector(name)
+    connector = plugins.connector_of(config).cls
     if issubclass(connector, SourceConnector):
         return list(_stopping(_source(connector, name, worker, config, limit)))
     if issubclass(connector, SinkConnector):

@@ -24,11 +24,10 @@ from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.errors import ConfigError, ConnectError, is_permanent
 from spark_tasks.metrics.plugins import PluginMetrics
-from spark_tasks.plugins import Kind, Plugin, Plugins
+from spark_tasks.plugins import Plugin, Plugins
 from spark_tasks.plugins.api import ConnectorContext
 from spark_tasks.task import SourceOffset, SourcePartition
 from spark_tasks.tasks.configs import TooManyTasksError, make_task_configs
-from spark_tasks.validation.classes import version_error
 from spark_tasks.validation.rules import topics_error
 from storage.ids import Config, ConnectorName, State
 
@@ -170,7 +169,7 @@ class ConnectorActor(pykka.ThreadingActor):
             raise ConnectError("the connector has no configuration yet")
         name = self._command.connector
         self._resolved = self._resolve(self._command.config, name)
-        self._plugin = self._plugins.find(Kind.CONNECTOR, self._resolved.get("connector.class") or "")
+        self._plugin = self._plugins.connector_of(self._resolved)
         hide_passwords(name, self._resolved, self._plugin.cls)
         _check(self._plugin, self._resolved)
         resolved = self._resolved
@@ -238,6 +237,5 @@ def _check(plugin: Plugin, config: Mapping[str, str]) -> None:
     """What Kafka Connect checks once more when a connector starts: the config topic may hold what REST refuses."""
     sink = plugin.type == "sink"
     (SINK if sink else SOURCE).parse(config)
-    wrong = version_error(plugin, config.get("connector.plugin.version")) or (topics_error(config) if sink else None)
-    if wrong:
+    if sink and (wrong := topics_error(config)):
         raise ConfigError(wrong)

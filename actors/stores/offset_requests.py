@@ -98,7 +98,7 @@ class OffsetRequests:
         if raw is None:
             raise NotFoundError(f"Connector {name} not found")
         config = self._resolve(raw, name)
-        return config, self._plugins.connector(config.get("connector.class", ""))
+        return config, self._plugins.connector_of(config).cls
 
     def _is_sink(self, config: Mapping[str, str]) -> bool:
         return self._plugins.connector_type(config) == "sink"

@@ -66,7 +66,7 @@ def _run(
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
 
     plugins, worker, config = connector_of(file, worker_config)
-    connector = plugins.connector(config["connector.class"])
+    connector = plugins.connector_of(config).cls
     watch = _watch([file, *([worker_config] if worker_config else [])], connector) if reload else _nothing
     if issubclass(connector, SourceConnector):
         _run_source(connector, worker, config, kept, once=once, watch=watch)

@@ -36,7 +36,7 @@ class _Definition:
 
     def __get__(self, instance: object, owner: type[JavaPlugins]) -> ConfigDef:
         if self._known is None:
-            keys = owner.host.ask("config", **{"class": owner.java_class})["keys"]
+            keys = owner.host.ask("config", **owner.named())["keys"]
             self._known = ConfigDef(*map(_key, keys))
         return self._known
 
@@ -47,6 +47,12 @@ class JavaPlugins:
     runtime: ClassVar[str] = "java"
     host: ClassVar[JavaHost]
     java_class: ClassVar[str]
+    version: ClassVar[str]
+
+    @classmethod
+    def named(cls) -> Mapping[str, str]:
+        """What the host knows it by: there may be several versions of it."""
+        return {"class": cls.java_class, "version": cls.version}
 
 
 class _JavaConnector(JavaPlugins):
@@ -63,7 +69,7 @@ class _JavaConnector(JavaPlugins):
     @classmethod
     def examine(cls, config: Options) -> list[ConfigValue]:
         """Every key's value, errors, recommended values and visibility, as the plugin's own `validate` says."""
-        told = cls.host.ask("validate", **{"class": cls.java_class}, config=dict(config))["values"]
+        told = cls.host.ask("validate", **cls.named(), config=dict(config))["values"]
         return [ConfigValue(v["name"], v["value"], v["recommended"], v["errors"], v["visible"]) for v in told]
 
     @classmethod
@@ -93,7 +99,7 @@ class _JavaConnector(JavaPlugins):
         name = self.config.get("name", "")
         connection = self.host.connect(self._heed, self._offsets, name)
         try:
-            answer = connection.ask("connector", **{"class": self.java_class}, name=name, config=dict(self.config))
+            answer = connection.ask("connector", **self.named(), name=name, config=dict(self.config))
         except BaseException:
             connection.close()
             raise
@@ -157,13 +163,13 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
         """As its `exactlyOnceSupport` says."""
-        told = cls.host.ask("exactlyOnce", **{"class": cls.java_class}, config=dict(config))["support"]
+        told = cls.host.ask("exactlyOnce", **cls.named(), config=dict(config))["support"]
         return {"SUPPORTED": True, "UNSUPPORTED": False}.get(told)
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
         """As its `alterOffsets` says."""
-        told = cls.host.ask("alterOffsets", **{"class": cls.java_class}, config=dict(config), pairs=as_texts(offsets))
+        told = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
         return bool(told["altered"])
 
     @classmethod
@@ -171,7 +177,7 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
         """What runs a task of it."""
         from heeler.java_host.source_task import JavaSourceTask  # noqa: PLC0415 - numba and more, for tasks only
 
-        return JavaSourceTask(context, cls.host, cls.java_class, cls.version, delivery)
+        return JavaSourceTask(context, cls.host, cls.named(), delivery)
 
 
 class JavaSinkConnector(_JavaConnector, SinkConnector):
@@ -181,7 +187,7 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
         """As its `alterOffsets` says."""
         places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-        told = cls.host.ask("alterOffsets", **{"class": cls.java_class}, config=dict(config), places=places)
+        told = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
         return bool(told["altered"])
 
     @classmethod
@@ -189,7 +195,7 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
         """What runs a task of it."""
         from heeler.java_host.sink_task import JavaSinkTask  # noqa: PLC0415 - numba and more, for tasks only
 
-        return JavaSinkTask(context, cls.host, cls.java_class, cls.version, watchers, io)
+        return JavaSinkTask(context, cls.host, cls.named(), watchers, io)
 
 
 _BASES: Final[Mapping[str, type[Connector]]] = {"source": JavaSourceConnector, "sink": JavaSinkConnector}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pyarrow as pa
@@ -39,13 +40,12 @@ from spark_tasks.tasks.retries import Patience
 log = logging.getLogger(__name__)
 
 
-
 class JavaSinkTask:
-    """A TaskRunner. `watchers` and `io`: the worker's."""
+    """A TaskRunner. `named`: what its connector is known by in the host; `watchers` and `io`: the worker's."""
 
-    def __init__(self, context: TaskContext, host: JavaHost, java_class: str, version: str, watchers: EndWatchers,
-                 io: GroupIo) -> None:
-        self.version = version
+    def __init__(self, context: TaskContext, host: JavaHost, named: Mapping[str, str],
+                 watchers: EndWatchers, io: GroupIo) -> None:
+        self.version = named["version"]
         self._context = context
         self._host = host
         properties = client_properties(context.worker, context.connector, "consumer")
@@ -56,7 +56,7 @@ class JavaSinkTask:
         self._watcher = watchers.of(self._client)
         self._positions = Positions(self._watcher, self._isolation, reset_policy(properties), None)
         self._order = {
-            **order(context, java_class), "most": number(properties, "max.poll.records", 500, 1),
+            **order(context, named), "most": number(properties, "max.poll.records", 500, 1),
             "flush": number(context.worker, "offset.flush.interval.ms", 60_000, 1),
         }
         limit = number(context.worker, MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES, 1)

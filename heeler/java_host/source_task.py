@@ -43,17 +43,17 @@ IDLE_MS: Final = 60_000  # the thread that reads wakes the task
 
 
 class JavaSourceTask:
-    """A TaskRunner. `delivery` None: at least once."""
+    """A TaskRunner. `named`: what its connector is known by in the host; `delivery` None: at least once."""
 
-    def __init__(self, context: TaskContext, host: JavaHost, java_class: str, version: str,
+    def __init__(self, context: TaskContext, host: JavaHost, named: Mapping[str, str],
                  delivery: Delivery | None = None) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
-        self.version = version
+        self.version = named["version"]
         self._context = context
         self._offsets = context.offsets
         self._host = host
-        self._class = java_class
+        self._named = named
         properties = client_properties(context.worker, context.connector, "producer")
         client = connection_settings(properties)
         self._options, idempotent = appender_options(properties)
@@ -94,7 +94,7 @@ class JavaSourceTask:
         self._starting = True
         try:
             self._session = session = Session(
-                self._host.connect, "source", order(self._context, self._class), self._context, self._read_offsets)
+                self._host.connect, "source", order(self._context, self._named), self._context, self._read_offsets)
             if self._cancelled or self._unwanted:
                 session.close()
             event = session.next(wait=True)

@@ -136,9 +136,10 @@ class TaskRunners:
         metrics = self.metrics(task)
         connector = self.resolve(command.connector_config, task.connector)
         check_tasks_max(task.connector, self.configs.config.task_count(task.connector), connector)
-        hide_passwords(task.connector, connector, self.plugins.connector(connector.get("connector.class", "")))
+        plugin = self.plugins.connector_of(connector)
+        hide_passwords(task.connector, connector, plugin.cls)
         runners = self.data_plane.runners()
-        source = self.plugins.connector_type(connector) == "source"
+        source = plugin.type == "source"
         guard = HerderGuard(self.herding, task, command.config_generation)
         offsets = self.offsets.of(task.connector, self.config.own_offsets(connector)) if source else None
         try:

@@ -16,7 +16,7 @@ from actors.messages.commands import HerderAlive
 from heeler.java_host.runtime import PREFER, JavaRuntime
 from heeler.worker.config import WorkerConfig
 from spark_tasks.errors import ConfigError, ConnectError
-from spark_tasks.plugins import Kind, Plugins, data_sources
+from spark_tasks.plugins import Kind, Plugins, PluginVersionError, data_sources
 from storage.daemon_pool import DaemonPool
 
 T = TypeVar("T")
@@ -38,10 +38,19 @@ def checked_plugins(config: WorkerConfig, java: JavaRuntime | None = None) -> Pl
     for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),
                       ("header.converter", Kind.HEADER_CONVERTER)):
         name = str(config[key])
+        if version := config[f"{key}.plugin.version"]:
+            _require(plugins, kind, name, str(version))
         if not plugins.exists(kind, name):
             raise ConfigError(f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
                               f"There are: {', '.join(plugins.names(kind))}\n{plugins.advice(kind, name)}")
     return plugins
+
+
+def _require(plugins: Plugins, kind: Kind, name: str, version: str) -> None:
+    try:
+        plugins.get(kind, name, version)
+    except PluginVersionError as error:
+        raise ConfigError(str(error)) from error
 
 
 def java_runtime(config: WorkerConfig) -> JavaRuntime:

@@ -75,13 +75,13 @@ def _make_stages(worker: Mapping[str, str], connector: Mapping[str, str]) -> Sta
     converters, names = [], {}
     for part in ("key", "value"):
         name, properties = _setting(part, worker, connector, None)
-        plugin = plugins.find(Kind.CONVERTER, name)
+        plugin = plugins.find(Kind.CONVERTER, name, properties.pop("plugin.version", None))
         converter: Converter = plugin.cls()
         converter.configure(properties, is_key=part == "key")
         converters.append(converter)
         names[part] = plugin.name
     name, properties = _setting("header", worker, connector, _SIMPLE)
-    plugin = plugins.find(Kind.HEADER_CONVERTER, name)
+    plugin = plugins.find(Kind.HEADER_CONVERTER, name, properties.pop("plugin.version", None))
     header: HeaderConverter = plugin.cls()
     header.configure(properties)
     names["header"] = plugin.name

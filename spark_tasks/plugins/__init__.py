@@ -1,6 +1,6 @@
 """Finding plugins by name: `Plugins(plugin_path).connector("FileStreamSource")`."""
 
-from spark_tasks.plugins.kinds import Kind, Plugin, PluginInfo, PluginNotFoundError
+from spark_tasks.plugins.kinds import Kind, Plugin, PluginInfo, PluginNotFoundError, PluginVersionError
 from spark_tasks.plugins.registry import Plugins
 
-__all__ = ["Kind", "Plugin", "PluginInfo", "PluginNotFoundError", "Plugins"]
+__all__ = ["Kind", "Plugin", "PluginInfo", "PluginNotFoundError", "PluginVersionError", "Plugins"]

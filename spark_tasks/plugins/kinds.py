@@ -34,6 +34,10 @@ class PluginNotFoundError(ConnectError):
     permanent = True
 
 
+class PluginVersionError(PluginNotFoundError):
+    """The plugin is there, but in no version that was asked for (KIP-891)."""
+
+
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
     """What REST says of a plugin. `kind`: source, sink, converter, header_converter, transformation or predicate."""

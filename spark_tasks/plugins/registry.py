@@ -19,7 +19,8 @@ from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import data_sources, discovery
 from spark_tasks.plugins.advice import advice
 from spark_tasks.plugins.discovery import Found
-from spark_tasks.plugins.kinds import Kind, Plugin, PluginInfo, PluginNotFoundError
+from spark_tasks.plugins.kinds import UNDEFINED, Kind, Plugin, PluginInfo, PluginNotFoundError, PluginVersionError
+from spark_tasks.plugins.versions import requirement, sort_key
 from spark_tasks.process import code_folders
 
 if TYPE_CHECKING:
@@ -70,33 +71,22 @@ class Plugins:
         """The connector class of that name. Raises PluginNotFoundError with Kafka Connect's text."""
         return self.find(Kind.CONNECTOR, name).cls
 
-    def converter(self, name: str) -> type[Any]:
-        """As connector, of converters."""
-        return self.find(Kind.CONVERTER, name).cls
-
-    def header_converter(self, name: str) -> type[Any]:
-        """As connector, of header converters."""
-        return self.find(Kind.HEADER_CONVERTER, name).cls
-
-    def transform(self, name: str) -> type[Any]:
-        """As connector, of transformations."""
-        return self.find(Kind.TRANSFORMATION, name).cls
-
-    def predicate(self, name: str) -> type[Any]:
-        """As connector, of predicates."""
-        return self.find(Kind.PREDICATE, name).cls
+    def connector_of(self, config: Mapping[str, str]) -> Plugin:
+        """The one that a connector's configuration names, in the version that it asks for. Raises as `find`."""
+        return self.find(Kind.CONNECTOR, config.get("connector.class") or "", config.get("connector.plugin.version"))
 
     def config_provider(self, name: str) -> type[Any]:
         """As connector, of config providers."""
         return self.find(Kind.CONFIG_PROVIDER, name).cls
 
-    def find(self, kind: Kind, name: str) -> Plugin:
+    def find(self, kind: Kind, name: str, version: str | None = None) -> Plugin:
         """The plugin by its shown class name, the path of its class, its simple name, its alias or a Java class name.
 
-        The short forms are Kafka Connect's: FileStreamSource, FileStreamSourceConnector, JsonConverter, Json.
-        Raises PluginNotFoundError.
+        The short forms are Kafka Connect's: FileStreamSource, FileStreamSourceConnector, JsonConverter, Json. Of
+        several versions the newest that `version` allows (KIP-891: "1.2", "[1.0,2.0)", "latest").
+        Raises PluginNotFoundError, PluginVersionError, and ConfigError for a `version` that cannot be read.
         """
-        plugin = self.get(kind, name)
+        plugin = self.get(kind, name, version)
         if plugin is None:
             usable = ", ".join(info.class_name for info in self.of_kind(kind))
             raise PluginNotFoundError(
@@ -110,12 +100,30 @@ class Plugins:
         complaints = "".join(f"\n{complaint}" for complaint in self.complaints)  # what is asked for may well be there
         return advice(kind, name.strip(), self._found) + complaints
 
-    def get(self, kind: Kind, name: str) -> Plugin | None:
+    def get(self, kind: Kind, name: str, version: str | None = None) -> Plugin | None:
         """As find, but None where nothing has that name. Raises PluginNotFoundError where several things have it, or
         what has it cannot be imported.
         """
-        name = name.strip()
-        return self._by_name(kind, name) or self._by_declared_alias(kind, name)
+        plugin = self._by_name(kind, name.strip()) or self._by_declared_alias(kind, name.strip())
+        wanted = requirement(version)
+        if plugin is None or wanted is None:
+            return plugin
+        there = self._versions(plugin)
+        fitting = next((one for one in reversed(there) if one.version in wanted), None)
+        if fitting is None:
+            raise PluginVersionError(
+                f"Plugin {plugin.name} not found that matches the version range {wanted}, available versions: "
+                f"[{', '.join(one.version for one in there)}]"
+            )
+        return fitting
+
+    def versions(self, plugin: Plugin) -> list[str]:
+        """All versions that are here of a plugin, the newest last. Imports them."""
+        return list(dict.fromkeys(one.version for one in self._versions(plugin)))
+
+    def _versions(self, plugin: Plugin) -> list[Plugin]:
+        found = (self._try(f) for f in reversed(self._found) if f.kind is plugin.kind and f.name == plugin.name)
+        return sorted((one for one in found if one), key=_age)
 
     def exists(self, kind: Kind, name: str) -> bool:
         """Whether something has that name. Imports nothing where an entry point says so."""
@@ -140,8 +148,8 @@ class Plugins:
     def connector_type(self, config: Mapping[str, str] | None) -> str:
         """"source", "sink", or "unknown" where the config is None or its class cannot be found."""
         try:
-            return self.find(Kind.CONNECTOR, (config or {}).get("connector.class") or "").type
-        except PluginNotFoundError:
+            return self.connector_of(config or {}).type
+        except (PluginNotFoundError, ConfigError):
             return "unknown"
 
     def names(self, kind: Kind) -> list[str]:
@@ -150,8 +158,9 @@ class Plugins:
 
     def of_kind(self, kind: Kind) -> list[PluginInfo]:
         """All plugins of a kind that can be imported, sorted by type and class name. Imports them."""
-        infos = [plugin.info for found in self._found if found.kind is kind and (plugin := self._try(found))]
-        return sorted(dict.fromkeys(infos), key=attrgetter("kind", "class_name"))
+        plugins = [plugin for found in self._found if found.kind is kind and (plugin := self._try(found))]
+        infos = dict.fromkeys(plugin.info for plugin in sorted(plugins, key=_age))
+        return sorted(infos, key=attrgetter("kind", "class_name"))
 
     def all(self) -> list[PluginInfo]:
         """All plugins that REST lists, in Kafka Connect's order. Imports them."""
@@ -164,7 +173,7 @@ class Plugins:
                 for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
 
     def _matching(self, kind: Kind, name: str) -> list[Found]:
-        """By exact name if there is one, else by simple name; a plugin found twice counts once."""
+        """By exact name if there is one, else by simple name; a plugin found twice, or in two versions, counts once."""
         mine = [f for f in self._found if f.kind is kind]
         exact = [f for f in mine if name in (f.name, f.target, f.target.replace(":", "."), f.alias)]
         found = exact[:1] or [f for f in mine if name in _simple_names(f)]
@@ -177,14 +186,21 @@ class Plugins:
                 f"More than one {kind.interface.lower()} matches alias {name}. Please use full package and class name "
                 f"instead. Classes found: {', '.join(f.name for f in matches)}"
             )
-        return self._load(matches[0]) if matches else None
+        return self._newest(matches[0]) if matches else None
+
+    def _newest(self, first: Found) -> Plugin:
+        """Of the versions of what was found first; only where there are several are they imported to be compared."""
+        same = [f for f in reversed(self._found) if f.kind is first.kind and f.name == first.name]
+        usable = [plugin for f in same if (plugin := self._try(f))] if len(same) > 1 else []
+        return max(reversed(usable), key=_age) if usable else self._load(first)
 
     def _by_declared_alias(self, kind: Kind, name: str) -> Plugin | None:
         """By the `aliases` of plugin classes, which are only known once they are imported."""
         if "." not in name:
             return None
         plugins = (self._try(f) for f in self._found if f.kind is kind)
-        return next((p for p in plugins if p and name in getattr(p.cls, "aliases", ())), None)
+        first = next((p for p in plugins if p and name in getattr(p.cls, "aliases", ())), None)
+        return self._versions(first)[-1] if first else None
 
     def _load(self, found: Found) -> Plugin:
         if found not in self._loaded:
@@ -205,6 +221,12 @@ class Plugins:
             return self._load(found)
         except PluginNotFoundError:
             return None  # _import has logged it
+
+
+def _age(plugin: Plugin) -> tuple[bool, tuple[Any, ...]]:
+    """Orders versions; what has none is older than all."""
+    known = plugin.version != UNDEFINED
+    return known, sort_key(plugin.version) if known else ()
 
 
 def _simple_names(found: Found) -> tuple[str, ...]:

@@ -43,6 +43,12 @@ class VersionRange:
         return f"{opening}{self.low or ''},{self.high or ''}{closing}"
 
 
+def requirement(text: str | None) -> VersionRange | None:
+    """What a `plugin.version` asks for; None where any version will do, the newest then. Raises ConfigError."""
+    asked = (text or "").strip()
+    return parse_range(asked) if asked and asked != "latest" else None
+
+
 def parse_range(text: str) -> VersionRange:
     """A requirement from its text. Raises ConfigError."""
     text = text.strip()

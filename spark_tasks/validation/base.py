@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, ConfigValue
 from spark_tasks.plugins import Kind, Plugin, Plugins
-from spark_tasks.validation.classes import Values, check_class, lookup, version_error
+from spark_tasks.validation.classes import Values, add_version_error, check_class, lookup, version_error
 
 CONVERTERS = {
     "key.converter": Kind.CONVERTER,
@@ -41,9 +41,9 @@ class Subject:
 def base_def(subject: Subject, static: ConfigDef, *, with_worker: bool = True) -> ConfigDef:
     """The static keys with the connector's version and, `with_worker`, the worker's converters as defaults."""
     changed = {}
-    version = subject.plugin.version
+    versions = subject.plugins.versions(subject.plugin)
     key = static.keys["connector.plugin.version"]
-    changed[key.name] = replace(key, default=version, recommender=Values((version,)))
+    changed[key.name] = replace(key, default=versions[-1], recommender=Values(tuple(versions)))
     for name, kind in CONVERTERS.items():
         changed.update(_converter_keys(subject, static, name, kind, with_worker=with_worker))
     return ConfigDef(*(changed.get(name, key) for name, key in static.keys.items()))
@@ -56,37 +56,28 @@ def _converter_keys(
     default = lookup(subject.plugins, kind, subject.worker.get(name, fallback)) if with_worker else None
     chosen = lookup(subject.plugins, kind, subject.props[name]) if subject.props.get(name) is not None else default
     class_key, version_key = static.keys[name], static.keys[f"{name}.plugin.version"]
-    versions = (chosen.version,) if chosen else ()
+    versions = tuple(subject.plugins.versions(chosen)) if chosen else ()
     given = subject.props.get(name)
     known = chosen is not None or (given is not None and subject.plugins.search(given) is not None)
     names = tuple(subject.plugins.names(kind))
     return {
         class_key.name: replace(class_key, default=default and default.name, recommender=Values(names)),
         version_key.name: replace(
-            version_key, default=chosen and chosen.version, recommender=Values(versions, show=known)
+            version_key, default=versions[-1] if versions else None, recommender=Values(versions, show=known)
         ),
     }
 
 
 def check_base(subject: Subject, values: Mapping[str, ConfigValue]) -> None:
     """Errors about converters and plugin versions, and about null values, which nothing else looks at."""
-    wrong = version_error(subject.plugin, subject.props.get("connector.plugin.version"))
+    wrong = version_error(subject.plugins, subject.plugin, subject.props.get("connector.plugin.version"))
     if wrong:
         values["connector.class"].errors.append(wrong)
         values["connector.plugin.version"].errors.append(wrong)
     for name, kind in CONVERTERS.items():
         plugin = check_class(values[name], kind, subject.plugins)
         if plugin is not None and subject.props.get(name) is not None:
-            add_version_error(values, plugin, name, f"{name}.plugin.version")
-
-
-def add_version_error(values: Mapping[str, ConfigValue], plugin: Plugin, class_key: str, version_key: str) -> bool:
-    """Report an unfit version at both keys; answers whether it is unfit."""
-    wrong = version_error(plugin, values[version_key].value)
-    if wrong:
-        values[class_key].errors.append(wrong)
-        values[version_key].errors.append(wrong)
-    return wrong is not None
+            add_version_error(subject.plugins, plugin, values[name], values[f"{name}.plugin.version"])
 
 
 def note_nulls(props: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:

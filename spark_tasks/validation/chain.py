@@ -17,8 +17,15 @@ from spark_tasks.config.definition import (
     Width,
     parse_type,
 )
-from spark_tasks.plugins import Kind, Plugin, Plugins
-from spark_tasks.validation.classes import Values, check_class, config_def_of, lookup, version_error
+from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.validation.classes import (
+    Values,
+    add_version_error,
+    check_class,
+    config_def_of,
+    lookup,
+    version_error,
+)
 
 _log = logging.getLogger(__name__)
 _IMPLICIT = ConfigDef(  # every transformation has these; its own keys of the same names are masked (KIP-585)
@@ -64,17 +71,17 @@ def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigD
     """The keys of one alias; only type and version while the plugin is unknown or unfit."""
     group = f"{link.list_key.capitalize()}: {link.alias}"
     word = link.kind.interface
-    plugin = lookup(plugins, link.kind, props.get(link.type_key))
-    versions = (plugin.version,) if plugin else ()
+    plugin = lookup(plugins, link.kind, props.get(link.type_key), props.get(link.version_key))
+    versions = tuple(plugins.versions(plugin)) if plugin else ()
     definition = ConfigDef(
         ConfigKey(link.type_key, Type.CLASS, importance=Importance.HIGH, group=group, order=0, width=Width.LONG,
                   display_name=f"{word} type for {link.alias}", recommender=Values(tuple(plugins.names(link.kind))),
                   doc=f"The plugin of {word.lower()} '{link.alias}'."),
-        ConfigKey(link.version_key, Type.STRING, default=versions[0] if versions else None, group=group, order=1,
+        ConfigKey(link.version_key, Type.STRING, default=versions[-1] if versions else None, group=group, order=1,
                   importance=Importance.HIGH, width=Width.LONG, display_name=f"{word} version for {link.alias}",
                   recommender=Values(versions), doc="The version, or range of versions, that it has to have."),
     )
-    if plugin is None or version_error(plugin, props.get(link.version_key)):
+    if plugin is None or version_error(plugins, plugin, props.get(link.version_key)):
         return definition
     try:
         own = config_def_of(plugin) or ConfigDef()
@@ -94,16 +101,11 @@ def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: M
         type_value.errors.append(
             f"Config '{negate}' was provided but there is no config '{predicate}' defining a predicate to be negated."
         )
-    plugin = check_class(type_value, link.kind, plugins)
-    if plugin is not None:
-        _check_plugin(plugin, link, type_value, values[link.version_key])
-
-
-def _check_plugin(plugin: Plugin, link: Link, type_value: ConfigValue, version_value: ConfigValue) -> None:
-    wrong = version_error(plugin, version_value.value)
-    if wrong:
-        type_value.errors.append(wrong)
-        version_value.errors.append(wrong)
+    version = props.get(link.version_key)
+    plugin = check_class(type_value, link.kind, plugins, version)
+    if plugin is None:
+        return
+    add_version_error(plugins, plugin, type_value, values[link.version_key])
     try:
         config_def_of(plugin)
     except ConfigError as e:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue, invalid
-from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins
-from spark_tasks.plugins.versions import parse_range
+from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins, PluginVersionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,19 @@ class Values:
         return self.show
 
 
-def lookup(plugins: Plugins, kind: Kind, name: str | None) -> Plugin | None:
-    """The plugin, or None where the name is None or unknown."""
-    try:
-        return None if name is None else plugins.get(kind, name)
-    except PluginNotFoundError:
+def lookup(plugins: Plugins, kind: Kind, name: str | None, version: str | None = None) -> Plugin | None:
+    """The plugin in the newest version that fits, in its newest where none does (`version_error` tells); None where
+    the name is None or unknown.
+    """
+    if name is None:
         return None
+    for wanted in (version, None):
+        with suppress(PluginNotFoundError, ConfigError):
+            return plugins.get(kind, name, wanted)
+    return None
 
 
-def check_class(value: ConfigValue, kind: Kind, plugins: Plugins) -> Plugin | None:
+def check_class(value: ConfigValue, kind: Kind, plugins: Plugins, version: str | None = None) -> Plugin | None:
     """Replace the name in the value by the class name that REST shows; errors go to the value.
 
     Answers the plugin if it can be used.
@@ -44,7 +48,7 @@ def check_class(value: ConfigValue, kind: Kind, plugins: Plugins) -> Plugin | No
     name = value.value
     if name is None:
         return None
-    plugin = lookup(plugins, kind, name)
+    plugin = lookup(plugins, kind, name, version)
     if plugin is None:
         _explain(value, kind, plugins)
         return None
@@ -78,20 +82,21 @@ def _not_found(key: str, name: str, kind: Kind, plugins: Plugins) -> str:
     return str(invalid(key, name, reason))
 
 
-def version_error(plugin: Plugin, requirement: str | None) -> str | None:
-    """What is wrong with the plugin's version (KIP-891), or None."""
-    if not (requirement or "").strip():
-        return None
+def version_error(plugins: Plugins, plugin: Plugin, version: str | None) -> str | None:
+    """Why the plugin is not there in a version that fits (KIP-891), or None."""
     try:
-        wanted = parse_range(requirement or "")
-    except ConfigError as e:
+        plugins.get(plugin.kind, plugin.name, version)
+    except (PluginVersionError, ConfigError) as e:
         return str(e)
-    if plugin.version in wanted:
-        return None
-    return (
-        f"Plugin {plugin.name} not found that matches the version range {wanted}, available versions: "
-        f"[{plugin.version}]"
-    )
+    return None
+
+
+def add_version_error(plugins: Plugins, plugin: Plugin, named: ConfigValue, version: ConfigValue) -> None:
+    """Report an unfit version at both keys."""
+    wrong = version_error(plugins, plugin, version.value)
+    if wrong:
+        named.errors.append(wrong)
+        version.errors.append(wrong)
 
 
 def config_def_of(plugin: Plugin) -> ConfigDef | None:

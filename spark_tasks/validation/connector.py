@@ -9,10 +9,10 @@ from spark_tasks.config import healing, scaling
 from spark_tasks.config.connector_keys import COMMON, SINK, SOURCE
 from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue
 from spark_tasks.config.types import shown
-from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins
+from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins, PluginVersionError
 from spark_tasks.validation.base import CONVERTERS, Subject, base_def, check_base, note_nulls
 from spark_tasks.validation.chain import chain_def, check_link, links
-from spark_tasks.validation.classes import config_def_of, lookup, version_error
+from spark_tasks.validation.classes import config_def_of, lookup
 from spark_tasks.validation.given import Given
 from spark_tasks.validation.infos import ConfigInfos, merged, of_keys, under_prefix
 from spark_tasks.validation.overrides import clients_of, policy_of, validate_overrides
@@ -62,9 +62,11 @@ def _validated(
         pairs = ", ".join(f"{key}={shown(value)}" for key, value in config.items())
         raise NoConnectorClassError(f"Connector config {{{pairs}}} contains no connector type")
     stage("loading the connector's plugin")
-    subject = Subject(plugins.find(Kind.CONNECTOR, name), props, plugins, worker)
-    if version_error(subject.plugin, props.get("connector.plugin.version")):
-        return _unfit_version(name, subject)
+    version = props.get("connector.plugin.version")
+    try:
+        subject = Subject(plugins.find(Kind.CONNECTOR, name, version), props, plugins, worker)
+    except (PluginVersionError, ConfigError):
+        return _unfit_version(name, Subject(plugins.find(Kind.CONNECTOR, name), props, plugins, worker))
     kind = "sink" if subject.is_sink else "source"
     stage(f"validating {kind} connector-specific properties for the connector")
     definition, values = _framework(subject)
@@ -142,7 +144,8 @@ def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator
     for key in ("header.converter", "key.converter", "value.converter"):
         if subject.props.get(key) is None or values[key].errors:
             continue
-        plugin = lookup(subject.plugins, CONVERTERS[key], subject.props[key])
+        version = subject.props.get(f"{key}.plugin.version")
+        plugin = lookup(subject.plugins, CONVERTERS[key], subject.props[key], version)
         definition = None if plugin is None else config_def_of(plugin)
         if definition is None:
             continue
@@ -160,11 +163,12 @@ def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> li
     plugin = plugins.search(name)
     if plugin is None:
         raise PluginNotFoundError(f"Unknown plugin {name}.")
-    wrong = version_error(plugin, version)
-    if wrong:
-        raise ConfigError(wrong)
-    own = config_def_of(plugin) or ConfigDef()
-    return own.key_infos() + (_common_infos(plugin, plugins) if plugin.kind is Kind.CONNECTOR else [])
+    try:
+        fitting = plugins.find(plugin.kind, plugin.name, version)
+    except PluginVersionError as error:
+        raise ConfigError(str(error)) from error
+    own = config_def_of(fitting) or ConfigDef()
+    return own.key_infos() + (_common_infos(fitting, plugins) if fitting.kind is Kind.CONNECTOR else [])
 
 
 def _common_infos(plugin: Plugin, plugins: Plugins) -> list[dict[str, Any]]:

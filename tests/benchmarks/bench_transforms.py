@@ -15,7 +15,7 @@ from spark_tasks.data.columns import HEADERS_TYPE, one_topic
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.transforms.chain import Chain, make_chain
 from spark_tasks.pipeline.transforms.rows import put
-from spark_tasks.plugins import Plugins
+from spark_tasks.plugins import Kind, Plugins
 from tests.benchmarks.bench_converters import rate
 
 ROWS = 65_536
@@ -100,7 +100,7 @@ def main() -> None:
 
             show(f"{said}: {name.strip()} {config}", work)
     for name, config in PREDICATES.items():
-        predicate = plugins.predicate(f"{T}predicates.{name}")()
+        predicate = plugins.find(Kind.PREDICATE, f"{T}predicates.{name}").cls()
         predicate.configure(config)
         show(f"{name} {config}", lambda predicate=predicate: len(predicate.test(records)))
     chain = make_chain(plugins, {

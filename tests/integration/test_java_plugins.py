@@ -151,7 +151,7 @@ def test_a_connector_asks_for_other_tasks(rig, topic_name):
 
 
 @pytest.mark.parametrize(("mode", "message"), [
-    ("throw", "org.apache.kafka.connect.errors.ConnectException: thrown by poll"),
+    ("throw", "org.apache.kafka.connect.errors.ConnectException: thrown by poll of 7.1"),
     ("memory", "java.lang.OutOfMemoryError: no heap left, says the plugin"),
 ])
 def test_what_a_task_throws_is_its_own_failure(rig, topic_name, mode, message):
@@ -160,6 +160,21 @@ def test_what_a_task_throws_is_its_own_failure(rig, topic_name, mode, message):
     assert message in status["tasks"][0]["trace"]
     assert "heeler.tests.ModeSource$Counting.poll" in status["tasks"][0]["trace"]
     assert numbers(rig, topic_name) == list(range(5))  # what was polled before is kept
+
+
+def test_another_version_of_a_plugin_runs_beside_it(rig, topic_name):
+    """KIP-891."""
+    old = {"connector.plugin.version": "[6.0,7.0)"}
+    shown = [p["version"] for p in rig.call("GET", "/connector-plugins") if p["class"] == MODE]
+    assert shown == ["6.0", "7.1"]
+    rig.create(topic_name, counting(topic_name, "throw", **old), ["RUNNING", "FAILED"])
+    status = rig.call("GET", f"/connectors/{topic_name}/status")
+    assert (status["connector"]["version"], status["tasks"][0]["version"]) == ("6.0", "6.0")
+    assert "thrown by poll of 6.0" in status["tasks"][0]["trace"]
+    refused = rig.refused("POST", "/connectors", {
+        "name": f"{topic_name}-9", "config": counting(topic_name, **{"connector.plugin.version": "9.0"})})
+    assert refused.status == 400
+    assert f"{MODE} not found that matches the version range [9.0,9.0], available versions: [6.0, 7.1]" in str(refused)
 
 
 def test_a_connector_that_raises_an_error_is_failed(rig, topic_name):

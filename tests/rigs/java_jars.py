@@ -17,16 +17,20 @@ SOURCES = Path(__file__).with_name("java")
 
 
 def plugin_folder(folder: Path) -> Path:
-    """A folder for plugin.path: connect-file, connect-json, the plugins that misbehave, a jar that is none. All is
-    fetched before.
+    """A folder for plugin.path: connect-file, connect-json, the plugins that misbehave (7.1, and an older 6.0), a jar
+    that is none. All is fetched before.
     """
     host_classpath()
-    for name in ("file", "json", "mode", "broken"):
+    for name in ("file", "json", "mode", "older", "broken"):
         (folder / name).mkdir(parents=True)
     for name, jars in (("file", FILE), ("json", RUNTIME)):
         (jar,) = resolve(jars).glob(f"connect-{name}-*.jar")
         shutil.copy(jar, folder / name)
     compile_into(folder / "mode" / "mode.jar")
+    shutil.copy(folder / "mode" / "mode.jar", folder / "older" / "mode.jar")
+    for name, version in (("mode", "7.1"), ("older", "6.0")):
+        with zipfile.ZipFile(folder / name / "mode.jar", "a") as archive:
+            archive.writestr("version.txt", version)
     (folder / "broken" / "broken.jar").write_bytes(b"PK\3\4 no jar")
     return folder
 

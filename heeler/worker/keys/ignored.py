@@ -14,7 +14,6 @@ from spark_tasks.config import unsupported
 from spark_tasks.kafka.client_properties import Kind, client_properties
 
 _METRICS: Final = "heeler measures in its own way; leave it out"
-_ONE_VERSION: Final = "one version of a plugin is installed; choose it with pip"
 _PROXY: Final = ("Have the listeners on an address that only a proxy reaches (such as http://127.0.0.1:8083), put a "
                  "proxy before them that does this work, and leave the key out")
 _CLIENTS: Final[tuple[Kind, ...]] = ("producer", "consumer", "admin")
@@ -36,7 +35,6 @@ IGNORED: Final[Mapping[str, str]] = {
     "offset.flush.timeout.ms": "source offsets are written after each batch, and a task waits for that up to 30 s; "
                                "leave it out",
     "plugin.discovery": "plugins are found by their entry points and in plugin.path; leave it out",
-    **dict.fromkeys((f"{kind}.converter.plugin.version" for kind in ("key", "value", "header")), _ONE_VERSION),
 }
 """Key to why, and what to do instead."""
 

@@ -18,7 +18,7 @@ from spark_tasks.pipeline.failures import Stage as FailedStage
 from spark_tasks.pipeline.failures import StageFailedError, StageOutageError, is_outage
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.rows import joined
-from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.plugins import Kind, Plugin, Plugins
 
 
 class TransformError(DataError):
@@ -216,10 +216,15 @@ def _properties(connector: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {k.removeprefix(prefix): v for k, v in connector.items() if k.startswith(prefix)}
 
 
+def _plugin(plugins: Plugins, kind: Kind, properties: dict[str, str]) -> Plugin:
+    """Takes what names it out of the properties: the others are its own."""
+    return plugins.find(kind, properties.pop("type", ""), properties.pop("plugin.version", None))
+
+
 def _predicates(plugins: Plugins, connector: Mapping[str, str]) -> Iterator[tuple[str, Predicate]]:
     for alias in _aliases(connector, "predicates"):
         properties = _properties(connector, f"predicates.{alias}.")
-        predicate: Predicate = plugins.predicate(properties.pop("type", ""))()
+        predicate: Predicate = _plugin(plugins, Kind.PREDICATE, properties).cls()
         predicate.configure(properties)
         yield alias, predicate
 
@@ -229,7 +234,7 @@ def _stage(
     header: HeaderConverter | None,
 ) -> Stage:  # fmt: skip
     properties = _properties(connector, f"transforms.{alias}.")
-    plugin = plugins.find(Kind.TRANSFORMATION, properties.pop("type", ""))
+    plugin = _plugin(plugins, Kind.TRANSFORMATION, properties)
     wanted, negate = properties.pop("predicate", None), properties.pop("negate", "false")
     if wanted is not None and wanted not in predicates:
         raise ConfigError(f"transforms.{alias}.predicate: there is no predicate {wanted!r}; name it in predicates")

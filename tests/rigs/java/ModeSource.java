@@ -15,10 +15,20 @@ import org.apache.kafka.connect.source.SourceTask;
 
 /** Counts into a topic, and misbehaves as `mode` says. */
 public class ModeSource extends SourceConnector {
+    private static final String VERSION = version("version.txt");
     private Map<String, String> config;
 
+    /** What the jar says: the same classes stand for several versions. */
+    private static String version(String resource) {
+        try (java.io.InputStream in = ModeSource.class.getClassLoader().getResourceAsStream(resource)) {
+            return new String(in.readAllBytes());
+        } catch (java.io.IOException e) {
+            throw new java.io.UncheckedIOException(e);
+        }
+    }
+
     @Override public String version() {
-        return "7.1";
+        return VERSION;
     }
 
     @Override public ConfigDef config() {
@@ -65,7 +75,7 @@ public class ModeSource extends SourceConnector {
         private boolean retried;
 
         @Override public String version() {
-            return "7.1";
+            return VERSION;
         }
 
         @Override public void start(Map<String, String> given) {
@@ -80,7 +90,7 @@ public class ModeSource extends SourceConnector {
             switch (next < 5 ? "count" : config.get("mode")) {
                 case "exit" -> System.exit(1);
                 case "hang" -> sleep();
-                case "throw" -> throw new ConnectException("thrown by poll");
+                case "throw" -> throw new ConnectException("thrown by poll of " + VERSION);
                 case "memory" -> throw new OutOfMemoryError("no heap left, says the plugin");
                 case "retry" -> {
                     if (!retried) {

@@ -31,7 +31,8 @@ class Silent(pykka.ThreadingActor):
 def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetRequests]:
     monkeypatch.setattr(offset_requests, "_TIMEOUT_S", 0.05)
     config: Any = SimpleNamespace(own_offsets=lambda _: None, exactly_once=False)
-    plugins: Any = SimpleNamespace(connector=lambda _: SourceConnector, connector_type=lambda _: "source")
+    source = SimpleNamespace(cls=SourceConnector)
+    plugins: Any = SimpleNamespace(connector_of=lambda _: source, connector_type=lambda _: "source")
     configs: Any = SimpleNamespace(config=SimpleNamespace(connector_configs={C: {}}))
     fencing: Any = None
     store = Silent.start()

@@ -102,7 +102,7 @@ def rig(monkeypatch):
         connector={"topics": "t", "consumer.override.max.poll.records": "7",
                    "errors.deadletterqueue.topic.name": "dead"},
         config={"task.class": "x.Task"}, engine=None, offsets=None, wake=woken.set, topic_used=used.append)
-    task = JavaSinkTask(context, host, "x.Connector", "1", group, None)
+    task = JavaSinkTask(context, host, {"class": "x.Connector", "version": "1"}, group, None)
     yield SimpleNamespace(task=task, group=group, host=host, woken=woken, used=used)
     task.cancel()
     task.close()

@@ -120,7 +120,7 @@ def rig(monkeypatch):
                 "value.converter": JSON},
         connector={"value.converter": "own.Converter"}, config={"task.class": "x.Task"}, engine=None, offsets=kafka,
         wake=woken.set, topic_used=used.append)
-    task = JavaSourceTask(context, host, "x.Connector", "1", kafka)
+    task = JavaSourceTask(context, host, {"class": "x.Connector", "version": "1"}, kafka)
     rig = SimpleNamespace(task=task, kafka=kafka, host=host, woken=woken, used=used, metrics=context.metrics)
     yield rig
     task.cancel()

@@ -29,7 +29,8 @@ LISTS = (  # they name keys without using them
 )
 # Put together where they are used: storage/log/internal_topics.py and client_config.py
 COMPOSED = {*(f"{kind}.storage.{what}" for kind in ("config", "offset", "status") for what in (
-    "topic", "replication.factor")), "ssl.keystore.type", "ssl.truststore.type"}
+    "topic", "replication.factor")), *(f"{kind}.converter.plugin.version" for kind in ("key", "value", "header")),
+    "ssl.keystore.type", "ssl.truststore.type"}
 
 
 @cache

@@ -25,6 +25,7 @@ CONVERTERS = {
     "value.converter": "Json",
     "header.converter": "SimpleHeaderConverter",
     "plugin.path": [],
+    **dict.fromkeys(f"{kind}.converter.plugin.version" for kind in ("key", "value", "header")),
 }
 
 
@@ -37,6 +38,11 @@ def test_converters_are_found_by_any_of_their_names():
 def test_a_converter_that_is_not_there(key):
     with pytest.raises(ConfigError, match=rf"Invalid value no\.Such for configuration {key}: Class no\.Such could not"):
         checked_plugins({**CONVERTERS, key: "no.Such"})
+
+
+def test_a_converter_whose_version_is_not_there():
+    with pytest.raises(ConfigError, match=r"not found that matches the version range \[1.0,1.0\]"):
+        checked_plugins({**CONVERTERS, "value.converter.plugin.version": "1.0"})
 
 
 @pytest.mark.parametrize(("handler", "told"), [(signal.SIG_DFL, ["received SIGHUP"]), (signal.SIG_IGN, [])])

@@ -8,7 +8,8 @@ import zipfile
 
 import pytest
 
-from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins import Kind, PluginNotFoundError, Plugins, PluginVersionError
 from spark_tasks.plugins.api import SourceConnector
 from spark_tasks.plugins.discovery import Found
 
@@ -119,6 +120,38 @@ def test_a_folder_that_is_not_there_is_a_warning(tmp_path, caplog):
     assert "is not a folder" in caplog.text
 
 
+@pytest.fixture
+def versions(folder):
+    """Of one connector: 1.2, 1.10 and one that does not say which it is; 2.0 cannot be imported."""
+    for place, version in (("a", '"1.2"'), ("b", '"1.10"'), ("c", "None"), ("d", "1 / 0")):
+        (folder / place).mkdir()
+        (folder / place / "acme_many.py").write_text(source("ManyConnector").replace('"1.2"', version))
+    return registry(folder)
+
+
+@pytest.mark.parametrize(("asked", "version"), [
+    (None, "1.10"), ("", "1.10"), ("latest", "1.10"), ("1.2", "1.2"), ("[1.0,1.10)", "1.2"), ("(1.2,)", "1.10"),
+])
+def test_the_newest_version_that_fits_is_taken(versions, asked, version):
+    found = versions.find(Kind.CONNECTOR, "ManyConnector", asked)
+    assert found.version == version
+    assert versions.connector_of({"connector.class": "Many", "connector.plugin.version": asked}) == found
+    assert versions.get(Kind.CONNECTOR, "com.acme.ManyConnector", asked).version == version
+
+
+def test_a_version_that_is_not_there(versions):
+    text = r"^Plugin acme_many.ManyConnector not found that matches the version range \[2.0,2.0\], available versions: "
+    with pytest.raises(PluginVersionError, match=text + r"\[undefined, 1.2, 1.10\]$"):
+        versions.find(Kind.CONNECTOR, "Many", "2.0")
+    with pytest.raises(ConfigError, match="Invalid version range"):
+        versions.find(Kind.CONNECTOR, "Many", "[2.0")
+    assert versions.connector_type({"connector.class": "Many", "connector.plugin.version": "[2.0"}) == "unknown"
+
+
+def test_each_version_is_listed(versions):
+    assert [info.version for info in versions.of_kind(Kind.CONNECTOR)] == [None, "1.2", "1.10"]
+
+
 def test_two_plugins_of_one_simple_name(folder):
     (folder / "acme_a.py").write_text(source("TwinConnector"))
     (folder / "acme_b.py").write_text(source("TwinConnector"))
@@ -214,7 +247,7 @@ def test_nested_java_classes_have_no_short_names():
     plugins = Plugins(installed=found)
     assert plugins.find(Kind.TRANSFORMATION, "org.x.Cast$Key").name == "org.x.Cast$Key"
     with pytest.raises(PluginNotFoundError):
-        plugins.transform("Cast$Key")
+        plugins.find(Kind.TRANSFORMATION, "Cast$Key")
 
 
 def test_two_names_may_have_one_class():

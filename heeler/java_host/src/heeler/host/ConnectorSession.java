@@ -6,9 +6,11 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.connector.ConnectorContext;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
+import org.apache.kafka.connect.runtime.isolation.PluginDesc;
 import org.apache.kafka.connect.sink.SinkConnectorContext;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceConnectorContext;
@@ -77,10 +79,10 @@ final class ConnectorSession implements Host.Session {
     }
 
     private Map<String, ?> start(Connection.Message m) throws Exception {
-        String name = m.text("class");
-        loader = host.plugins.connectorLoader(name, null);
+        PluginDesc<?> named = host.plugin(m);
+        loader = named.loader();
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
-            Connector made = host.plugins.newConnector(name);
+            Connector made = (Connector) Utils.newInstance(named.pluginClass());
             metrics = host.metrics.connectorPluginMetrics(m.text("name"));
             made.initialize(made instanceof SourceConnector ? new SourceContext() : new SinkContext());
             connector = made; // one whose start fails may hold something already

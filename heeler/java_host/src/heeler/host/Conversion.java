@@ -5,7 +5,6 @@ import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.runtime.ConnectorConfig;
 import org.apache.kafka.connect.runtime.TransformationStage;
-import org.apache.kafka.connect.runtime.isolation.Plugins.ClassLoaderUsage;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.storage.SimpleHeaderConverter;
@@ -22,13 +21,13 @@ final class Conversion<R extends ConnectRecord<R>> implements AutoCloseable {
         key = converter(host, config, "key.converter");
         value = converter(host, config, "value.converter");
         HeaderConverter named = host.plugins.newHeaderConverter(
-            config, "header.converter", ClassLoaderUsage.CURRENT_CLASSLOADER);
+            config, "header.converter", ConnectorConfig.HEADER_CONVERTER_VERSION_CONFIG);
         headers = named != null ? named : new SimpleHeaderConverter();
         stages = config.transformationStages(host.plugins, id, host.metrics);
     }
 
     private static Converter converter(Host host, ConnectorConfig config, String name) {
-        Converter found = host.plugins.newConverter(config, name, ClassLoaderUsage.CURRENT_CLASSLOADER);
+        Converter found = host.plugins.newConverter(config, name, name + ".plugin.version");
         if (found == null) throw new ConnectException("Missing required configuration \"" + name + "\"");
         return found;
     }

@@ -15,10 +15,13 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Stream;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.WorkerConfig;
+import org.apache.kafka.connect.runtime.isolation.PluginDesc;
 import org.apache.kafka.connect.runtime.isolation.Plugins;
 import org.apache.kafka.connect.runtime.standalone.StandaloneConfig;
 
@@ -61,6 +64,20 @@ public final class Host {
         WorkerConfig worker = new StandaloneConfig(settings);
         metrics = new ConnectMetrics("heeler", worker, Time.SYSTEM, "heeler");
         this.secret = secret;
+    }
+
+    /** The plugin that a message names, in exactly the version that it names: several may be side by side (KIP-891). */
+    PluginDesc<?> plugin(Connection.Message message) {
+        String name = message.text("class");
+        String version = message.text("version");
+        return known().filter(one -> one.className().equals(name) && one.version().equals(version)).findFirst()
+            .orElseThrow(() -> new ConnectException("There is no " + name + " of version " + version));
+    }
+
+    /** All plugins. */
+    Stream<PluginDesc<?>> known() {
+        return Stream.<Set<? extends PluginDesc<?>>>of(plugins.sourceConnectors(), plugins.sinkConnectors(), plugins.converters(),
+            plugins.headerConverters(), plugins.transformations(), plugins.predicates()).flatMap(Set::stream);
     }
 
     /** Arguments: the folder of the socket and of the file "secret"; plugin.path; plugin.discovery. */

@@ -8,6 +8,7 @@ import java.util.Map;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
 import org.apache.kafka.connect.runtime.isolation.PluginDesc;
@@ -38,8 +39,9 @@ final class Questions {
 
     private Map<String, ?> answered(Connection.Message asked) throws Exception {
         if (asked.op().equals("plugins")) return Map.of("op", "answer", "plugins", all());
-        Object plugin = host.plugins.newPlugin(asked.text("class"), null);
-        try (LoaderSwap swap = host.plugins.withClassLoader(plugin.getClass().getClassLoader())) {
+        PluginDesc<?> named = host.plugin(asked);
+        try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
+            Object plugin = Utils.newInstance(named.pluginClass());
             return switch (asked.op()) {
                 case "config" -> Map.of("op", "answer", "keys", keys(definition(plugin)));
                 case "validate" -> Map.of("op", "answer", "values", values((Connector) plugin, asked.strings("config")));
@@ -59,20 +61,8 @@ final class Questions {
     }
 
     private List<Object> all() {
-        List<Object> found = new ArrayList<>();
-        add(found, host.plugins.sourceConnectors());
-        add(found, host.plugins.sinkConnectors());
-        add(found, host.plugins.converters());
-        add(found, host.plugins.headerConverters());
-        add(found, host.plugins.transformations());
-        add(found, host.plugins.predicates());
-        return found;
-    }
-
-    private static <T> void add(List<Object> found, Iterable<PluginDesc<T>> some) {
-        for (PluginDesc<T> one : some)
-            found.add(Map.of("class", one.className(), "kind", one.typeName(), "version", String.valueOf(one.version()),
-                "location", one.location()));
+        return host.known().<Object>map(one -> Map.of("class", one.className(), "kind", one.typeName(),
+            "version", one.version(), "location", one.location())).toList();
     }
 
     private static ConfigDef definition(Object plugin) {

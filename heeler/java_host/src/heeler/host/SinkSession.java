@@ -73,7 +73,7 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
         most = order.number("most");
         flushMs = order.number("flush");
         id = new ConnectorTaskId(order.text("name"), order.number("task"));
-        loader = host.plugins.connectorLoader(order.text("class"), null);
+        loader = host.plugin(order).loader();
         thread = new Thread(this::run, "task " + id);
     }
 

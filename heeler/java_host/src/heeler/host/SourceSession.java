@@ -63,7 +63,7 @@ final class SourceSession implements Host.TaskSession {
         this.connection = connection;
         this.order = order;
         id = new ConnectorTaskId(order.text("name"), order.number("task"));
-        loader = host.plugins.connectorLoader(order.text("class"), null);
+        loader = host.plugin(order).loader();
         thread = new Thread(this::run, "task " + id);
     }
 
