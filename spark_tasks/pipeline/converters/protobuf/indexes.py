@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH
@@ -33,9 +34,9 @@ def written(index: tuple[int, ...]) -> bytes:
 
 def read(payloads: list[bytes], skip: int) -> Indexed:
     """Of payloads, after so many bytes of each. BadRowsError names those without an index."""
-    if all(one[skip : skip + 1] == b"\0" for one in payloads):
-        rests = [one[skip + 1 :] for one in payloads]
-        return Indexed([FIRST], np.zeros(len(rests), np.int64), pa.array(rests, pa.binary()))
+    array = pa.array(payloads, pa.binary())
+    if _all_first(array, skip):
+        return Indexed([FIRST], np.zeros(len(array), np.int64), pc.binary_replace_slice(array, 0, skip + 1, b""))
     known: dict[tuple[int, ...], int] = {}
     codes, others = [], []
     bad: list[tuple[int, Exception]] = []
@@ -50,6 +51,16 @@ def read(payloads: list[bytes], skip: int) -> Indexed:
     if bad:
         raise BadRowsError(bad)
     return Indexed(list(known), np.array(codes, np.int64), pa.array(others, pa.binary()))
+
+
+def _all_first(array: pa.Array, skip: int) -> bool:
+    """Whether the byte after so many is 0 in all values."""
+    if not len(array):
+        return False
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[: len(array) + 1]
+    if (np.diff(offsets) <= skip).any():
+        return False
+    return not np.frombuffer(array.buffers()[2], np.uint8)[offsets[:-1] + skip].any()
 
 
 def _index(payload: bytes, begin: int) -> tuple[tuple[int, ...], int]:
