@@ -70,7 +70,9 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
     },
     Kind.PREDICATE: {},
     Kind.CONVERTER: {
-        "io.confluent.connect.protobuf.ProtobufConverter": _JSON,
+        "io.apicurio.registry.utils.converter.ProtobufConverter":
+            "use `io.confluent.connect.protobuf.ProtobufConverter`, and with Apicurio's own clients "
+            "apicurio.registry.serde.send-indexes=true and …send-type-ref=false: as they come, they write other bytes",
         "io.apicurio.registry.utils.converter.":
             "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in /apis/ccompat/v7",
         "io.debezium.converters.": "",

@@ -26,7 +26,12 @@ from spark_tasks.connectors.files.connector import FilesSourceConnector
 from spark_tasks.connectors.lines import to_lines
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY
+from spark_tasks.pipeline.converters.avro.converter import AvroConverter
+from spark_tasks.pipeline.converters.base import schema_of
+from spark_tasks.pipeline.converters.protobuf.converter import ProtobufConverter
+from spark_tasks.pipeline.converters.registered import Described, Read, Write
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
+from spark_tasks.registry.wire import framed, unframed
 
 ROWS = 65_536
 REPEATS = 7
@@ -121,6 +126,29 @@ def sinks() -> None:
         show(f"raw -> Connect -> lines of text: {name}", lines)
 
 
+def registered() -> None:
+    """Converters with a registry, without the registry: ids, payloads and columns."""
+    structs = SinkPipeline(WORKER, SCHEMA_JSON).to_connect("t", 0, with_schema(PLAIN))
+    values, metadata = structs.column("value"), dict(structs.schema.field("value").metadata or {})
+    schema = schema_of(metadata)
+    for converter in (AvroConverter(), ProtobufConverter()):
+        converter.configure({"schema.registry.url": "http://127.0.0.1:1"}, is_key=False)
+        described = converter.describe(schema)
+        write = converter.writer(schema, described.text, given=False)
+        read = converter.reader(described.text, {}, lambda: 1)
+        raw = framed(7, write(values, metadata), described.index)
+
+        def encode(write: Write = write, described: Described = described) -> int:
+            return len(framed(7, write(values, metadata), described.index))
+
+        def decode(read: Read = read, raw: pa.Array = raw) -> int:
+            found = unframed(raw, None, is_key=False)
+            return len(read(found.payloads, found.skip)[0])
+
+        show(f"Connect -> raw: {type(converter).__name__}, 5 fields", encode)
+        show(f"raw -> Connect: {type(converter).__name__}, 5 fields", decode)
+
+
 def sources() -> None:
     field = pa.field("value", pa.string(), metadata={SCHEMA_KEY: b'{"type":"string","optional":false}'})
     batch = pa.record_batch([PLAIN.column("value").cast(pa.string())], schema=pa.schema([field]))
@@ -177,6 +205,7 @@ def main() -> None:
     """Print the table."""
     sinks()
     sources()
+    registered()
     with tempfile.TemporaryDirectory() as folder:
         connectors(Path(folder))
 

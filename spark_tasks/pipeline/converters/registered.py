@@ -77,6 +77,7 @@ class RegisteredConverter(Converter):
     write_words: ClassVar[str]
     packages: ClassVar[tuple[str, ...]] = ()  # of the extra, besides the client's
     writes_nulls: ClassVar[bool] = False  # whether an optional value that is null is written, as a word for it
+    null_is_tombstone: ClassVar[bool] = False  # whether null is a record without bytes, whatever the schema says
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """See Converter. ConfigError where the packages of the extra are missing."""
@@ -108,6 +109,10 @@ class RegisteredConverter(Converter):
     def describe(self, schema: Schema | None) -> Described:
         """What records of a Connect schema are registered with. DataError."""
 
+    def index_of(self, described: Described, text: SchemaText, *, given: bool) -> bytes:  # noqa: ARG002 - see writer
+        """What stands between the id and the payload of records that are written with a schema of the registry."""
+        return described.index
+
     @abstractmethod
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
         """Of records of the schema by one of the registry; `given`: it is not the records' own."""
@@ -126,7 +131,10 @@ class RegisteredConverter(Converter):
             raise MixedSchemasError(found.run_ends())
         with _rows(rows, words):
             read = self._read_of(topic, found.ids[0])
-            values, metadata = read(found.payloads, found.skip)
+            try:
+                values, metadata = read(found.payloads, found.skip)
+            except MixedSchemasError as mixed:  # several messages of one schema
+                raise MixedSchemasError([*(int(rows[end]) for end in mixed.ends[:-1]), len(array)]) from None
         return values if len(rows) == len(array) else _scattered(values, rows, len(array)), metadata
 
     def _reader(self, topic: str, schema_id: SchemaId) -> Read:
@@ -161,7 +169,7 @@ class RegisteredConverter(Converter):
         words = self.write_words.format(topic)
         if self.writes_nulls and schema is not None and schema.optional:
             there[:] = True
-        elif schema is not None and not schema.optional and not there.all() and not self.writes_nulls:
+        elif schema is not None and not (schema.optional or there.all() or self.writes_nulls or self.null_is_tombstone):
             null = DataError("Found null value for non-optional schema")
             raise BadRowsError([(row, _java(null, words)) for row in np.flatnonzero(~there).tolist()])
         rows = np.flatnonzero(there)
@@ -173,7 +181,7 @@ class RegisteredConverter(Converter):
             whole = len(rows) == len(array)
             values = array if whole else array.take(pa.array(rows))
             payloads = self._written(schema, text, given=given)(values, metadata or {})
-            written = framed(schema_id, payloads, described.index)
+            written = framed(schema_id, payloads, self.index_of(described, text, given=given))
         return written if whole else _scattered(written, rows, len(array))
 
     def _target(self, topic: str, described: Described) -> tuple[int, SchemaText, bool]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import list_offsets, texts
+from spark_tasks.arrays.buffers import list_offsets
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import DataError
-from spark_tasks.java.hash import entry_order
 from spark_tasks.pipeline.converters.avro import decimals
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.codec import branches, wire_default, wire_type
@@ -23,7 +20,7 @@ from spark_tasks.pipeline.converters.avro.names import Options
 from spark_tasks.pipeline.converters.avro.to_connect import is_map_entry, union_member
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
 from spark_tasks.pipeline.converters.base import BadRowError
-from spark_tasks.pipeline.converters.json_typed import default_value, last_of_each
+from spark_tasks.pipeline.converters.nested import filled, inside, map_array, mask_of, named, part
 
 _MOMENTS = {(DATE, Type.INT32), (TIME, Type.INT32), (TIMESTAMP, Type.INT64)}
 
@@ -44,14 +41,14 @@ def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
     if node.kind == "array" and is_map_entry(node.inner[0]):
         return _entries(wire, node.inner[0], schema)
     if node.kind == "array":
-        items = _inside(wire, partial(to_connect, wire.flatten(), node.inner[0], _part(schema.value)))
-        return pa.ListArray.from_arrays(list_offsets(wire), items, type=to_arrow(schema), mask=_mask(wire))
+        items = inside(wire, partial(to_connect, wire.flatten(), node.inner[0], part(schema.value)))
+        return pa.ListArray.from_arrays(list_offsets(wire), items, type=to_arrow(schema), mask=mask_of(wire))
     if node.kind == "map":
         offsets = np.asarray(wire.offsets)
         first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
         items = wire.items.slice(first, count)
-        values = _inside(wire, partial(to_connect, items, node.inner[0], _part(schema.value)))
-        return _map(wire, offsets - first, wire.keys.slice(first, count), values, schema)
+        values = inside(wire, partial(to_connect, items, node.inner[0], part(schema.value)))
+        return map_array(wire, offsets - first, wire.keys.slice(first, count), values, schema)
     if schema.type is Type.BYTES and schema.name == DECIMAL:
         return decimals.from_bytes(wire, to_arrow(schema))
     return wire.cast(to_arrow(schema), safe=False)
@@ -60,41 +57,21 @@ def to_connect(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
 def _struct(wire: pa.Array, nodes: list[Node], schema: Schema) -> pa.Array:
     kind = to_arrow(schema)
     children = [
-        _named(field.name, partial(to_connect, child, one, field.schema))
+        named(field.name, partial(to_connect, child, one, field.schema))
         for child, one, field in zip(wire.flatten(), nodes, schema.fields, strict=True)
     ]
-    return struct_array(children, list(kind), len(wire), _mask(wire))
+    return struct_array(children, list(kind), len(wire), mask_of(wire))
 
 
 def _entries(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
     """A map that is an array of records of key and value."""
     flat = wire.flatten()
     columns = {
-        member.name: _inside(wire, partial(
-            to_connect, child, member.node, _part(schema.key if member.name == "key" else schema.value)))
+        member.name: inside(wire, partial(
+            to_connect, child, member.node, part(schema.key if member.name == "key" else schema.value)))
         for child, member in zip(flat.flatten(), node.members, strict=True)
     }  # fmt: skip
-    return _map(wire, np.asarray(list_offsets(wire)), columns["key"], columns["value"], schema)
-
-
-def _map(wire: pa.Array, offsets: Any, keys: pa.Array, values: pa.Array, schema: Schema) -> pa.Array:
-    """Of entries with one key the last stays; entries with texts as keys stand in the order of Java's HashMap."""
-    offsets = np.asarray(offsets).astype(np.int32)
-    last = last_of_each(keys, offsets)
-    if not last.all():
-        offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
-        keys, values = keys.filter(pa.array(last)), values.filter(pa.array(last))
-    if _part(schema.key).type is Type.STRING and not keys.null_count:
-        found = texts(keys)
-        order = pa.array(entry_order(found.data, found.offsets, offsets))
-        keys, values = keys.take(order), values.take(order)
-    if keys.null_count:
-        row = int(np.searchsorted(offsets, int(np.argmax(keys.is_null().to_numpy(zero_copy_only=False))), "right")) - 1
-        raise BadRowError(row, "a map has a null key, which no column of Arrow can hold")
-    kind = to_arrow(schema)
-    pairs = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
-    validity = None if not wire.null_count else wire.is_valid().buffers()[1]
-    return pa.Array.from_buffers(kind, len(wire), [validity, pa.py_buffer(offsets)], children=[pairs])
+    return map_array(wire, np.asarray(list_offsets(wire)), columns["key"], columns["value"], schema)
 
 
 def from_connect(array: pa.Array, schema: Schema, node: Node, options: Options) -> pa.Array:
@@ -110,7 +87,7 @@ class _Writer:
 
     def column(self, array: pa.Array, schema: Schema, node: Node, *, outermost: bool = False) -> pa.Array:
         if schema.default is not None and array.null_count and not self._options.ignore_defaults and not outermost:
-            array = _filled(array, schema)
+            array = filled(array, schema)
         optional = node.kind == "union" and any(one.kind == "null" for one in node.inner)
         if not array.null_count:
             return self._values(array, schema, node)
@@ -134,7 +111,7 @@ class _Writer:
         if schema.type is Type.STRUCT and node.kind == "record" and pa.types.is_struct(array.type):
             return self._record(array, schema, node)
         if schema.type is Type.ARRAY and node.kind == "array":
-            items = _inside(array, partial(self.column, array.flatten(), _part(schema.value), node.inner[0]))
+            items = inside(array, partial(self.column, array.flatten(), part(schema.value), node.inner[0]))
             return pa.ListArray.from_arrays(list_offsets(array), items, type=wire_type(node))
         if schema.type is Type.MAP and node.kind in ("array", "map") and pa.types.is_map(array.type):
             return self._map(array, schema, node)
@@ -147,7 +124,7 @@ class _Writer:
         for member in node.members:
             field = fields.pop(member.name, None)
             if field is not None:
-                columns.append(_named(field.name, partial(
+                columns.append(named(field.name, partial(
                     self.column, children[field.name], field.schema, member.node)))
             elif member.default is not NO_DEFAULT:
                 default = wire_default(member.node, member.default)
@@ -189,21 +166,21 @@ class _Writer:
         raise DataError(f"the schema that is written with has a union without {schema.type.value}")
 
     def _map(self, array: pa.Array, schema: Schema, node: Node) -> pa.Array:
-        key, value = _part(schema.key), _part(schema.value)
+        key, value = part(schema.key), part(schema.value)
         offsets = np.asarray(array.offsets)
         first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
         keys, items = array.keys.slice(first, count), array.items.slice(first, count)
         kind, starts = wire_type(node), pa.py_buffer((offsets - first).astype(np.int32))
         if node.kind == "map":
-            values = _inside(array, partial(self.column, items, value, node.inner[0]))
+            values = inside(array, partial(self.column, items, value, node.inner[0]))
             pairs = pa.StructArray.from_arrays(
                 [keys.cast(pa.string()), values], fields=[kind.key_field, kind.item_field]
             )
             return pa.Array.from_buffers(kind, len(array), [None, starts], children=[pairs])
         columns = []
         for member in node.inner[0].members:
-            part, column = (key, keys) if member.name == "key" else (value, items)
-            columns.append(_inside(array, partial(self.column, column, part, member.node)))
+            said, column = (key, keys) if member.name == "key" else (value, items)
+            columns.append(inside(array, partial(self.column, column, said, member.node)))
         records = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
         return pa.Array.from_buffers(kind, len(array), [None, starts], children=[records])
 
@@ -240,40 +217,3 @@ def _checked(array: pa.Array, good: pa.Array, reason: str) -> pa.Array:
     if wrong.any():
         raise BadRowError(int(np.argmax(wrong)), reason)
     return array
-
-
-def _filled(array: pa.Array, schema: Schema) -> pa.Array:
-    """Nulls replaced by the schema's default."""
-    spare = default_value(schema).cast(array.type)
-    places = np.where(array.is_valid().to_numpy(zero_copy_only=False), np.arange(len(array)), len(array))
-    return pa.concat_arrays([array, spare]).take(pa.array(places))
-
-
-def _part(schema: Schema | None) -> Schema:
-    if schema is None:
-        raise DataError("a schema does not say its element, key or value type")
-    return schema
-
-
-def _mask(wire: pa.Array) -> pa.Array | None:
-    return wire.is_null() if wire.null_count else None
-
-
-def _named(name: str, made: Callable[[], pa.Array]) -> pa.Array:
-    """Errors say the field."""
-    try:
-        return made()
-    except BadRowError as bad:
-        raise BadRowError(bad.row, f"field {name}: {bad}") from None
-    except pa.ArrowInvalid as error:
-        raise DataError(f"field {name}: {error}") from error
-
-
-def _inside(lists: pa.Array, made: Callable[[], pa.Array]) -> pa.Array:
-    """Of the items of lists or maps: errors have the row of the list."""
-    try:
-        return made()
-    except BadRowError as bad:
-        offsets = np.asarray(lists.offsets if pa.types.is_map(lists.type) else list_offsets(lists))
-        row = int(np.searchsorted(offsets - offsets[0], bad.row, side="right")) - 1
-        raise BadRowError(row, bad) from None

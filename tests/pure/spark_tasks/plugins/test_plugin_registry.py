@@ -209,8 +209,8 @@ FILE, JAVA = "org.apache.kafka.connect.file.FileStream", "of Java Kafka Connect 
     (Kind.CONNECTOR, "io.confluent.kafka.connect.datagen.DatagenConnector",
      f"io.confluent.kafka.connect.datagen.DatagenConnector {JAVA}: use `datagen`"),
     (Kind.CONNECTOR, "S3SinkConnector", f"S3SinkConnector {JAVA}: `parquet` writes files into a folder"),
-    (Kind.CONVERTER, "io.confluent.connect.protobuf.ProtobufConverter",
-     f"io.confluent.connect.protobuf.ProtobufConverter {JAVA}: `JsonConverter` keeps schemas too"),
+    (Kind.CONVERTER, "io.apicurio.registry.utils.converter.ProtobufConverter",
+     f"io.apicurio.registry.utils.converter.ProtobufConverter {JAVA}: use `io.confluent.connect.protobuf"),
     (Kind.TRANSFORMATION, "io.debezium.transforms.ExtractNewRecordState",
      f"io.debezium.transforms.ExtractNewRecordState {JAVA}. Its jars run as they are"),
 ])

@@ -1,0 +1,84 @@
+"""Steps that columns of nested values have in common, whatever bytes they are from: maps, defaults, and errors that say
+the field and the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.arrays.buffers import list_offsets, texts
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.schema import Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.java.hash import entry_order
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.json_typed import default_value, last_of_each
+
+
+def map_array(wire: pa.Array, offsets: Any, keys: pa.Array, values: pa.Array, schema: Schema) -> pa.Array:
+    """A map column, null where `wire` is. Of entries with one key the last stays; entries with texts as keys stand in
+    the order of Java's HashMap.
+    """
+    offsets = np.asarray(offsets).astype(np.int32)
+    last = last_of_each(keys, offsets)
+    if not last.all():
+        offsets = np.concatenate(([0], np.cumsum(last)))[offsets].astype(np.int32)
+        keys, values = keys.filter(pa.array(last)), values.filter(pa.array(last))
+    if part(schema.key).type is Type.STRING and not keys.null_count:
+        found = texts(keys)
+        order = pa.array(entry_order(found.data, found.offsets, offsets))
+        keys, values = keys.take(order), values.take(order)
+    if keys.null_count:
+        row = int(np.searchsorted(offsets, int(np.argmax(keys.is_null().to_numpy(zero_copy_only=False))), "right")) - 1
+        raise BadRowError(row, "a map has a null key, which no column of Arrow can hold")
+    kind = to_arrow(schema)
+    pairs = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+    validity = None if not wire.null_count else wire.is_valid().buffers()[1]
+    return pa.Array.from_buffers(kind, len(wire), [validity, pa.py_buffer(offsets)], children=[pairs])
+
+
+def filled(array: pa.Array, schema: Schema) -> pa.Array:
+    """Nulls replaced by the schema's default."""
+    spare = default_value(schema).cast(array.type)
+    places = np.where(array.is_valid().to_numpy(zero_copy_only=False), np.arange(len(array)), len(array))
+    return pa.concat_arrays([array, spare]).take(pa.array(places))
+
+
+def part(schema: Schema | None) -> Schema:
+    """The schema of items, keys or values. DataError where there is none."""
+    if schema is None:
+        raise DataError("a schema does not say its element, key or value type")
+    return schema
+
+
+def mask_of(wire: pa.Array) -> pa.Array | None:
+    """Where the rows are null; None where none is."""
+    return wire.is_null() if wire.null_count else None
+
+
+def named(name: str, made: Callable[[], pa.Array]) -> pa.Array:
+    """Errors say the field."""
+    try:
+        return made()
+    except BadRowError as bad:
+        raise BadRowError(bad.row, f"field {name}: {bad}") from None
+    except pa.ArrowInvalid as error:
+        raise DataError(f"field {name}: {error}") from error
+
+
+def inside(lists: pa.Array, made: Callable[[], pa.Array]) -> pa.Array:
+    """Of the items of lists or maps: errors have the row of the list."""
+    try:
+        return made()
+    except BadRowError as bad:
+        raise BadRowError(outer_row(lists, bad.row), bad) from None
+
+
+def outer_row(lists: pa.Array, item: int) -> int:
+    """The list or map that an item is in."""
+    offsets = np.asarray(lists.offsets if pa.types.is_map(lists.type) else list_offsets(lists))
+    return int(np.searchsorted(offsets - offsets[0], item, side="right")) - 1

@@ -1,0 +1,258 @@
+"""Protobuf's bytes to and from Arrow columns of plain types, where a column is what the bytes say and no more.
+
+ptars, where it takes the schema; upb, which is Google's own, for all other schemas, for the records on which the fast
+one fails, and as the judge in tests. Both get the message without names and meanings: maps are lists of entries,
+enums numbers, and the messages that stand for moments are messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import ptars
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from ptars._lib import ProtoRegistry
+
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import BadRowsError
+from spark_tasks.pipeline.converters.protobuf.tree import Member, Message
+
+_ARROW = {
+    "double": pa.float64(), "float": pa.float32(), "int64": pa.int64(), "uint64": pa.uint64(), "int32": pa.int32(),
+    "fixed64": pa.uint64(), "fixed32": pa.uint32(), "bool": pa.bool_(), "string": pa.string(), "bytes": pa.binary(),
+    "uint32": pa.uint32(), "enum": pa.int32(), "sfixed32": pa.int32(), "sfixed64": pa.int64(), "sint32": pa.int32(),
+    "sint64": pa.int64(),
+}  # fmt: skip
+_STRETCH = 32  # records so few go one by one where there is a bad one among them
+_MOST_NUMBERS = 10_000  # ptars has a table with a place for each number up to the highest
+_PROTO = descriptor_pb2.FieldDescriptorProto
+
+Ready = Callable[[Any], Any]
+
+
+def wire_type(message: Message) -> pa.DataType:
+    """The Arrow type of the values: structs with a field f<number> for each member, by number. What has no presence is
+    never null.
+    """
+    return _struct_type(message, pa.string())
+
+
+def by_number(message: Message) -> list[Member]:
+    """In the order in which they are written."""
+    return sorted(message.members, key=lambda one: one.number)
+
+
+def _struct_type(message: Message, text: pa.DataType) -> pa.DataType:
+    return pa.struct([pa.field(f"f{one.number}", _member_type(one, text), nullable=one.presence)
+                      for one in by_number(message)])
+
+
+def _member_type(member: Member, text: pa.DataType) -> pa.DataType:
+    if member.message is not None:
+        found = _struct_type(member.message, text)
+    else:
+        found = text if member.kind == "string" else _ARROW[member.kind]
+    return pa.list_(pa.field("item", found, nullable=False)) if member.repeated else found
+
+
+class Codec:
+    """Of one message. For any thread; `fast`: false keeps ptars out."""
+
+    def __init__(self, message: Message, *, fast: bool = True) -> None:
+        self._message = message  # its inner ones are told apart by their ids, so it has to live
+        self.type = wire_type(message)
+        pool = descriptor_pool.DescriptorPool()
+        pool.AddSerializedFile(_plain(message, "string"))
+        self._class: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("m0"))
+        self._to_python = _to_python(message)
+        self._from_python = _from_python(message)
+        self._fast = fast and bool(message.members) and _is_fast(message)
+        # For ptars texts are bytes, which look the same: Arrow checks them afterwards.
+        self._text_type = _struct_type(message, pa.binary())
+        self._handler: Any = ProtoRegistry([_plain(message, "bytes")]).create_for_message(
+            "m0", ptars.PtarsConfig()) if self._fast else None  # fmt: skip
+
+    def decode(self, payloads: pa.Array) -> pa.Array:
+        """The values of a binary array without nulls. BadRowsError names all payloads that cannot be read."""
+        bad: list[tuple[int, Exception]] = []
+        pieces = list(self._decoded(payloads, 0, bad))
+        if bad:
+            raise BadRowsError(bad)
+        return pa.concat_arrays(pieces) if pieces else pa.nulls(0, self.type)
+
+    def _decoded(self, payloads: pa.Array, begin: int, bad: list[tuple[int, Exception]]) -> Iterable[pa.Array]:
+        if self._fast and len(payloads):
+            found = self._fast_decoded(payloads)
+            if found is not None:
+                yield found
+                return
+            if len(payloads) > _STRETCH:
+                middle = len(payloads) // 2
+                yield from self._decoded(payloads[:middle], begin, bad)
+                yield from self._decoded(payloads[middle:], begin + middle, bad)
+                return
+        yield self._slowly_decoded(payloads, begin, bad)
+
+    def _fast_decoded(self, payloads: pa.Array) -> pa.Array | None:
+        try:
+            batch = self._handler.array_to_record_batch(payloads)
+            found = _seen_as(pa.StructArray.from_arrays(batch.columns, fields=list(self._text_type)), self.type)
+            found.validate(full=True)  # texts may be no UTF-8
+        except Exception:  # noqa: BLE001 - whatever it is: upb says what is wrong, with whom
+            return None
+        except BaseException as error:  # a panic of Rust, which is no Exception
+            if type(error).__name__ != "PanicException":
+                raise
+            return None
+        return None if _chosen_twice(found, self._message) else found
+
+    def _slowly_decoded(self, payloads: pa.Array, begin: int, bad: list[tuple[int, Exception]]) -> pa.Array:
+        values = []
+        for row, payload in enumerate(payloads.to_pylist(), begin):
+            try:
+                values.append(self._to_python(self._class.FromString(payload)))
+            except (DecodeError, UnicodeDecodeError) as error:
+                bad.append((row, DataError(f"Error deserializing Protobuf message: {error}")))
+        return pa.array(values, self.type)
+
+    def encode(self, values: pa.Array) -> pa.Array:
+        """The bytes (binary). DataError."""
+        if len(values) > _STRETCH and self._handler and _has_negative_zeros(values, self._message):
+            middle = len(values) // 2
+            return pa.concat_arrays([self.encode(values[:middle]), self.encode(values[middle:])])
+        if self._handler is None or _has_negative_zeros(values, self._message):  # which ptars takes for absent
+            return pa.array([self._from_python(self._class(), value).SerializeToString(deterministic=True)
+                             for value in values.to_pylist()], pa.binary())
+        seen = _seen_as(values, self._text_type)
+        batch = pa.RecordBatch.from_arrays(seen.flatten(), schema=pa.schema(list(self._text_type)))
+        found: pa.Array = self._handler.record_batch_to_array(batch)
+        return found
+
+
+def _plain(message: Message, text: str) -> bytes:
+    """The descriptor of a file whose message m0 has the same bytes."""
+    file = descriptor_pb2.FileDescriptorProto(name="plain", syntax="proto3")
+    names: dict[int, str] = {}
+
+    def add(one: Message) -> str:
+        if id(one) in names:
+            return names[id(one)]
+        names[id(one)] = name = f"m{len(names)}"
+        out = file.message_type.add(name=name)
+        for index in range(len(one.oneofs)):
+            out.oneof_decl.add(name=f"o{index}")
+        for member in by_number(one):
+            field = out.field.add(name=f"f{member.number}", number=member.number,
+                                  label=_PROTO.LABEL_REPEATED if member.repeated else _PROTO.LABEL_OPTIONAL)
+            if member.message is not None:
+                field.type, field.type_name = _PROTO.TYPE_MESSAGE, "." + add(member.message)
+            else:
+                kind = {"string": text, "enum": "int32"}.get(member.kind, member.kind)
+                field.type = getattr(_PROTO, f"TYPE_{kind.upper()}")
+            if member.repeated and kind_packs(member):
+                field.options.packed = member.packed
+            if member.oneof is not None:
+                field.oneof_index = member.oneof
+            elif member.presence and member.message is None:
+                field.proto3_optional = True
+        for field in out.field:  # their oneofs come after all others
+            if field.proto3_optional:
+                field.oneof_index = len(out.oneof_decl)
+                out.oneof_decl.add(name="_" + field.name)
+        return name
+
+    add(message)
+    return bytes(file.SerializeToString())
+
+
+def kind_packs(member: Member) -> bool:
+    """Whether lists of it can be packed."""
+    return member.kind not in ("message", "string", "bytes")
+
+
+def _is_fast(message: Message) -> bool:
+    return all(one.number < _MOST_NUMBERS and (one.message is None or _is_fast(one.message))
+               for one in message.members)
+
+
+def _chosen_twice(values: pa.Array, message: Message) -> bool:
+    """Whether a oneof has two members somewhere: the last one counts, which a column does not know."""
+    columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+    for index in range(len(message.oneofs)):
+        there = [columns[f"f{one.number}"].is_valid().to_numpy(zero_copy_only=False)
+                 for one in message.members if one.oneof == index]
+        if np.any(np.sum(there, axis=0) > 1):
+            return True
+    for one in message.members:
+        column = columns[f"f{one.number}"]
+        if one.message is not None and _chosen_twice(column.flatten() if one.repeated else column, one.message):
+            return True
+    return False
+
+
+def _has_negative_zeros(values: pa.Array, message: Message) -> bool:
+    """Whether a number without presence is -0.0 somewhere."""
+    for one, column in zip(by_number(message), values.flatten(), strict=True):
+        if one.message is not None:
+            if _has_negative_zeros(column.flatten() if one.repeated else column, one.message):
+                return True
+        elif one.kind in ("double", "float") and not one.repeated and not one.presence:
+            numbers = column.to_numpy(zero_copy_only=False)
+            if np.any((numbers == 0) & np.signbit(numbers)):
+                return True
+    return False
+
+
+def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same buffers as another type of the same layout."""
+    if array.type == kind:
+        return array
+    _, data = array.__arrow_c_array__()
+    return pa.Array._import_from_c_capsule(kind.__arrow_c_schema__(), data)  # noqa: SLF001 - Arrow's own protocol
+
+
+def _to_python(message: Message) -> Ready:
+    """What upb reads, as Arrow takes it."""
+    steps = [(f"f{one.number}", one, _to_python(one.message) if one.message else None) for one in by_number(message)]
+
+    def read(value: Any) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for name, member, step in steps:
+            if member.presence and not value.HasField(name):
+                out[name] = None
+            elif member.repeated:
+                out[name] = [step(one) for one in getattr(value, name)] if step else list(getattr(value, name))
+            else:
+                out[name] = step(getattr(value, name)) if step else getattr(value, name)
+        return out
+
+    return read
+
+
+def _from_python(message: Message) -> Callable[[Any, Any], Any]:
+    """What Arrow gives, into a message of upb."""
+    steps = [(f"f{one.number}", one, _from_python(one.message) if one.message else None)
+             for one in by_number(message)]
+
+    def fill(out: Any, value: dict[str, Any]) -> Any:
+        for name, member, step in steps:
+            said = value[name]
+            if said is None:
+                continue
+            if member.repeated and step:
+                for one in said:
+                    step(getattr(out, name).add(), one)
+            elif member.repeated:
+                getattr(out, name).extend(said)
+            elif step:
+                getattr(out, name).SetInParent()
+                step(getattr(out, name), said)
+            else:
+                setattr(out, name, said)
+        return out
+
+    return fill

@@ -1,0 +1,333 @@
+"""Between columns of what Protobuf's bytes say (codec.wire_type) and columns of Connect's values
+(arrow_types.to_arrow).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.arrays.buffers import list_offsets
+from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.columns import struct_array
+from spark_tasks.data.schema import DECIMAL, Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.base import BadRowError
+from spark_tasks.pipeline.converters.nested import filled, inside, map_array, mask_of, named, outer_row, part
+from spark_tasks.pipeline.converters.protobuf import logical
+from spark_tasks.pipeline.converters.protobuf import names as n
+from spark_tasks.pipeline.converters.protobuf.codec import wire_type
+from spark_tasks.pipeline.converters.protobuf.names import Options
+from spark_tasks.pipeline.converters.protobuf.tree import Enum, Member, Message
+
+
+def to_connect(wire: pa.Array, message: Message, schema: Schema, options: Options) -> pa.Array:
+    """The values of the schema that to_connect.connect_schema gave for the message. BadRowError."""
+    if schema.type is not Type.STRUCT:
+        return _Reader(options).wrapped(wire, message, schema)
+    return _Reader(options).struct(wire, message, schema)
+
+
+class _Reader:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def struct(self, wire: pa.Array, message: Message, schema: Schema) -> pa.Array:
+        columns = dict(zip((one.name for one in wire.type), wire.flatten(), strict=True))
+        nothing = mask_of(wire)
+        fields = {field.name: field.schema for field in schema.fields}
+        found: dict[int, pa.Array] = {}
+        for one in message.members:
+            column = columns[f"f{one.number}"]
+            if one.required:
+                _refuse_nulls(column, wire, f"Message missing required fields: {one.name}")
+            if one.oneof is None or self._options.flatten:
+                found[one.number] = named(one.name, partial(self.member, column, one, fields[one.name]))
+        if self._options.flatten:
+            order = [one for i in range(len(message.oneofs)) for one in message.members if one.oneof == i]
+            unions = [found[one.number] for one in order]
+        else:
+            unions = [self._union(columns, message, i, field.schema)
+                      for i, field in enumerate(schema.fields[: len(message.oneofs)])]
+        rest = [found[one.number] for one in message.members if one.oneof is None]
+        return struct_array([*unions, *rest], list(to_arrow(schema)), len(wire), nothing)
+
+    def _union(self, columns: dict[str, pa.Array], message: Message, index: int, schema: Schema) -> pa.Array:
+        members = [one for one in message.members if one.oneof == index]
+        wires = [columns[f"f{one.number}"] for one in members]
+        children = [
+            named(field.name, partial(self.member, column, one, field.schema))
+            for field, column, one in zip(schema.fields, wires, members, strict=True)
+        ]
+        there = np.logical_or.reduce([one.is_valid().to_numpy(zero_copy_only=False) for one in wires])
+        mask = None if there.all() else pa.array(~there)
+        return struct_array(children, list(to_arrow(schema)), len(there), mask)
+
+    def member(self, wire: pa.Array, member: Member, schema: Schema) -> pa.Array:
+        if member.message is not None and member.is_map:
+            return self._map(wire, member.message, schema)
+        if member.repeated:
+            return self._list(wire, member, schema)
+        if wire.null_count and member.oneof is None:
+            wire = self._filled(wire, member)
+        return self._value(wire, member, schema)
+
+    def _filled(self, wire: pa.Array, member: Member) -> pa.Array:
+        """What a field that is not there has where Java asks for it all the same."""
+        nullable = member.message is not None or (member.optional and (self._options.proto2 or not member.proto2))
+        if nullable and not self._options.structs:
+            return wire
+        spare = pa.array([_empty(member.message) if member.message is not None else member.default], wire.type)
+        there = wire.is_valid().to_numpy(zero_copy_only=False)
+        return pa.concat_arrays([wire, spare]).take(pa.array(np.where(there, np.arange(len(wire)), len(wire))))
+
+    def _list(self, wire: pa.Array, member: Member, schema: Schema) -> pa.Array:
+        items = inside(wire, partial(self._value, wire.flatten(), member, part(schema.value)))
+        return pa.ListArray.from_arrays(list_offsets(wire), items, type=to_arrow(schema), mask=mask_of(wire))
+
+    def _map(self, wire: pa.Array, message: Message, schema: Schema) -> pa.Array:
+        flat = wire.flatten()
+        columns = [
+            inside(wire, partial(self.member, flat.field(f"f{one.number}"), one, part(said)))
+            for one, said in zip(message.members, (schema.key, schema.value), strict=True)
+        ]
+        return map_array(wire, np.asarray(list_offsets(wire)), columns[0], columns[1], schema)
+
+    def _value(self, wire: pa.Array, member: Member, schema: Schema) -> pa.Array:
+        if member.enum is not None:
+            return _enum_values(wire, member.enum, schema)
+        if member.message is None:
+            return _scalar(wire, schema)
+        name = member.message.full_name
+        if name == n.DECIMAL_MESSAGE:
+            return logical.decimals_from(wire, to_arrow(schema))
+        if schema.name in logical.FROM and schema.type is not Type.STRUCT:
+            return logical.FROM[schema.name](wire)
+        if self._options.wrapper and name in n.WRAPPERS:
+            return self.wrapped(wire, member.message, schema)
+        return self.struct(wire, member.message, schema)
+
+    def wrapped(self, wire: pa.Array, message: Message, schema: Schema) -> pa.Array:
+        return _scalar(wire.flatten()[0], schema) if message.members else pa.nulls(len(wire), to_arrow(schema))
+
+
+def _empty(message: Message) -> dict[str, Any]:
+    """What a message without bytes says."""
+    out: dict[str, Any] = {}
+    for one in message.members:
+        out[f"f{one.number}"] = [] if one.repeated else None if one.presence else one.default
+    return out
+
+
+def _scalar(wire: pa.Array, schema: Schema) -> pa.Array:
+    kind = to_arrow(schema)
+    return wire.view(pa.int64()) if wire.type == pa.uint64() else wire.cast(kind, safe=False)
+
+
+def _enum_values(wire: pa.Array, enum: Enum, schema: Schema) -> pa.Array:
+    """Texts or numbers; numbers that the enum does not name have the names that Java gives them."""
+    known: dict[int, str] = {}
+    for name, number in enum.values:
+        known.setdefault(number, name)
+    numbers = pc.unique(wire).drop_null().to_pylist()
+    if enum.closed:
+        strange = [one for one in numbers if one not in known]
+        if strange:
+            wire = pc.if_else(pc.is_in(wire, pa.array(strange, pa.int32())), pa.scalar(None, pa.int32()), wire)
+    if schema.type is Type.INT32:
+        return wire
+    texts = [known.get(one, f"UNKNOWN_ENUM_VALUE_{enum.name}_{one}") for one in numbers]
+    places = pc.index_in(wire, pa.array(numbers, pa.int32()))
+    return pa.array(texts, pa.string()).take(places)
+
+
+def from_connect(array: pa.Array, schema: Schema, message: Message, options: Options) -> pa.Array:
+    """What the message's bytes have to say. `schema`: of the values, none of which is null; the message is its own or
+    another one that can hold them. BadRowError, DataError.
+    """
+    writer = _Writer(options)
+    if schema.type is not Type.STRUCT:
+        return writer.wrapped(array, schema, message)
+    return writer.struct(array, schema, message)
+
+
+class _Writer:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def struct(self, array: pa.Array, schema: Schema, message: Message) -> pa.Array:
+        if not pa.types.is_struct(array.type):
+            raise DataError(f"values of {schema.type.value} cannot be written as the message {message.full_name}")
+        found: dict[str, tuple[pa.Array, Schema]] = {}
+        self._collect(array, schema, found)
+        columns = {}
+        for one in message.members:
+            if one.name in found:
+                column, said = found[one.name]
+                columns[one.number] = named(one.name, partial(self._member, column, said, one))
+            else:
+                columns[one.number] = _absent(one, len(array))
+        kind = wire_type(message)
+        children = [columns[int(field.name[1:])] for field in kind]
+        return struct_array(children, list(kind), len(array), mask_of(array))
+
+    def _collect(self, array: pa.Array, schema: Schema, found: dict[str, tuple[pa.Array, Schema]]) -> None:
+        """The columns by the names of Protobuf's fields; those of unions are fields of the message itself."""
+        children = array.flatten()
+        for field, child in zip(schema.fields, children, strict=True):
+            if not n.is_union(field.schema):
+                found[self._options.name(field.name)] = (self._with_default(child, field.schema), field.schema)
+                continue
+            inner: dict[str, tuple[pa.Array, Schema]] = {}
+            self._collect(child, field.schema, inner)
+            taken = np.zeros(len(child), np.bool_)
+            for name, (column, said) in inner.items():  # the first that is there
+                found[name] = (_unless(column, taken), said)
+                taken |= column.is_valid().to_numpy(zero_copy_only=False)
+            wrong = ~taken & child.is_valid().to_numpy(zero_copy_only=False)
+            if wrong.any():
+                raise BadRowError(int(np.argmax(wrong)), f"field {field.name}: Cannot find non-null field")
+
+    def _with_default(self, array: pa.Array, schema: Schema) -> pa.Array:
+        if schema.default is None or not array.null_count or self._options.ignore_defaults:
+            return array
+        return filled(array, schema)
+
+    def _member(self, array: pa.Array, schema: Schema, member: Member) -> pa.Array:
+        if member.message is not None and member.is_map and schema.type is Type.MAP:
+            return self._map(array, schema, member.message)
+        if member.repeated:
+            if schema.type is not Type.ARRAY:
+                raise _misfit(schema, member)
+            items = array.flatten()
+            if items.null_count:
+                row = outer_row(array, int(np.argmax(items.is_null().to_numpy(zero_copy_only=False))))
+                raise BadRowError(row, "an array has a null, which Protobuf cannot say")
+            found = inside(array, partial(self._value, items, part(schema.value), member))
+            return _list_of(array, found)
+        found = self._value(array, schema, member)
+        return found if member.presence else _without_nulls(found, member)
+
+    def _value(self, array: pa.Array, schema: Schema, member: Member) -> pa.Array:
+        if member.message is not None:
+            return self._message(array, schema, member.message, member)
+        if member.enum is not None:
+            return self._enum(array, schema, member.enum)
+        return _to_scalar(array, schema, member)
+
+    def _message(self, array: pa.Array, schema: Schema, message: Message, member: Member) -> pa.Array:
+        name = schema.name if schema.type is not Type.STRUCT else None
+        if name in n.LOGICAL and n.LOGICAL[name][0] == message.full_name:
+            if not (pa.types.is_decimal(array.type) and name == DECIMAL):
+                array = array.cast(to_arrow(schema), safe=False)
+            columns = logical.TO[name](array)
+            kind = wire_type(message)
+            return struct_array([_without_nulls(columns[field.name], one) for field, one in zip(
+                kind, message.members, strict=True)], list(kind), len(array), mask_of(array))
+        if message.full_name in n.WRAPPERS and schema.type is not Type.STRUCT:
+            return self.wrapped(array, schema, message)
+        if schema.type is not Type.STRUCT:
+            raise _misfit(schema, member)
+        return self.struct(array, schema, message)
+
+    def wrapped(self, array: pa.Array, schema: Schema, message: Message) -> pa.Array:
+        """Values in messages of one field."""
+        one = message.members[0]
+        child = _without_nulls(_to_scalar(array, schema, one), one)
+        return struct_array([child], list(wire_type(message)), len(array), mask_of(array))
+
+    def _enum(self, array: pa.Array, schema: Schema, enum: Enum) -> pa.Array:
+        if schema.type in (Type.INT8, Type.INT16, Type.INT32):
+            return array.cast(pa.int32())
+        if schema.type is not Type.STRING:
+            raise DataError(f"values of {schema.type.value} cannot be written as the enum {enum.name}")
+        names = pa.array([name for name, _ in enum.values], pa.string())
+        places = pc.index_in(array.cast(pa.string()), names)
+        wrong = places.is_null().to_numpy(zero_copy_only=False) & array.is_valid().to_numpy(zero_copy_only=False)
+        if wrong.any():
+            raise BadRowError(int(np.argmax(wrong)), f"a text is none of the names of the enum {enum.name}")
+        return pa.array([number for _, number in enum.values], pa.int32()).take(places)
+
+    def _map(self, array: pa.Array, schema: Schema, message: Message) -> pa.Array:
+        offsets = np.asarray(array.offsets)
+        first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+        key, value = message.members
+        columns = {
+            key.number: inside(array, partial(self._member, array.keys.slice(first, count), part(schema.key), key)),
+            value.number: inside(
+                array, partial(self._member, self._with_default(array.items.slice(first, count), part(schema.value)),
+                               part(schema.value), value)),
+        }
+        kind = wire_type(message)
+        entries = struct_array([columns[int(field.name[1:])] for field in kind], list(kind), count, None)
+        return _list_of(array, entries)
+
+
+def _unless(array: pa.Array, taken: np.ndarray[Any, Any]) -> pa.Array:
+    """Null where another field of the union is there."""
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    if not (taken & there).any():
+        return array
+    return array.take(pa.array(np.arange(len(array)), mask=taken | ~there))
+
+
+def _list_of(array: pa.Array, items: pa.Array) -> pa.Array:
+    """Lists with the offsets of others; those that are null have no items."""
+    offsets = np.asarray(array.offsets if pa.types.is_map(array.type) else list_offsets(array))
+    starts = pa.py_buffer((offsets - offsets[0]).astype(np.int32))
+    kind = pa.list_(pa.field("item", items.type, nullable=False))
+    return pa.Array.from_buffers(kind, len(array), [None, starts], children=[items])
+
+
+def _absent(member: Member, size: int) -> pa.Array:
+    if member.required:
+        raise DataError(f"the schema that is written with wants a field {member.name}, which the records do not have")
+    kind = _kind(member)
+    if member.presence:
+        return pa.nulls(size, kind)
+    return pa.repeat(pa.scalar([] if member.repeated else member.default, kind), size)
+
+
+def _kind(member: Member) -> pa.DataType:
+    return wire_type(Message("", "", (member,)))[0].type
+
+
+def _without_nulls(array: pa.Array, member: Member) -> pa.Array:
+    """What has no presence has its default where it is null."""
+    return pc.fill_null(array, pa.scalar(member.default, array.type)) if array.null_count else array
+
+
+_NUMBERS = ("int32", "sint32", "sfixed32", "int64", "sint64", "sfixed64", "uint32", "fixed32", "uint64", "fixed64")
+_TYPES = {"float": (Type.FLOAT32, Type.FLOAT64), "double": (Type.FLOAT32, Type.FLOAT64), "bool": (Type.BOOLEAN,),
+          "string": (Type.STRING,), "bytes": (Type.BYTES,)}  # fmt: skip
+_WHOLE = (Type.INT8, Type.INT16, Type.INT32, Type.INT64)
+
+
+def _to_scalar(array: pa.Array, schema: Schema, member: Member) -> pa.Array:
+    if schema.type not in _TYPES.get(member.kind, _WHOLE) or schema.logical == DECIMAL:
+        raise _misfit(schema, member)
+    kind = _kind(member).value_type if member.repeated else _kind(member)
+    if member.kind not in _NUMBERS:
+        return array.cast(kind)
+    if not pa.types.is_integer(array.type):
+        array = array.cast(to_arrow(schema), safe=False)
+        array = array.cast(pa.int64() if schema.type is Type.INT64 else pa.int32())
+    if kind == pa.uint64():
+        return array.cast(pa.int64()).view(kind)
+    return array.cast(kind, safe=member.kind in ("int32", "sint32", "sfixed32"))
+
+
+def _misfit(schema: Schema, member: Member) -> DataError:
+    return DataError(f"values of {schema.type.value} cannot be written as Protobuf's {member.kind} (field "
+                     f"{member.name})")
+
+
+def _refuse_nulls(column: pa.Array, parent: pa.Array, why: str) -> None:
+    wrong = (column.is_null().to_numpy(zero_copy_only=False)
+             & parent.is_valid().to_numpy(zero_copy_only=False))
+    if wrong.any():
+        raise BadRowError(int(np.argmax(wrong)), why)

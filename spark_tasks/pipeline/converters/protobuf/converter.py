@@ -1,0 +1,194 @@
+"""ProtobufConverter: Protobuf's bytes with the id of their schema, which is in a schema registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.config.definition import ConfigDef, Importance
+from spark_tasks.data.columns import SCHEMA_KEY, Metadata
+from spark_tasks.data.schema import Schema, to_text
+from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, BadRowError, Column, MixedSchemasError
+from spark_tasks.pipeline.converters.protobuf import indexes
+from spark_tasks.pipeline.converters.protobuf.names import Options
+from spark_tasks.pipeline.converters.registered import (
+    MAPPING_KEYS,
+    Described,
+    Read,
+    RegisteredConverter,
+    Write,
+    flag,
+)
+from spark_tasks.registry.client import SchemaText
+from spark_tasks.registry.errors import UnusableSchemaError
+from spark_tasks.registry.settings import REGISTRY_KEYS
+
+if TYPE_CHECKING:
+    from spark_tasks.pipeline.converters.protobuf.tree import Message, Schemas
+
+_NAME = "io.confluent.connect.protobuf.ProtobufConverter"
+_NO_SCHEMA = "ProtobufConverter writes records that have a schema; JsonConverter needs none"
+_PROTOBUF_KEYS = ConfigDef(
+    flag("enhanced.protobuf.schema.support", Importance.MEDIUM, "Whether names of schemas keep their packages."),
+    flag("scrub.invalid.names", Importance.MEDIUM,
+         "Whether letters that Protobuf does not allow in names are replaced."),
+    flag("int.for.enums", Importance.MEDIUM, "Whether enums become numbers and not texts."),
+    flag("optional.for.nullables", Importance.MEDIUM,
+         "Whether fields that may be null are those with the word optional."),
+    flag("optional.for.proto2", Importance.MEDIUM,
+         "Whether optional fields of proto2 that are absent are null, and not their default.", default=True),
+    flag("wrapper.for.nullables", Importance.MEDIUM,
+         "Whether fields that may be null are those of google.protobuf.StringValue and its like."),
+    flag("wrapper.for.raw.primitives", Importance.MEDIUM,
+         "Whether a record that is a google.protobuf.StringValue, or its like, is the value in it.", default=True),
+    flag("generate.struct.for.nulls", Importance.MEDIUM,
+         "Whether messages that are absent become structs of default values, and not null."),
+    flag("generate.index.for.unions", Importance.LOW,
+         "Whether the names of oneofs get their index as a suffix.", default=True),
+    flag("flatten.unions", Importance.LOW, "Whether the fields of a oneof are fields of its message."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    text: SchemaText
+    record: str
+    index: bytes
+
+
+class ProtobufConverter(RegisteredConverter):
+    """As Confluent's ProtobufConverter."""
+
+    aliases = (_NAME, "ProtobufConverter")
+    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, _PROTOBUF_KEYS)
+    kind = "PROTOBUF"
+    packages = ("google.protobuf", "ptars", "grpc_tools")
+    read_words = "Failed to deserialize data for topic {} to Protobuf:"
+    write_words = "Failed to serialize Protobuf data from topic {}:"
+    null_is_tombstone = True
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
+        """See RegisteredConverter. ConfigError."""
+        super().configure(configs, is_key=is_key)
+        if str(configs.get("skip.known.types", "true")).strip().lower() != "true":
+            raise ConfigError("Invalid value false for configuration skip.known.types: not supported; registries know "
+                              "the files of google/protobuf, google/type and confluent")
+
+    def _options_from(self, values: Mapping[str, Any]) -> None:
+        self._options = Options.of(values)
+        size = max(1, values["schemas.cache.config"])
+        self._own = lru_cache(size)(self._own_message)
+        self._given_index = lru_cache(size)(lambda text, record: indexes.written(self._given(text, record)[1]))
+
+    def _own_message(self, schema: Schema) -> tuple[Schemas, str, str]:
+        from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file  # noqa: PLC0415 - an extra
+        from spark_tasks.pipeline.converters.protobuf.tree import Schemas  # noqa: PLC0415
+
+        files, text, name = protobuf_file(schema, self._options)
+        return Schemas(files), text, name
+
+    def _schemas(self, text: SchemaText, references: Mapping[str, SchemaText]) -> Schemas:
+        from spark_tasks.pipeline.converters.protobuf.files import files_of  # noqa: PLC0415 - needs an extra
+        from spark_tasks.pipeline.converters.protobuf.tree import Schemas  # noqa: PLC0415
+
+        return Schemas(files_of(text.text, {name: one.text for name, one in references.items()}))
+
+    def record_name(self, text: SchemaText) -> str | None:
+        """See RegisteredConverter: of the first message."""
+        return self._schemas(text, self._registry.referenced(text)).record((0,))
+
+    def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
+        """See RegisteredConverter."""
+        schemas, options = self._schemas(text, references), self._options
+        number = version()
+
+        @lru_cache(100)
+        def of(index: tuple[int, ...]) -> Callable[[pa.Array], Column]:
+            return _decoder(schemas.message(index), options, number)
+
+        def read(payloads: list[bytes], skip: int) -> Column:
+            found = indexes.read(payloads, skip)
+            runs = np.flatnonzero(np.diff(found.codes)) + 1
+            if len(runs):
+                raise MixedSchemasError([*runs.tolist(), len(payloads)])
+            try:
+                return of(found.indexes[0])(found.payloads)
+            except (BadRowError, UnusableSchemaError):
+                raise
+            except DataError as error:
+                raise UnusableSchemaError(str(error)) from error
+
+        return read
+
+    def describe(self, schema: Schema | None) -> _Described:
+        """See RegisteredConverter."""
+        if schema is None:
+            raise DataError(_NO_SCHEMA)
+        schemas, text, name = self._own(schema)
+        return _Described(SchemaText(text, "PROTOBUF"), name, indexes.written(schemas.index(name) or (0,)))
+
+    def index_of(self, described: Described, text: SchemaText, *, given: bool) -> bytes:
+        """See RegisteredConverter: of the message with the records' name in a schema that is not their own."""
+        if not given:
+            return described.index
+        found: bytes = self._given_index(text, described.record)
+        return found
+
+    def _given(self, text: SchemaText, record: str | None) -> tuple[Schemas, tuple[int, ...]]:
+        schemas = self._schemas(text, self._registry.referenced(text))
+        place = schemas.index(record or "")
+        if place is None:
+            raise UnusableSchemaError(f"Incompatible schema: the schema that is written with has no message {record}, "
+                                      "which the records are")
+        return schemas, place
+
+    def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
+        """See RegisteredConverter."""
+        from spark_tasks.pipeline.converters.protobuf import columns  # noqa: PLC0415 - needs an extra
+        from spark_tasks.pipeline.converters.protobuf.codec import Codec  # noqa: PLC0415
+
+        if schema is None:
+            raise DataError(_NO_SCHEMA)
+        schemas, _, name = self._own(schema)
+        message = schemas.message(schemas.index(name) or (0,))
+        if given:
+            theirs, place = self._given(text, name)
+            if self._strict:
+                _check_fits(message, theirs.message(place))
+            message = theirs.message(place)
+        codec, options = Codec(message), self._options
+
+        def write(array: pa.Array, metadata: Metadata) -> pa.Array:  # noqa: ARG001 - Write's shape
+            return codec.encode(columns.from_connect(array, schema, message, options))
+
+        return write
+
+
+def _decoder(message: Message, options: Options, version: int | None) -> Callable[[pa.Array], Column]:
+    from spark_tasks.pipeline.converters.protobuf import columns  # noqa: PLC0415 - needs an extra
+    from spark_tasks.pipeline.converters.protobuf.codec import Codec  # noqa: PLC0415
+    from spark_tasks.pipeline.converters.protobuf.to_connect import connect_schema  # noqa: PLC0415
+
+    codec, schema = Codec(message), connect_schema(message, options, version)
+    metadata = {SCHEMA_KEY: to_text(schema).encode()}
+    return lambda payloads: (columns.to_connect(codec.decode(payloads), message, schema, options), metadata)
+
+
+def _check_fits(mine: Message, theirs: Message) -> None:
+    """Readers of the records' own schema have to find all that it says in what is written with another one."""
+    there = {one.name: one for one in theirs.members}
+    for one in mine.members:
+        other = there.get(one.name)
+        if other is None:
+            raise UnusableSchemaError(
+                f"Incompatible schema: the schema that is written with has no field {one.name}, which the records "
+                "have (latest.compatibility.strict, id.compatibility.strict)"
+            )
+        if one.message is not None and other.message is not None:
+            _check_fits(one.message, other.message)

@@ -1,0 +1,143 @@
+"""Protobuf files: texts of the registry compiled, and the files that every registry knows without a reference."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2, wrappers_pb2
+from google.protobuf.message import DecodeError
+
+from spark_tasks.errors import DataError, RetriableError
+from spark_tasks.pipeline.converters.protobuf.names import LOGICAL, META_FILE, WRAPPERS_FILE
+from spark_tasks.pipeline.converters.protobuf.tree import Files
+
+MAIN = "heeler-main.proto"
+_META_TEXT = """syntax = "proto3";
+package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta {
+  string doc = 1;
+  map<string, string> params = 2;
+  repeated string tags = 3;
+  repeated Rule rules = 4;
+}
+message Rule { string name = 1; string doc = 2; string expr = 3; string sql = 4; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+"""
+_DECIMAL_TEXT = """syntax = "proto3";
+package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+"""
+_TEXTS = {META_FILE: _META_TEXT, "confluent/type/decimal.proto": _DECIMAL_TEXT}
+_SECONDS = 60
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+_DEEPEST = 200  # brackets within each other, of which a nested message takes one
+WRAPPERS_TEXT = 'syntax = "proto3";\npackage google.protobuf;\n\n' + "\n".join(
+    f"message {one.name} {{\n  {one.name.removesuffix('Value').lower()} value = 1;\n}}"
+    for one in descriptor_pb2.FileDescriptorProto.FromString(wrappers_pb2.DESCRIPTOR.serialized_pb).message_type
+) + "\n"  # fmt: skip
+
+
+def _file(name: str, package: str, messages: Mapping[str, tuple[tuple[str, str], ...]]) -> (
+        descriptor_pb2.FileDescriptorProto):
+    out = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto3")
+    for message, fields in messages.items():
+        one = out.message_type.add(name=message)
+        for number, (field, kind) in enumerate(fields, 1):
+            one.field.add(name=field, number=number, label=1,
+                          type=getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{kind.upper()}"))
+    return out
+
+
+# the files of the messages that stand for logical types, as far as writing with them goes
+KNOWN = {
+    WRAPPERS_FILE: descriptor_pb2.FileDescriptorProto.FromString(wrappers_pb2.DESCRIPTOR.serialized_pb),
+    **{path: _file(path, message.rpartition(".")[0], {message.rpartition(".")[2]: fields})
+       for (message, path), fields in zip(LOGICAL.values(), (
+           (("value", "bytes"), ("precision", "uint32"), ("scale", "int32")),
+           (("year", "int32"), ("month", "int32"), ("day", "int32")),
+           (("hours", "int32"), ("minutes", "int32"), ("seconds", "int32"), ("nanos", "int32")),
+           (("seconds", "int64"), ("nanos", "int32"))), strict=True)},
+}  # fmt: skip
+
+
+def files_of(text: str, references: Mapping[str, str]) -> Files:
+    """The files of a schema: its text or, as some clients register it, its descriptor in base64. `references`: the
+    texts of the files that it imports, by name. DataError.
+
+    By protoc, in a process of its own: what somebody has registered cannot take the worker with it.
+    """
+    said = {**_TEXTS, **references, MAIN: text}
+    for name, one in said.items():
+        if not _NAME.fullmatch(name) or ".." in name:
+            raise DataError(f"a Protobuf schema has a reference with the name {name[:100]!r}, which is no file name")
+        if _nests(one) > _DEEPEST:
+            raise DataError(f"a Protobuf schema nests more than {_DEEPEST} levels deep")
+    described = {name: found for name, one in said.items() if (found := _described(name, one)) is not None}
+    with tempfile.TemporaryDirectory(prefix="heeler-protobuf-") as folder:
+        root, out, others = Path(folder, "in"), Path(folder, "out"), Path(folder, "described")
+        root.mkdir()
+        others.write_bytes(descriptor_pb2.FileDescriptorSet(file=described.values()).SerializeToString())
+        for name, one in said.items():
+            if name not in described:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(one, encoding="utf-8", errors="replace")
+        _protoc([f"-I{root}", *_google_types(), "--include_imports", f"--descriptor_set_in={others}",
+                 f"--descriptor_set_out={out}", MAIN])
+        return tuple(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)
+
+
+def _protoc(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "grpc_tools.protoc", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, text=True,  # noqa: S603
+                              errors="replace")
+    except subprocess.TimeoutExpired as error:
+        raise DataError(f"a Protobuf schema was not compiled within {_SECONDS} s") from error
+    except OSError as error:  # no memory for a process, for example: nothing about the schema
+        raise RetriableError(f"the compiler of Protobuf schemas does not start: {error}") from error
+    if done.returncode:
+        folder = arguments[0].removeprefix("-I") + "/"
+        lines = done.stderr.replace(folder, "").splitlines()
+        words = " ".join(line for line in lines if not re.search(r"warning:|WARNING:|^W\d{4} ", line))
+        raise DataError(f"a Protobuf schema is not valid: {words[:500] or f'exit code {done.returncode}'}")
+
+
+def _google_types() -> list[str]:
+    """Where google/type/*.proto are."""
+    spec = importlib.util.find_spec("google.type")
+    places = spec.submodule_search_locations if spec else None
+    return [f"-Igoogle/type={place}" for place in places or ()]
+
+
+def _nests(text: str) -> int:
+    """How deep brackets are in each other, those in texts and comments counted too."""
+    deepest = level = 0
+    for one in re.findall(r"[][(){}<>]", text):
+        level = level + 1 if one in "[({<" else max(0, level - 1)
+        deepest = max(deepest, level)
+    return deepest
+
+
+def _described(name: str, text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    """The file whose descriptor the text is in base64; None of all other texts."""
+    if not re.fullmatch(r"[A-Za-z0-9+/=\s]+", text):
+        return None
+    try:
+        found = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    found.name = name
+    return found

@@ -1,0 +1,186 @@
+"""Messages that stand for Connect's logical types, as columns: decimals, days, times and moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP
+from spark_tasks.pipeline.converters.avro import decimals
+from spark_tasks.pipeline.converters.base import BadRowError
+
+Ints = np.ndarray[Any, Any]
+
+_GREGORIAN = (1582, 10, 15)  # the first day of the calendar; Java counts the days before it by the Julian one
+_FIRST_DAY = -141427  # that day, since 1970
+_YEAR_ONE = -719164  # 0001-01-01 of the Julian calendar
+_SECONDS = (-62135596800, 253402300799)  # the years 1 to 9999, which is what a Timestamp may say
+_MILLION = 1_000_000
+
+
+def decimals_from(wire: pa.Array, kind: pa.DataType) -> pa.Array:
+    """confluent.type.Decimal as decimals. BadRowError where a value has more digits, or more of them behind the point,
+    than the type.
+    """
+    values = wire.field("f1")
+    scales = _numbers(wire, "f3")
+    there = wire.is_valid().to_numpy(zero_copy_only=False)
+    out = pa.nulls(len(wire), kind)
+    for scale in np.unique(scales[there]).tolist():
+        rows = np.flatnonzero(there & (scales == scale))
+        try:
+            found = decimals.from_bytes(values.take(pa.array(rows)), _with_scale(kind, scale))
+            found = _rescaled(found, kind)
+        except BadRowError as bad:
+            raise BadRowError(int(rows[bad.row]), bad) from None
+        places = np.zeros(len(wire), np.int64)
+        places[rows] = np.arange(len(rows))
+        mine = np.isin(np.arange(len(wire)), rows)
+        out = pc.if_else(pa.array(mine), found.take(pa.array(places)), out)
+    return out
+
+
+def _with_scale(kind: pa.DataType, scale: int) -> pa.DataType:
+    make = pa.decimal128 if pa.types.is_decimal128(kind) else pa.decimal256
+    most = 38 if pa.types.is_decimal128(kind) else 76
+    if abs(scale) > most:
+        raise BadRowError(0, f"a Decimal has the scale {scale}, which no column of Arrow can hold")
+    return make(most, scale)
+
+
+def _rescaled(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if values.type == kind:
+        return values
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        for row in range(len(values)):
+            try:
+                values.slice(row, 1).cast(kind)
+            except pa.ArrowInvalid as error:
+                raise BadRowError(row, f"Invalid value for a Decimal of the scale {kind.scale}: {error}") from None
+        raise
+
+
+def decimals_to(array: pa.Array) -> dict[str, pa.Array]:
+    """The columns of confluent.type.Decimal: bytes, digits and scale."""
+    plain = _seen_as(array, (pa.decimal128 if pa.types.is_decimal128(array.type) else pa.decimal256)(
+        array.type.precision, 0))
+    digits = pc.utf8_length(pc.utf8_ltrim(plain.cast(pa.string()), characters="-"))
+    return {
+        "f1": decimals.to_bytes(array),
+        "f2": digits.cast(pa.uint32()),
+        "f3": pa.repeat(pa.scalar(array.type.scale, pa.int32()), len(array)),
+    }
+
+
+def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
+
+
+def days_from(wire: pa.Array) -> pa.Array:
+    """google.type.Date as days since 1970 (date32). BadRowError where there is no such day."""
+    year, month, day = (_numbers(wire, name) for name in ("f1", "f2", "f3"))
+    there = wire.is_valid().to_numpy(zero_copy_only=False)
+    late = (year > _GREGORIAN[0]) | ((year == _GREGORIAN[0]) & (month * 32 + day >= 10 * 32 + 15))
+    ordinal = _days(year, month, day, late)
+    # what comes back is not what went in where the day does not exist
+    again = _dates(ordinal)
+    good = (month >= 1) & (month <= 12) & (day >= 1) & (year >= 1)
+    good &= (again[0] == year) & (again[1] == month) & (again[2] == day) & (np.abs(ordinal) < 2**31)
+    _refuse(there & ~good, "Invalid value for a Date: there is no such day")
+    return pa.array(ordinal.astype(np.int32), mask=~there).cast(pa.date32())
+
+
+def days_to(array: pa.Array) -> dict[str, pa.Array]:
+    """The columns of google.type.Date. BadRowError for years before 1."""
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    days = np.where(there, pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False), 0).astype(np.int64)
+    _refuse(days < _YEAR_ONE - 1, "a Date before the year 1 has no form in google.type.Date")
+    found = _dates(days)
+    return {name: pa.array(part.astype(np.int32)) for name, part in zip(("f1", "f2", "f3"), found, strict=True)}
+
+
+def _days(year: Ints, month: Ints, day: Ints, gregorian: Any) -> Ints:
+    """Days since 1970: years begin in March, so that the day that some have more is their last."""
+    y = year - (month <= 2)
+    m = (month + 9) % 12
+    leaps = np.where(gregorian, y // 4 - y // 100 + y // 400, y // 4 - 2)
+    return np.asarray(y * 365 + leaps + (m * 153 + 2) // 5 + day - 1 - 719468, np.int64)
+
+
+def _dates(days: Ints) -> tuple[Ints, Ints, Ints]:
+    """Year, month and day."""
+    z = days + 719468
+    late = days >= _FIRST_DAY
+    cycle = z // 146097
+    rest = z - cycle * 146097
+    within = (rest - rest // 1460 + rest // 36524 - rest // 146096) // 365
+    y_new = within + cycle * 400
+    doy_new = rest - (365 * within + within // 4 - within // 100)
+    julian = z + 2
+    four = julian // 1461
+    left = julian - four * 1461
+    inside = (left - left // 1460) // 365
+    y_old = inside + four * 4
+    doy_old = left - 365 * inside
+    y, doy = np.where(late, y_new, y_old), np.where(late, doy_new, doy_old)
+    m = (5 * doy + 2) // 153
+    month = np.where(m < 10, m + 3, m - 9)
+    return y + (month <= 2), month, doy - (153 * m + 2) // 5 + 1
+
+
+def times_from(wire: pa.Array) -> pa.Array:
+    """google.type.TimeOfDay as milliseconds (time32). BadRowError where there is no such time."""
+    hours, minutes, seconds, nanos = (_numbers(wire, name) for name in ("f1", "f2", "f3", "f4"))
+    there = wire.is_valid().to_numpy(zero_copy_only=False)
+    good = (hours >= 0) & (hours < 24) & (minutes >= 0) & (minutes < 60) & (seconds >= 0) & (seconds < 60)
+    good &= (nanos >= 0) & (nanos < 1000 * _MILLION)
+    _refuse(there & ~good, "Invalid value for a Time: there is no such time of day")
+    millis = ((hours * 60 + minutes) * 60 + seconds) * 1000 + nanos // _MILLION
+    return pa.array(np.where(good, millis, 0).astype(np.int32), mask=~there).cast(pa.time32("ms"))
+
+
+def times_to(array: pa.Array) -> dict[str, pa.Array]:
+    """The columns of google.type.TimeOfDay. BadRowError for times that are not within a day."""
+    millis = pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    _refuse((millis < 0) | (millis >= 86_400_000),
+            "Time values must use number of millis greater than 0 and less than 86400000")
+    parts = (millis // 3_600_000, millis // 60_000 % 60, millis // 1000 % 60, millis % 1000 * _MILLION)
+    return {f"f{i}": pa.array(part.astype(np.int32)) for i, part in enumerate(parts, 1)}
+
+
+def moments_from(wire: pa.Array) -> pa.Array:
+    """google.protobuf.Timestamp as milliseconds. BadRowError where it is beyond the years 1 to 9999."""
+    seconds, nanos = _numbers(wire, "f1"), _numbers(wire, "f2")
+    there = wire.is_valid().to_numpy(zero_copy_only=False)
+    good = (seconds >= _SECONDS[0]) & (seconds <= _SECONDS[1]) & (nanos >= 0) & (nanos < 1000 * _MILLION)
+    _refuse(there & ~good, "Timestamp is not valid: it has to be between the years 1 and 9999")
+    millis = np.where(good, seconds, 0) * 1000 + np.where(good, nanos, 0) // _MILLION
+    return pa.array(millis, mask=~there).cast(pa.timestamp("ms", tz="UTC"))
+
+
+def moments_to(array: pa.Array) -> dict[str, pa.Array]:
+    """The columns of google.protobuf.Timestamp. BadRowError for years beyond 1 to 9999."""
+    millis = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    seconds = millis // 1000
+    _refuse((seconds < _SECONDS[0]) | (seconds > _SECONDS[1]),
+            "Timestamp is not valid: it has to be between the years 1 and 9999")
+    return {"f1": pa.array(seconds), "f2": pa.array((millis % 1000 * _MILLION).astype(np.int32))}
+
+
+def _numbers(wire: pa.Array, name: str) -> Ints:
+    found: Ints = pc.fill_null(wire.field(name), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _refuse(wrong: Ints, why: str) -> None:
+    if wrong.any():
+        raise BadRowError(int(np.argmax(wrong)), why)
+
+
+FROM = {DATE: days_from, TIME: times_from, TIMESTAMP: moments_from}
+TO = {DATE: days_to, TIME: times_to, TIMESTAMP: moments_to, DECIMAL: decimals_to}

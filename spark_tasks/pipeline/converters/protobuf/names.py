@@ -1,0 +1,118 @@
+"""Words that Confluent's Protobuf converter uses in schemas, and the options of the mapping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import quote_plus
+
+from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
+
+NAMESPACE = "io.confluent.connect.protobuf"
+DEFAULT_NAME = "ConnectDefault"
+ENUM = f"{NAMESPACE}.Enum"
+UNION = f"{NAMESPACE}.Union"
+TAG = f"{NAMESPACE}.Tag"
+KIND = f"{NAMESPACE}.Type"
+WRAPPER = f"{NAMESPACE}.Wrapper"
+SUM_ENUM = "org.apache.kafka.connect.data.Enum"
+SUM_UNION = "org.apache.kafka.connect.data.Union"
+PRECISION = "connect.decimal.precision"
+CONNECT_TYPE = "connect.type"
+
+DECIMAL_MESSAGE = "confluent.type.Decimal"
+DATE_MESSAGE = "google.type.Date"
+TIME_MESSAGE = "google.type.TimeOfDay"
+TIMESTAMP_MESSAGE = "google.protobuf.Timestamp"
+# what stands for Connect's logical types, with the file that has it
+LOGICAL = {
+    DECIMAL: (DECIMAL_MESSAGE, "confluent/type/decimal.proto"),
+    DATE: (DATE_MESSAGE, "google/type/date.proto"),
+    TIME: (TIME_MESSAGE, "google/type/timeofday.proto"),
+    TIMESTAMP: (TIMESTAMP_MESSAGE, "google/protobuf/timestamp.proto"),
+}
+WRAPPERS_FILE = "google/protobuf/wrappers.proto"
+META_FILE = "confluent/meta.proto"
+# messages of one field, `value`, around a value that may be null; in the order of their file
+WRAPPERS = {
+    "google.protobuf.DoubleValue": Type.FLOAT64, "google.protobuf.FloatValue": Type.FLOAT32,
+    "google.protobuf.Int64Value": Type.INT64, "google.protobuf.UInt64Value": Type.INT64,
+    "google.protobuf.Int32Value": Type.INT32, "google.protobuf.UInt32Value": Type.INT64,
+    "google.protobuf.BoolValue": Type.BOOLEAN, "google.protobuf.StringValue": Type.STRING,
+    "google.protobuf.BytesValue": Type.BYTES,
+}  # fmt: skip
+_FLAGS = {
+    "enhanced": "enhanced.protobuf.schema.support", "scrub": "scrub.invalid.names", "int_enums": "int.for.enums",
+    "optional": "optional.for.nullables", "proto2": "optional.for.proto2", "wrapper": "wrapper.for.nullables",
+    "raw": "wrapper.for.raw.primitives", "structs": "generate.struct.for.nulls",
+    "indexes": "generate.index.for.unions", "flatten": "flatten.unions", "sums": "generalized.sum.type.support",
+    "ignore_defaults": "ignore.default.for.nullables",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings of the mapping; _FLAGS has their names."""
+
+    enhanced: bool = False
+    scrub: bool = False
+    int_enums: bool = False
+    optional: bool = False
+    proto2: bool = True
+    wrapper: bool = False
+    raw: bool = True
+    structs: bool = False
+    indexes: bool = True
+    flatten: bool = False
+    sums: bool = False
+    ignore_defaults: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Options:
+        """Of a parsed configuration."""
+        return cls(**{field.name: values[_FLAGS[field.name]] for field in fields(cls)})
+
+    def name(self, name: str) -> str:
+        """A name that may have any letters as one that Protobuf allows, where scrub.invalid.names says so."""
+        if not self.scrub or not name or re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+            return name
+        encoded = quote_plus(name, safe="*")
+        encoded = f"x{encoded}" if encoded[0].isdigit() or encoded[0] == "_" else encoded
+        return re.sub(r"[^A-Za-z0-9_]", "_", encoded)
+
+    @property
+    def enum(self) -> str:
+        """The parameter that says a value is of an enum."""
+        return SUM_ENUM if self.sums else ENUM
+
+
+def is_enum(schema: Schema) -> bool:
+    """Whether a value stands for one of an enum."""
+    parameters = dict(schema.parameters)
+    return (schema.type is Type.STRING and SUM_ENUM in parameters) or (
+        schema.type in (Type.STRING, Type.INT32) and ENUM in parameters)
+
+
+def is_union(schema: Schema) -> bool:
+    """Whether a struct stands for a oneof: one of its fields is there."""
+    return schema.type is Type.STRUCT and (
+        (schema.name or "").startswith(UNION) or SUM_UNION in dict(schema.parameters))
+
+
+def is_wrapped(schema: Schema, options: Options, *, in_oneof: bool) -> bool:
+    """Whether a value is written in a message of its own, so that it may be null."""
+    marked = dict(schema.parameters).get(WRAPPER, "").lower() == "true"
+    return options.wrapper and schema.optional and (not in_oneof or marked)
+
+
+def entry_name(name: str) -> str:
+    """The name of the messages that are a map's entries."""
+    return ("".join(part.capitalize() for part in name.split("_")) if "_" in name else name) + "Entry"
+
+
+def map_name(entry: str) -> str:
+    """The other way."""
+    space, dot, last = entry.rpartition(".")
+    return space + dot + re.sub(r"(?<!^)(?=[A-Z])", "_", last.removesuffix("Entry")).lower()

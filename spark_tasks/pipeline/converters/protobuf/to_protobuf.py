@@ -1,0 +1,260 @@
+"""The Protobuf file of a Connect schema, as Confluent's converter makes it: as a descriptor, and as text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from google.protobuf import descriptor_pb2
+
+from spark_tasks.data.schema import DECIMAL, Schema, Type
+from spark_tasks.errors import DataError
+from spark_tasks.pipeline.converters.protobuf import names as n
+from spark_tasks.pipeline.converters.protobuf.files import KNOWN, MAIN, WRAPPERS_TEXT
+from spark_tasks.pipeline.converters.protobuf.meta import params_of, set_params
+from spark_tasks.pipeline.converters.protobuf.names import Options
+from spark_tasks.pipeline.converters.protobuf.tree import Files
+
+_PROTO = descriptor_pb2.FieldDescriptorProto
+Proto = Any  # one of them; the library has no types
+_PLAIN = {
+    Type.INT8: "int32", Type.INT16: "int32", Type.INT32: "int32", Type.INT64: "int64", Type.FLOAT32: "float",
+    Type.FLOAT64: "double", Type.BOOLEAN: "bool", Type.STRING: "string", Type.BYTES: "bytes",
+}  # fmt: skip
+_KINDS = {
+    Type.INT32: {"int32", "sint32", "sfixed32"},
+    Type.INT64: {"int64", "uint64", "sint64", "fixed64", "sfixed64", "uint32", "fixed32"},
+}
+_WRAPPERS = {
+    Type.INT8: "Int32", Type.INT16: "Int32", Type.INT32: "Int32", Type.INT64: "Int64", Type.FLOAT32: "Float",
+    Type.FLOAT64: "Double", Type.BOOLEAN: "Bool", Type.STRING: "String", Type.BYTES: "Bytes",
+}  # fmt: skip
+
+
+def protobuf_file(schema: Schema, options: Options) -> tuple[Files, str, str]:
+    """The files, the text that is registered, and the full name of the message. DataError."""
+    if schema.type is not Type.STRUCT:
+        if schema.type not in _WRAPPERS or schema.logical:
+            raise DataError(f"Unsupported root schema of type {schema.logical or schema.type.value}: Protobuf's "
+                            "messages are structs, or one number, text, boolean or bytes")
+        return (KNOWN[n.WRAPPERS_FILE],), WRAPPERS_TEXT, f"google.protobuf.{_WRAPPERS[schema.type]}Value"
+    made = _Maker(options)
+    file = made.file(schema)
+    needed = [KNOWN[one] for one in file.dependency if one != n.META_FILE]
+    text = "\n".join(_file_lines(file)) + "\n"
+    # what the descriptor has of that file are bytes that need no definition
+    file.dependency[:] = [one for one in file.dependency if one != n.META_FILE]
+    full = ".".join(part for part in (file.package, file.message_type[0].name) if part)
+    return (*needed, file), text, full
+
+
+class _Maker:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._unnamed = 0
+        self._file = descriptor_pb2.FileDescriptorProto(name=MAIN, syntax="proto3")
+
+    def file(self, schema: Schema) -> descriptor_pb2.FileDescriptorProto:
+        parts = [self._options.name(part) for part in self._name(schema.name).split(".")]
+        self._file.package = ".".join(parts[:-1])
+        message = self._file.message_type.add(name=parts[-1])
+        scope = "." + ".".join(part for part in parts if part)
+        self._fill(message, scope, schema)
+        self._file.dependency[:] = sorted(set(self._file.dependency))
+        return self._file
+
+    def _name(self, name: str | None) -> str:
+        if name:
+            return name
+        self._unnamed += 1
+        return f"{n.DEFAULT_NAME}{self._unnamed}"
+
+    def _last(self, name: str | None) -> str:
+        return self._options.name(self._name(name).rpartition(".")[2])
+
+    def _fill(self, message: descriptor_pb2.DescriptorProto, scope: str, schema: Schema) -> None:
+        number = 0
+        for field in schema.fields:
+            union = n.is_union(field.schema)
+            if union:
+                oneof = len(message.oneof_decl)
+                message.oneof_decl.add(name=self._union(field.schema))
+            for one in field.schema.fields if union else (field,):
+                tag = _tag(one.schema)
+                if tag is None:
+                    number += 1
+                made = self._field(message, scope, self._options.name(one.name), number if tag is None else tag,
+                                   one.schema, in_oneof=union)
+                if union:
+                    made.oneof_index = oneof
+        for made in message.field:
+            if made.proto3_optional:
+                made.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name="_" + made.name)
+
+    def _union(self, schema: Schema) -> str:
+        said = dict(schema.parameters).get(n.SUM_UNION) or (schema.name or "").removeprefix(n.UNION).lstrip(".")
+        return self._last(said)
+
+    def _field(
+        self, message: descriptor_pb2.DescriptorProto, scope: str, name: str, number: int, schema: Schema, *,
+        in_oneof: bool = False,
+    ) -> Proto:  # fmt: skip
+        repeated = schema.type in (Type.ARRAY, Type.MAP)
+        optional = self._options.optional and schema.optional and not repeated
+        out = message.field.add(name=name, number=number, label=_PROTO.LABEL_OPTIONAL)
+        if repeated:
+            out.label = _PROTO.LABEL_REPEATED
+        elif optional and not in_oneof:
+            out.proto3_optional = True
+        inner = schema
+        if schema.type is Type.ARRAY:
+            inner = _part(schema.value)
+            if inner.type in (Type.ARRAY, Type.MAP):
+                raise DataError(f"field {name}: Array cannot be nested, and has no maps as items, in Protobuf")
+        params: dict[str, str] = {}
+        self._type(message, scope, out, inner, params, in_oneof=in_oneof)
+        if params:
+            set_params(out.options, params)
+            self._file.dependency.append(n.META_FILE)
+        return out
+
+    def _type(
+        self, message: descriptor_pb2.DescriptorProto, scope: str, out: Proto, schema: Schema, params: dict[str, str],
+        *, in_oneof: bool,
+    ) -> None:  # fmt: skip
+        if schema.logical is not None:
+            full, path = n.LOGICAL[schema.logical]
+            if schema.logical == DECIMAL:
+                said = dict(schema.parameters)
+                params |= {word: said[key] for word, key in (("precision", n.PRECISION), ("scale", "scale"))
+                           if key in said}
+            self._known(out, full, path)
+        elif n.is_enum(schema):
+            self._enum(message, scope, out, schema)
+        elif schema.type is Type.MAP:
+            self._entries(message, scope, out, schema)
+        elif schema.type is Type.STRUCT:
+            name = self._last(schema.name)
+            name += "Message" if name == out.name else ""
+            out.type, out.type_name = _PROTO.TYPE_MESSAGE, f"{scope}.{name}"
+            known = next((one for one in message.nested_type if one.name == name), None)
+            made = descriptor_pb2.DescriptorProto(name=name) if known else message.nested_type.add(name=name)
+            self._fill(made, f"{scope}.{name}", schema)
+            if known is not None and known != made:
+                raise DataError(f"field {out.name}: two structs are called {name}, and differ")
+        else:
+            if schema.type in (Type.INT8, Type.INT16):
+                params[n.CONNECT_TYPE] = schema.type.value
+            kind = dict(schema.parameters).get(n.KIND, "")
+            kind = kind if kind in _KINDS.get(schema.type, ()) else _PLAIN[schema.type]
+            if n.is_wrapped(schema, self._options, in_oneof=in_oneof):
+                unsigned = {"uint32": "UInt32", "fixed32": "UInt32", "uint64": "UInt64", "fixed64": "UInt64"}
+                wrapper = unsigned.get(kind, _WRAPPERS[schema.type])
+                self._known(out, f"google.protobuf.{wrapper}Value", n.WRAPPERS_FILE)
+            else:
+                out.type = getattr(_PROTO, f"TYPE_{kind.upper()}")
+
+    def _known(self, out: Proto, full: str, path: str) -> None:
+        out.type, out.type_name = _PROTO.TYPE_MESSAGE, f".{full}"
+        self._file.dependency.append(path)
+
+    def _enum(self, message: descriptor_pb2.DescriptorProto, scope: str, out: Proto, schema: Schema) -> None:
+        parameters = dict(schema.parameters)
+        word = next(one for one in (self._options.enum, n.ENUM, n.SUM_ENUM) if one in parameters)
+        name = self._last(schema.name or parameters[word] or None)
+        out.type, out.type_name = _PROTO.TYPE_ENUM, f"{scope}.{name}"
+        values = [(key.removeprefix(f"{word}."), value) for key, value in schema.parameters
+                  if key.startswith(f"{word}.")]
+        made = descriptor_pb2.EnumDescriptorProto(name=name)
+        try:
+            for symbol, number in values:
+                made.value.add(name=self._options.name(symbol), number=int(number))
+        except ValueError as error:
+            raise DataError(f"field {out.name}: the enum {name} has a symbol without a number") from error
+        made.options.allow_alias = len({one.number for one in made.value}) < len(made.value)
+        if not made.options.allow_alias:
+            made.ClearField("options")
+        known = next((one for one in message.enum_type if one.name == name), None)
+        if known is None:
+            message.enum_type.append(made)
+        elif known != made:
+            raise DataError(f"field {out.name}: two enums are called {name}, and differ")
+
+    def _entries(self, message: descriptor_pb2.DescriptorProto, scope: str, out: Proto, schema: Schema) -> None:
+        name = n.entry_name(self._last(schema.name))
+        if any(one.name == name for one in message.nested_type):
+            raise DataError(f"field {out.name}: two maps are called {schema.name}")
+        out.type, out.type_name = _PROTO.TYPE_MESSAGE, f"{scope}.{name}"
+        made = message.nested_type.add(name=name)
+        for number, part in enumerate((_part(schema.key), _part(schema.value)), 1):
+            field = self._field(made, f"{scope}.{name}", ("key", "value")[number - 1], number, part)
+            if field.proto3_optional:
+                field.oneof_index = len(made.oneof_decl)
+                made.oneof_decl.add(name="_" + field.name)
+
+
+def _tag(schema: Schema) -> int | None:
+    said = dict(schema.parameters).get(n.TAG)
+    if said is None:
+        return None
+    if not said.isdigit() or not 0 < int(said) < 2**29:
+        raise DataError(f"the parameter {n.TAG} is {said!r}, which is no number of a field")
+    return int(said)
+
+
+def _part(schema: Schema | None) -> Schema:
+    if schema is None:
+        raise DataError("a schema does not say its element, key or value type")
+    return schema
+
+
+def _file_lines(file: descriptor_pb2.FileDescriptorProto) -> list[str]:
+    lines = ['syntax = "proto3";']
+    if file.package:
+        lines.append(f"package {file.package};")
+    if file.dependency:
+        lines += ["", *(f'import "{one}";' for one in file.dependency)]
+    scope = f".{file.package}" if file.package else ""
+    for message in file.message_type:
+        lines += ["", *_message_lines(message, scope)]
+    return lines
+
+
+def _message_lines(message: descriptor_pb2.DescriptorProto, outer: str) -> list[str]:
+    scope = f"{outer}.{message.name}"
+    inner: list[str] = []
+    for field in message.field:
+        if field.proto3_optional or not field.HasField("oneof_index"):
+            inner += _field_lines(field, scope)
+    for index, oneof in enumerate(message.oneof_decl):
+        mine = [one for one in message.field
+                if one.HasField("oneof_index") and one.oneof_index == index and not one.proto3_optional]
+        if mine:
+            lines = [line for one in mine for line in _field_lines(one, scope)]
+            inner += ["", f"oneof {oneof.name} {{", *_indented(lines), "}"]
+    for enum in message.enum_type:
+        alias = ["  option allow_alias = true;"] if enum.options.allow_alias else []
+        values = [f"  {one.name} = {one.number};" for one in enum.value]
+        inner += ["", f"enum {enum.name} {{", *alias, *values, "}"]
+    for nested in message.nested_type:
+        inner += ["", *_message_lines(nested, scope)]
+    return [f"message {message.name} {{", *_indented(inner), "}"]
+
+
+def _field_lines(field: Proto, scope: str) -> list[str]:
+    word = "repeated " if field.label == _PROTO.LABEL_REPEATED else "optional " if field.proto3_optional else ""
+    kind = field.type_name or _PROTO.Type.Name(field.type).removeprefix("TYPE_").lower()
+    start = f"{word}{kind.removeprefix(scope + '.').lstrip('.')} {field.name} = {field.number}"
+    params = params_of(field.options)
+    if not params:
+        return [start + ";"]
+    pairs = [["    {", f"      key: {json.dumps(key)},", f"      value: {json.dumps(value)}", "    },"]
+             for key, value in sorted(params.items())]
+    pairs[-1][-1] = "    }"
+    return [f"{start} [(confluent.field_meta) = {{", "  params: [", *(line for pair in pairs for line in pair),
+            "  ]", "}];"]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"  {line}" if line else "" for line in lines]

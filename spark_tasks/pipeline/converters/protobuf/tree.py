@@ -1,0 +1,199 @@
+"""Protobuf messages as trees, names resolved: what the codec and both mappings to Connect look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf import descriptor, descriptor_pb2, descriptor_pool
+
+from spark_tasks.errors import DataError
+from spark_tasks.limits import MAX_DEPTH
+from spark_tasks.pipeline.converters.protobuf.meta import params_of
+
+Files = tuple[descriptor_pb2.FileDescriptorProto, ...]
+"""Each after those that it imports; the last one is the schema itself."""
+
+_MOST = 20_000
+_KINDS = {
+    getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{kind.upper()}"): kind
+    for kind in ("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group",
+                 "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64")
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """`values`: names and numbers; `closed`: no other numbers are allowed."""
+
+    name: str
+    full_name: str
+    values: tuple[tuple[str, int], ...]
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A field of a message. `kind`: Protobuf's word for its type; `presence`: it can be absent; `optional`: its schema
+    says the word; `proto2`: so does its file; `oneof`: which of the message's it belongs to; `meta`: the parameters of
+    confluent.field_meta.
+    """
+
+    name: str
+    number: int
+    kind: str
+    repeated: bool = False
+    presence: bool = False
+    packed: bool = False
+    required: bool = False
+    optional: bool = False
+    proto2: bool = False
+    oneof: int | None = None
+    message: Message | None = None
+    enum: Enum | None = None
+    default: Any = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it holds entries of a map, as messages with a name that says so."""
+        return self.repeated and self.message is not None and self.message.is_entry
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`oneofs`: the names of those that are not one optional field."""
+
+    name: str
+    full_name: str
+    members: tuple[Member, ...]
+    oneofs: tuple[str, ...] = ()
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether its name and fields are those of a map's entries."""
+        return (self.name.endswith("Entry") and [one.name for one in self.members] == ["key", "value"]
+                and not any(one.repeated for one in self.members))
+
+
+class Schemas:
+    """The messages of a schema of the registry. DataError where it is none."""
+
+    def __init__(self, files: Files) -> None:
+        pool = descriptor_pool.DescriptorPool()
+        known: set[str] = set()
+        try:
+            for one in files:
+                if one.name not in known:
+                    pool.AddSerializedFile(one.SerializeToString())
+                known.add(one.name)
+            self._file = pool.FindFileByName(files[-1].name)
+        except (TypeError, KeyError) as error:
+            raise DataError(f"a Protobuf schema is not valid: {error}") from error
+        self._tops = [one.name for one in files[-1].message_type]
+        if not self._tops:
+            raise DataError("a Protobuf schema has no message")
+        self._messages: dict[str, Message | None] = {}
+
+    def message(self, index: tuple[int, ...]) -> Message:
+        """The message at a place: of the file's the how manieth, of that one's the how manieth, and so on."""
+        return self._tree(self._at(index))
+
+    def _at(self, index: tuple[int, ...]) -> descriptor.Descriptor:
+        found: Any = None
+        inner = [self._file.message_types_by_name[name] for name in self._tops]
+        for place in index:
+            if not 0 <= place < len(inner):
+                raise DataError(f"the schema has no message at the index {list(index)}")
+            found = inner[place]
+            inner = _nested(found)
+        return found
+
+    def record(self, index: tuple[int, ...]) -> str:
+        """The full name of the message at a place."""
+        return str(self._at(index).full_name)
+
+    def index(self, name: str) -> tuple[int, ...] | None:
+        """The place of a message, by its full name."""
+        tops = [self._file.message_types_by_name[top] for top in self._tops]
+        level: list[tuple[tuple[int, ...], Any]] = [((place,), one) for place, one in enumerate(tops)]
+        while level:
+            for index, one in level:
+                if one.full_name == name:
+                    return index
+            level = [((*index, i), inner) for index, one in level for i, inner in enumerate(_nested(one))]
+        return None
+
+    def _tree(self, top: Any) -> Message:
+        message = self._message(top, 0)
+        if _size(message, {}) > _MOST:
+            raise DataError(f"a Protobuf message has more than {_MOST} fields, those of messages that are used again "
+                            "counted again")
+        return message
+
+    def _message(self, said: Any, depth: int) -> Message:
+        name = said.full_name
+        if name in self._messages:
+            found = self._messages[name]
+            if found is None:
+                raise DataError(f"the Protobuf message {name} contains itself: no column of Arrow can hold that")
+            return found
+        if depth > MAX_DEPTH:
+            raise DataError(f"a Protobuf message nests more than {MAX_DEPTH} levels deep")
+        self._messages[name] = None
+        try:
+            proto = descriptor_pb2.DescriptorProto()
+            said.CopyToProto(proto)
+            words = {one.number: one for one in proto.field}
+            proto2 = _is_proto2(said.file)
+            oneofs = [one for one in said.oneofs if not words[one.fields[0].number].proto3_optional]
+            places = {one.full_name: i for i, one in enumerate(oneofs)}
+            members = tuple(self._member(one, words[one.number], places, proto2, depth) for one in said.fields)
+        except BaseException:
+            del self._messages[name]
+            raise
+        found = Message(said.name, name, members, tuple(one.name for one in oneofs))
+        self._messages[name] = found
+        return found
+
+    def _member(self, said: Any, word: Any, oneofs: Mapping[str, int], proto2: bool, depth: int) -> Member:
+        kind = _KINDS[said.type]
+        if kind == "group":
+            raise DataError(f"Unknown Connect schema type: the group {said.full_name}")
+        oneof = said.containing_oneof
+        message = self._message(said.message_type, depth + 1) if kind == "message" else None
+        plain = kind != "message" and not said.is_repeated
+        return Member(
+            said.name, said.number, kind, said.is_repeated, not said.is_repeated and bool(said.has_presence),
+            said.is_repeated and bool(said.is_packed), bool(said.is_required),
+            word.proto3_optional or (proto2 and not said.is_repeated and not said.is_required and oneof is None),
+            proto2,
+            None if oneof is None else oneofs.get(oneof.full_name), message,
+            _enum(said.enum_type) if kind == "enum" else None, said.default_value if plain else None,
+            params_of(said.GetOptions()) if said.has_options else {},
+        )  # fmt: skip
+
+
+def _nested(said: Any) -> list[Any]:
+    """The messages that are counted in an index: not those which are entries of map fields, as in Java."""
+    return [one for one in said.nested_types if not one.GetOptions().map_entry]
+
+
+def _is_proto2(file: Any) -> bool:
+    proto = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(proto)
+    return proto.syntax in ("", "proto2")
+
+
+def _enum(said: Any) -> Enum:
+    values = tuple((one.name, one.number) for one in said.values)
+    return Enum(said.name, said.full_name, values, bool(said.is_closed))
+
+
+def _size(message: Message, known: dict[int, int]) -> int:
+    """How many fields it has where each use counts: names are cheap to repeat, columns are not."""
+    if id(message) not in known:
+        known[id(message)] = 1 + sum(
+            1 if one.message is None else _size(one.message, known) for one in message.members)
+    return known[id(message)]
