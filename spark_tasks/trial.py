@@ -11,6 +11,7 @@ import datetime as dt
 import itertools
 import json
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +20,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, is_json
-from spark_tasks.errors import ConfigError, DataError
+from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.metrics.plugins import PluginMetrics
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.pipeline.transforms.chain import Chain
@@ -81,8 +82,8 @@ def try_connector(
 ) -> list[Seen]:
     """At most `limit` records through all stages. `records`: raw ones, by topic and partition, for a sink.
 
-    Raises ConfigError, PluginNotFoundError, and what a plugin raises before it has read anything; what fails later is
-    the last stage's `error`.
+    Raises ConfigError, PluginNotFoundError and other ConnectErrors where it cannot be tried; what fails in a stage is
+    the last one's `error`, in a source's own code with its trace.
     """
     name = config.get("connector.class", "")
     connector = plugins.connector_of(config).cls
@@ -116,7 +117,13 @@ def _source(
 ) -> Iterator[Seen | Exception]:
     pipeline = SourcePipeline(worker, config, rows=connector.yields == "rows")
     stages = pipeline.stages
-    batches = _cut(_read(connector, config, limit), limit)
+    try:
+        batches = _cut(_read(connector, config, limit), limit)
+    except ConnectError:
+        raise  # it says what is wrong with the configuration
+    except Exception as error:  # noqa: BLE001 - plugin code; its author wants to see where
+        yield Seen("read", name, [], error="".join(traceback.format_exception(error)).strip())
+        return
     yield Seen("read", name, shown(batches))
     prepared = [pipeline.prepared(batch) for batch in batches if len(batch)]
     batches = yield from _transformed(stages.chain, prepared)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from actors.assignment.eager import config_mismatch
 from actors.assignment.protocol import Allocation, Assignment, MemberMetadata
+from actors.assignment.weights import Weights
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId, ItemId
 
@@ -109,6 +110,7 @@ class _Round:
     ) -> None:
         self.state = state
         self.most_moved = most_moved
+        self.weights = Weights.of(config)
         self.urls = {id_: member.url for id_, member in members.items()}
         self.owned = {id_: member.owned.items if member.owned else frozenset() for id_, member in members.items()}
         names = config.connectors()
@@ -160,7 +162,10 @@ class _Round:
         else:
             state, new, waits = waiting, self.created, self.lost
         for kind in _kinds(new | self._give_back()):
-            _give_to_least_loaded(self.loads, kind)
+            if self._weighted(kind):
+                self.weights.give(self.loads, [item for item in kind if isinstance(item, ConnectorTaskId)])
+            else:
+                _give_to_least_loaded(self.loads, kind)
         given = {item: self.state.previous[item] for item in waits}
         for item, id_ in self.kept.items():
             given[item] = Holder(id_, self.urls[id_])
@@ -168,10 +173,19 @@ class _Round:
             given |= dict.fromkeys(load, Holder(id_, self.urls[id_]))
         return replace(state, previous=given, members=frozenset(self.owned))
 
+    def _weighted(self, kind: list[ItemId]) -> bool:
+        """Whether these are tasks, and some connector has a weight."""
+        return bool(self.weights) and isinstance(kind[0], ConnectorTaskId)
+
     def _give_back(self) -> frozenset[ItemId]:
         """Gives workers that are back what they had, up to the fair share; returns the rest."""
         rest = set(self.back)
         for kind in _kinds(self.back):
+            if self._weighted(kind):
+                for item in kind:  # what is too much by now, balancing takes away
+                    self.loads[self.back[item]].add(item)
+                rest.difference_update(kind)
+                continue
             fair, extras = divmod(len(_of_kind(self.configured, kind[0])), len(self.loads))
             held = {id_: len(_of_kind(load, kind[0])) for id_, load in self.loads.items()}
             extras -= sum(count > fair for count in held.values())
@@ -204,6 +218,8 @@ class _Round:
         """Gives lost work in turn to members that came (back) without any, up to the fair share; returns the rest."""
         rest = set(self.lost)
         for kind in _kinds(self.lost):
+            if self._weighted(kind):
+                continue  # by weight they get most of it anyway
             fair, extras = divmod(len(_of_kind(self.configured, kind[0])), len(self.loads))
             held = {id_: len(_of_kind(load, kind[0])) for id_, load in self.loads.items()}
             takers = [id_ for id_ in self.state.candidates if id_ in held]
@@ -243,6 +259,12 @@ class _Round:
         """What each member has above its fair share, by the totals that will be assigned at the end."""
         surplus: _Loads = {id_: set() for id_ in self.loads}
         for kind in _kinds(self.configured):
+            if self._weighted(kind):
+                held_by_any = self.kept.keys() | self.back.keys() | set().union(*self.loads.values())
+                waiting = [item for item in kind if isinstance(item, ConnectorTaskId) and item not in held_by_any]
+                for id_, items in self.weights.surplus(self.loads, self.back, waiting, self.most_moved).items():
+                    surplus[id_] |= items
+                continue
             fair, extras = divmod(len(kind), len(self.loads))
             held = {id_: sorted(_of_kind(load, kind[0])) for id_, load in self.loads.items()}
             for id_ in sorted(held, key=lambda id_: (-len(held[id_]), id_)):

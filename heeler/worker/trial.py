@@ -54,6 +54,9 @@ class Trials:
         answer: dict[str, Any] = json.loads(done.stdout)
         if "refused" in answer:
             raise BadRequestError(answer["refused"])
+        for stage in answer["stages"]:
+            if "error" in stage:
+                stage["error"] = process_secrets().mask(stage["error"])
         return answer
 
 

@@ -1,4 +1,4 @@
-"""How many tasks a sink has: tasks.auto.* let its lag say, between tasks.auto.min and tasks.max. Pure.
+"""How many tasks a sink has (tasks.auto.*: its lag says it, up to tasks.max), and how heavy tasks are. Pure.
 
 `tasks.max` stays a number, which Java workers of the group read; they skip the other keys and make that many tasks.
 """
@@ -29,6 +29,8 @@ SCALING = ConfigDef(
          "How many records behind the end of its topics a sink may be for each of its tasks; beyond it gets more."),
     _key(3, "tasks.auto.period.ms", Type.LONG, 60_000, between(1000, _DAY_MS), "Patience with lag",
          "For how many milliseconds a sink has to be behind, or up again, before its number of tasks changes."),
+    _key(4, "tasks.weight", Type.INT, 1, between(1, 1000), "Weight of a task",
+         "How heavy each task is beside those of other connectors: workers get tasks of about the same weight."),
 )
 
 

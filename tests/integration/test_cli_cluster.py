@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rigs.cli_tour import tour
+from tests.integration.test_self_healing import QUICK
+from tests.integration.test_worker_failures import failing
+from tests.rigs.cli_tour import Terminal, tour
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -12,3 +15,72 @@ pytestmark = pytest.mark.integration
 def test_the_command_line(rig, topic_name):
     rig.created += [f"{topic_name}-in", f"{topic_name}-out"]
     tour(rig.rest.url, rig.kafka, rig.folder, topic_name)
+
+
+def test_top_story_and_restarts(rig, topic_name):
+    """What only heeler's workers tell."""
+    terminal, release = Terminal(rig.rest.url), rig.folder / "release"
+    rig.create(topic_name, {**failing(release, "read", topic_name), **QUICK})
+    sink, out = f"{topic_name}-out", rig.folder / "out"
+    rig.kafka.create(sink)
+    rig.kafka.send(sink, ["a", "b", "c"])
+    rig.create(sink, {"connector.class": "FileStreamSink", "topics": sink, "file": str(out)})
+    rig.wait_lines(out, ["a", "b", "c"])
+
+    def restarted() -> bool:
+        # Whatever it is at that moment: failed with a next attempt, or running with a count.
+        task = terminal.data("connectors", "list")[topic_name]["status"]["tasks"][0]
+        return task.get("restarts", {}).get("count", 0) >= 2
+
+    wait_until(restarted, 60, "two restarts")
+    release.touch()
+    rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
+    status = terminal.run("connectors", "status", topic_name).stdout.splitlines()
+    assert "RESTARTS" in status[0]
+    assert "; failed: RuntimeError: misbehaving at read" in status[2]
+    assert "task 0: RUNNING, restarts: " in terminal.run("connectors", "show", topic_name).stdout
+    assert "RESTARTS" not in terminal.run("connectors", "status", sink).stdout
+    story = terminal.data("connectors", "story", topic_name)["story"]
+    assert any("restarting after a failure" in str(step) for step in story)
+    assert "restarting after a failure" in terminal.run("connectors", "story", topic_name).stdout
+    terminal.run("connectors", "story", "nobody", code=4)
+
+    def caught_up() -> bool:
+        shown = terminal.run("top", "--times", "2", "--interval", "0.5").stdout.rpartition("CONNECTOR")[2].splitlines()
+        [task] = [line.split() for line in shown if line.startswith(f"{sink} ") and " task 0 " in line]
+        assert task[1:4] == ["task", "0", "RUNNING"]
+        assert task[4] == "0", "records a second, between two looks"
+        assert task[5:7] == ["0", "-"], "lag, and no errors"
+        return True
+
+    wait_until(caught_up, 30, "a look at a sink that has caught up")
+    [task] = [row for row in terminal.data("top", "--times", "1")
+              if (row["CONNECTOR"], row["PART"]) == (topic_name, "task 0")]
+    assert (task["STATE"], task["ERRORS"]) == ("RUNNING", "-"), "those of the instance that runs now"
+
+
+def test_trials_over_http(rig, topic_name):
+    """POST /connectors/try: with the worker's plugins and converters; nothing is left behind."""
+    file, out = rig.folder / "in.txt", rig.folder / "out.txt"
+    file.write_text("a\nb\nc\n")
+    topics = set(rig.kafka.admin.list_topics(timeout=10).topics)
+    source = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic_name, "transforms": "up",
+              "transforms.up.type": "org.apache.kafka.connect.transforms.HoistField$Value", "transforms.up.field": "l"}
+    stages = rig.call("POST", "/connectors/try", {"config": source, "limit": 2})["stages"]
+    assert stages[0]["stage"] == "read"
+    assert [record["value"] for record in stages[0]["records"]] == ["a", "b"]
+    assert [record["value"] for record in stages[1]["records"]] == [{"l": "a"}, {"l": "b"}]
+    sink = {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(out)}
+    stages = rig.call("POST", "/connectors/try", {"config": sink, "records": [{"value": "x"}]})["stages"]
+    assert stages[-1]["records"][0]["value"] == "x"
+    for body, words in (({"config": {**source, "connector.class": "Nobody"}}, "Nobody"), ({"config": sink}, "records"),
+                        ({"conf": {}}, "Unrecognized field"), ({"config": source, "limit": 0}, "limit")):
+        error = rig.refused("POST", "/connectors/try", body)
+        assert (error.status, words in str(error)) == (400, True), error
+    config = failing(rig.folder / "release", "read", topic_name)
+    [failed] = rig.call("POST", "/connectors/try", {"config": config})["stages"]
+    assert failed["error"].endswith("RuntimeError: misbehaving at read")
+    assert not out.exists()
+    assert topic_name not in rig.call("GET", "/connectors")
+    assert set(rig.kafka.admin.list_topics(timeout=10).topics) == topics
+    assert rig.kafka.group_state(f"connect-{topic_name}") == "DEAD"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rigs.cli_tour import tour
+from tests.rigs.cli_tour import SINK, tour
 from tests.rigs.java_worker import JavaWorker
 from tests.rigs.kafka_tools import TOOLS
+from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
@@ -17,5 +18,15 @@ def test_the_command_line(broker, tmp_path, worker_properties, topic_name):
     try:
         java.start()
         tour(java.rest.url, Kafka(broker.bootstrap_servers), tmp_path, topic_name)
+        _takes_keys_of_heeler(java, topic_name)
     finally:
         java.stop(0)
+
+
+def _takes_keys_of_heeler(java: JavaWorker, topic: str) -> None:
+    """tasks.auto and tasks.weight: a group may have Java workers, which then make tasks.max tasks."""
+    config = {"connector.class": SINK, "topics": topic, "file": "/dev/null", "tasks.max": "2", "tasks.auto": "true",
+              "tasks.auto.min": "1", "tasks.weight": "5"}
+    java.rest.put_config(topic, config)
+    wait_until(lambda: java.rest.states(topic) == ["RUNNING"] * 3, 60, "two tasks")
+    assert java.rest.call("GET", f"/connectors/{topic}/config").items() >= config.items()

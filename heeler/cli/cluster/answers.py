@@ -46,6 +46,7 @@ class Part:
     state: str
     worker: str
     trace: str
+    restarts: str = ""  # what errors.restart.policy has done, in words: heeler's workers tell it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,20 @@ def expanded(value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _part(said: Mapping[str, Any], task: int | None) -> Part:
-    return Part(task, a_text(said.get("state")), a_text(said.get("worker_id")), a_text(said.get("trace")))
+    return Part(task, a_text(said.get("state")), a_text(said.get("worker_id")), a_text(said.get("trace")),
+                _restarts(said.get("restarts")))
+
+
+def _restarts(said: Any) -> str:
+    """How often it was restarted by itself, when it will be next, and why."""
+    if not isinstance(said, dict):
+        return ""
+    words = a_text(said.get("count"))
+    if said.get("permanent") is True:
+        words += ", no further one: it cannot mend that"
+    elif said.get("next_attempt") is not None:
+        words += f", next at {a_text(said['next_attempt'])}"
+    return f"{words}; {a_text(said.get('cause'))}"
 
 
 def _strange(what: str, expected: str, value: Any) -> StrangeAnswerError:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import click
@@ -47,10 +48,10 @@ def list_(session: Session) -> None:
 @cluster_command
 def show(session: Session, connector: str, show_secrets: bool) -> None:
     """A connector's configuration, and its state. Passwords are hidden."""
-    from heeler.cli.cluster.answers import a_config, a_text, an_object
+    from heeler.cli.cluster.answers import a_config, a_status, a_text, an_object
     from heeler.cli.cluster.secret_keys import SecretKeys
     from heeler.cli.output import Format
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.rest_client import RestError, path_of
 
     said = an_object(session.call("GET", path_of("connectors", connector)), "a connector")
     config = a_config(said.get("config"), "a connector's config")
@@ -58,8 +59,18 @@ def show(session: Session, connector: str, show_secrets: bool) -> None:
         mask = SecretKeys(session).mask(config)
         config = {key: mask(key, value) for key, value in config.items()}
     session.show({**said, "config": config}, ("KEY", "VALUE"), sorted(config.items()))
-    if session.format is Format.TABLE:
-        click.echo(f"\n{safe(a_text(said.get('name')))} is a {safe(a_text(said.get('type')))} connector.")
+    if session.format is not Format.TABLE:
+        return
+    click.echo(f"\n{safe(a_text(said.get('name')))} is a {safe(a_text(said.get('type')))} connector.")
+    try:
+        status_of = a_status(session.call("GET", path_of("connectors", connector, "status")))
+    except RestError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return  # it has none yet
+    for part in status_of:
+        restarts = f", restarts: {safe(part.restarts)}" if part.restarts else ""
+        click.echo(f"{'connector' if part.task is None else f'task {part.task}'}: {safe(part.state)}{restarts}")
 
 
 def _target(verb: str, done: str, doc: str) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +16,8 @@ from spark_tasks.errors import ConnectError
 if TYPE_CHECKING:
     from heeler.cli.cluster.answers import Status
 
-_COLUMNS = ("CONNECTOR", "PART", "STATE", "WORKER", "ERROR")
+_COLUMNS = ("CONNECTOR", "PART", "STATE", "WORKER", "RESTARTS", "ERROR")
+_RESTARTS = _COLUMNS.index("RESTARTS")
 
 
 @click.command()
@@ -32,7 +33,7 @@ def status(session: Session, connectors: tuple[str, ...], watch: bool, interval:
         _watch(session, connectors, interval)
         return 0
     data, statuses = ask(session, connectors)
-    session.show(data, _COLUMNS, rows(statuses), "There are no connectors.")
+    session.show(data, *_told(rows(statuses)), "There are no connectors.")
     if trace and session.format == "table":
         for one in statuses:
             for part in (p for p in one if p.trace):
@@ -61,8 +62,17 @@ def rows(statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
     for one in statuses:
         for part in one:
             name = one.kind if part.task is None else f"task {part.task}"
-            found.append((one.name, name, part.state, part.worker, part.trace.strip().partition("\n")[0]))
+            error = part.trace.strip().partition("\n")[0]
+            found.append((one.name, name, part.state, part.worker, part.restarts, error))
     return found
+
+
+def _told(found: Sequence[tuple[Any, ...]]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Columns and rows, without restarts where nothing was restarted by itself."""
+    if any(row[_RESTARTS] for row in found):
+        return _COLUMNS, list(found)
+    return tuple(name for name in _COLUMNS if name != "RESTARTS"), [
+        (*row[:_RESTARTS], *row[_RESTARTS + 1:]) for row in found]
 
 
 def _watch(session: Session, names: tuple[str, ...], interval: float) -> None:
@@ -83,9 +93,9 @@ def _watch(session: Session, names: tuple[str, ...], interval: float) -> None:
             before = data
         else:
             now = {row[:2]: row for row in rows(statuses)}
-            gone = [(*key, "(gone)", "", "") for key in (before or {}) if key not in now]
+            gone = [(*key, "(gone)") for key in (before or {}) if key not in now]
             for row in [*(row for key, row in now.items() if row != (before or {}).get(key)), *gone]:
-                click.echo("  ".join(safe(cell) for cell in row).rstrip())
+                click.echo("  ".join(safe(cell) for cell in row if cell))
             before = now
         sys.stdout.flush()
         time.sleep(interval)
@@ -101,7 +111,7 @@ def _live(session: Session, names: tuple[str, ...], interval: float) -> None:
     with Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             try:
-                shown: Any = table(_COLUMNS, rows(ask(session, names)[1]))
+                shown: Any = table(*_told(rows(ask(session, names)[1])))
             except ConnectError as error:  # the worker may come back
                 shown = Group(Text(str(error), "bold red"))
             live.update(shown, refresh=True)

@@ -42,8 +42,12 @@ def test_a_source_a_sink_and_what_cannot_be_tried(tmp_path):
     assert not (tmp_path / "out").exists()
     with pytest.raises(BadRequestError, match="give some as records"):
         trials.run(sink, None, 5)
-    with pytest.raises(ConnectError, match="ZeroDivisionError"):
-        trials.run({**loud, "mode": "die"}, None, 5)
+    [failed] = trials.run({**loud, "mode": "die"}, None, 5)["stages"]
+    assert (failed["stage"], failed["records"]) == ("read", [])
+    assert failed["error"].endswith("ZeroDivisionError: hunter2hunter2 of all things")
+    assert "loud.py" in failed["error"], "with its trace"
+    [failed] = trials.run({**loud, "mode": "die", "a.password": "hunter2hunter2"}, None, 5)["stages"]
+    assert "hunter2hunter2" not in failed["error"]
 
 
 def test_one_that_hangs_is_ended_and_its_place_is_free_again(tmp_path, monkeypatch):

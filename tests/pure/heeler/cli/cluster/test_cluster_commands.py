@@ -95,6 +95,32 @@ def test_a_failed_task_is_an_exit_code(fake):
     assert done.splitlines()[2].split() == ["c", "task", "0", "FAILED", "w:1", "Boom"]
 
 
+@pytest.mark.parametrize(("restarts", "words"), [
+    ({"count": 2, "cause": "failed: Boom", "next_attempt": "2026-11-22T18:00:00Z"},
+     "2, next at 2026-11-22T18:00:00Z; failed: Boom"),
+    ({"count": 3, "cause": f"failed: {ESCAPE}"}, r"3; failed: \x1b]0;owned\x07\x1b[2J"),
+    ({"count": 0, "cause": "failed: no such file", "permanent": True},
+     "0, no further one: it cannot mend that; failed: no such file"),
+    ({}, "; "), ([], ""), ("often", ""), (None, ""), ({"count": [1], "cause": {}}, "(list); (dict)"),
+])
+def test_restarts_by_themselves_are_shown(fake, restarts, words):
+    status = {**STATUS, "tasks": [{**STATUS["tasks"][0], "restarts": restarts}]}
+    fake.answers |= {"GET /connectors/c/status": (200, status), "GET /connectors/c": (200, INFO)}
+    done = run(fake, "connectors", "status", "c", code=1).stdout
+    assert words.strip() in done
+    assert ("RESTARTS" in done.splitlines()[0]) == bool(words)
+    shown = run(fake, "connectors", "show", "c").stdout
+    assert shown.splitlines()[-1] == "task 0: FAILED" + (f", restarts: {words}" if words else "")
+    assert run(fake, "connectors", "status", "c", "-o", "json", code=1).stdout.count("restarts") == 1
+
+
+def test_show_without_a_status(fake):
+    fake.answers["GET /connectors/c"] = (200, INFO)
+    assert run(fake, "connectors", "show", "c").stdout.endswith("connector.\n")
+    fake.answers["GET /connectors/c/status"] = (500, {"error_code": 500, "message": "away"})
+    run(fake, "connectors", "show", "c", code=7)
+
+
 def test_a_rebalance_is_waited_out(fake):
     passing = (409, {"error_code": 409, "message": "a rebalance"})
     fake.answers["PUT /connectors/c/pause"] = [passing, passing, (202, None)]

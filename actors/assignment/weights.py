@@ -1,0 +1,116 @@
+"""Tasks by the weight of their connector (`tasks.weight`), so that heavy ones do not sit beside each other. Pure.
+
+Java workers skip the key, and follow what a leader of heeler gives them; a Java leader counts tasks. Without weights
+nothing here is used: the assignors count tasks too.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from storage.config.state import ClusterConfigState
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId
+
+KEY = "tasks.weight"
+HEAVIEST = 1000
+_NUMBER = re.compile(r"\s*\+?0*([1-9][0-9]{0,3})\s*", re.ASCII)
+
+Loads = Mapping[str, set[ItemId]]
+"""What each member has, connectors' own instances among it, which weigh nothing here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Those that are not 1, by connector. What is no number from 1 to 1000 (a placeholder, say) is 1."""
+
+    heavy: Mapping[ConnectorName, int]
+
+    @classmethod
+    def of(cls, config: ClusterConfigState) -> Weights:
+        """What the config topic says."""
+        found = {}
+        for name, connector in config.connector_configs.items():
+            match = _NUMBER.fullmatch(connector.get(KEY) or "")
+            if match is not None and 1 < int(match[1]) <= HEAVIEST:
+                found[name] = int(match[1])
+        return cls(found)
+
+    def __bool__(self) -> bool:
+        return bool(self.heavy)
+
+    def weight(self, item: ItemId) -> int:
+        """A task's; 0 for a connector's own instance."""
+        return self.heavy.get(item.connector, 1) if isinstance(item, ConnectorTaskId) else 0
+
+    def total(self, items: Iterable[ItemId]) -> int:
+        """Of all of them."""
+        return sum(map(self.weight, items))
+
+    def give(self, loads: Loads, tasks: Iterable[ConnectorTaskId]) -> None:
+        """The heaviest first, each to the member that has least."""
+        heap = [(self.total(load), id_) for id_, load in loads.items()]
+        heapq.heapify(heap)
+        for task in sorted(tasks, key=lambda task: (-self.weight(task), task)):
+            held, id_ = heap[0]
+            loads[id_].add(task)
+            heapq.heapreplace(heap, (held + self.weight(task), id_))
+
+    def surplus(self, loads: Loads, back: Mapping[ItemId, str], waiting: Iterable[ConnectorTaskId], most: int | None,
+                ) -> dict[str, set[ItemId]]:
+        """What to take away, so that handing it out again (`give`) leaves a better balance; nothing where it would not.
+
+        `back`: what members are about to get back; `waiting`: tasks that nobody has, which go to somebody in any case;
+        `most`: how many are taken at most.
+        """
+        members = {id_: set(load) for id_, load in loads.items()}
+        for item, id_ in back.items():
+            members[id_].add(item)
+        self.give(members, waiting)
+        moves = self._moves({id_: set(load) for id_, load in members.items()}, loads, most)
+        # One move by itself is always for the better; of many, what is handed out by weight may come out worse.
+        while moves and not self._better(members, moves):
+            moves = moves[: len(moves) // 2]
+        taken: dict[str, set[ItemId]] = {id_: set() for id_ in loads}
+        for id_, task in moves:
+            taken[id_].add(task)
+        return taken
+
+    def _moves(self, members: Loads, loads: Loads, most: int | None) -> list[tuple[str, ConnectorTaskId]]:
+        """Moves to whoever has least, one after the other, each of which makes two members more alike."""
+        totals = {id_: self.total(load) for id_, load in members.items()}
+        movable = {id_: {item for item in load if isinstance(item, ConnectorTaskId)} for id_, load in loads.items()}
+        moves: list[tuple[str, ConnectorTaskId]] = []
+        while most is None or len(moves) < most:
+            least = min(totals, key=lambda id_: (totals[id_], id_))
+            found = self._best(totals, movable, totals[least])
+            if found is None:
+                break
+            id_, task = found
+            movable[id_].discard(task)
+            totals[id_] -= self.weight(task)
+            totals[least] += self.weight(task)
+            moves.append(found)
+        return moves
+
+    def _best(self, totals: Mapping[str, int], movable: Mapping[str, set[ConnectorTaskId]], least: int,
+              ) -> tuple[str, ConnectorTaskId] | None:
+        """From the member that has most and something that helps: the task that is nearest to half of the gap."""
+        for id_ in sorted(totals, key=lambda id_: (-totals[id_], id_)):
+            gap = totals[id_] - least
+            fitting = [task for task in movable[id_] if self.weight(task) < gap]
+            if fitting:
+                return id_, min(fitting, key=lambda task: (abs(gap - 2 * self.weight(task)), task))
+        return None
+
+    def _better(self, members: Loads, moves: Iterable[tuple[str, ConnectorTaskId]]) -> bool:
+        after = {id_: set(load) for id_, load in members.items()}
+        for id_, task in moves:
+            after[id_].discard(task)
+        self.give(after, [task for _, task in moves])
+        return self._unevenness(after) < self._unevenness(members)
+
+    def _unevenness(self, loads: Loads) -> int:
+        return sum(self.total(load) ** 2 for load in loads.values())

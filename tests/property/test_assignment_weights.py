@@ -1,0 +1,166 @@
+"""Tasks by weight (tasks.weight), in the simulated groups of the cooperative assignor and dealt by the eager one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.assignment import eager
+from actors.assignment.protocol import MemberMetadata
+from actors.assignment.weights import Weights
+from storage.config.state import ClusterConfigState
+from storage.ids import ConnectorTaskId
+from tests.property.test_assignment_cooperative import NAMES, Group, small
+
+WEIGHTS = st.sampled_from([None, None, 1, 2, 3, 10, 50])
+
+
+@dataclass
+class WeightedGroup(Group):
+    weights: dict[str, int] = field(default_factory=dict)
+
+    def configure(self, name, tasks, weight=None):
+        self.weights[name] = weight
+        super().configure(name, tasks)
+        configs = {key: {} if self.weights.get(key) is None else {"tasks.weight": str(self.weights[key])}
+                   for key in self.config.connector_configs}
+        self.config = ClusterConfigState(offset=self.config.offset, connector_configs=configs,
+                                         task_counts=self.config.task_counts)
+
+    def check_need(self, owned, moved, state):
+        if not Weights.of(self.config):
+            super().check_need(owned, moved, state)
+
+    def settle(self):
+        for _ in range(40):
+            answers = self.round()
+            if self.delay_ms:
+                self.now_ms += self.delay_ms
+            elif not any(answer.revoked for answer in answers.values()):
+                return
+        raise AssertionError("does not settle")
+
+    def check_settled(self):
+        weights = Weights.of(self.config)
+        if not weights:
+            super().check_settled()
+            return
+        owned = [worker.owned for worker in self.workers.values()]
+        assert sum(len(one.items) for one in owned) == len(self.configured())
+        assert frozenset().union(*(one.items for one in owned)) == self.configured()
+        counts = [len(one.connectors) for one in owned]
+        assert max(counts) - min(counts) <= 1
+        totals = [weights.total(one.tasks) for one in owned]
+        for (one, mine), (_, theirs) in permutations(zip(owned, totals, strict=True), 2):
+            assert all(theirs + weights.weight(task) >= mine for task in one.tasks), "a move would make it better"
+        assert not any(answer.assigned or answer.revoked or answer.delay_ms for answer in self.round().values())
+
+
+steps = st.one_of(
+    st.tuples(st.just("join")),
+    st.tuples(st.just("leave"), small),
+    st.tuples(st.just("bounce"), small),
+    st.tuples(st.just("restart"), small),
+    st.tuples(st.just("hang"), small),
+    st.tuples(st.just("wake")),
+    st.tuples(st.just("configure"), st.sampled_from(NAMES), st.none() | st.integers(0, 9), WEIGHTS),
+    st.tuples(st.just("wait"), st.integers(1, 400)),
+    st.tuples(st.just("round"), st.frozensets(small, max_size=3), st.booleans()),
+    st.tuples(st.just("settle")),
+)
+
+
+@given(st.lists(steps, max_size=30), st.sampled_from([0, 1, 250, 300_000]))
+def test_any_history_settles_complete_unique_and_balanced_by_weight(history, max_delay_ms):
+    group = WeightedGroup(max_delay_ms)
+    group.join()
+    for step, *arguments in history:
+        if step == "wait":
+            group.now_ms += arguments[0]
+        else:
+            getattr(group, step)(*arguments)
+    group.settle()
+    group.check_settled()
+
+
+@given(st.integers(2, 6), st.lists(st.tuples(st.integers(0, 9), WEIGHTS), max_size=6), small, st.booleans())
+def test_a_worker_that_is_back_has_its_work_at_once(workers, tasks, index, claims):
+    group = WeightedGroup(max_delay_ms=300_000)
+    for _ in range(workers):
+        group.join()
+    for name, (count, weight) in zip(NAMES, tasks, strict=False):
+        group.configure(name, count, weight)
+    group.settle()
+    leaver = sorted(group.workers)[1:][index % (workers - 1)]
+    worker = group.workers.pop(leaver)
+    group.round()
+    group.join()
+    back = group.workers[max(group.workers)]
+    before, back.url = worker.owned, worker.url
+    if claims:
+        back.owned = worker.owned
+    answers = group.round()
+    assert back.owned == before
+    assert not any(answer.revoked or answer.delay_ms for answer in answers.values())
+    group.check_settled()
+
+
+def test_heavy_connectors_do_not_sit_beside_each_other():
+    group = WeightedGroup(max_delay_ms=0)
+    for _ in range(3):
+        group.join()
+    for name in "abc":
+        group.configure(name, 1, 10)
+    group.configure("d", 6)
+    group.settle()
+    for worker in group.workers.values():
+        assert len([task for task in worker.owned.tasks if task.connector in "abc"]) == 1
+        assert len(worker.owned.tasks) == 3
+    counted = Group(max_delay_ms=0)
+    counted.config = ClusterConfigState(offset=1, connector_configs={n: {} for n in "abcd"},
+                                        task_counts={"a": 1, "b": 1, "c": 1, "d": 6})
+    assert not Weights.of(counted.config)
+
+
+def test_a_new_weight_moves_only_what_helps():
+    group = WeightedGroup(max_delay_ms=0)
+    group.join()
+    group.join()
+    for name in "abcd":
+        group.configure(name, 1)
+    group.settle()
+    beside = next(w for w in group.workers.values() if len(w.owned.tasks) == 2).owned.tasks
+    for task in beside:
+        group.configure(task.connector, 1, 10)
+    before = {id_: set(worker.owned.tasks) for id_, worker in group.workers.items()}
+    group.settle()
+    moved = sum(len(before[id_] - set(worker.owned.tasks)) for id_, worker in group.workers.items())
+    assert moved == 2, "one of the two, and a light one in its place"
+    assert {sum(task in beside for task in worker.owned.tasks) for worker in group.workers.values()} == {1}
+
+
+@given(st.integers(1, 5), st.lists(st.tuples(st.integers(0, 9), WEIGHTS), min_size=1, max_size=6))
+def test_the_eager_assignor_deals_by_weight(workers, tasks):
+    group = WeightedGroup(max_delay_ms=0)
+    for name, (count, weight) in zip(NAMES, tasks, strict=False):
+        group.configure(name, count, weight)
+    members = {f"m{n}": MemberMetadata(f"http://w{n}/", group.config.offset) for n in range(workers)}
+    found = eager.assign(members, group.config, leader="m0")
+    assert sum(len(one.assigned.items) for one in found.values()) == len(group.configured())
+    assert frozenset().union(*(one.assigned.items for one in found.values())) == group.configured()
+    weights = Weights.of(group.config)
+    if weights:
+        totals = [weights.total(one.assigned.tasks) for one in found.values()]
+        assert max(totals) - min(totals) <= max(weights.heavy.values())
+
+
+@pytest.mark.parametrize(("text", "weight"), [
+    (None, 1), ("7", 7), (" 007 ", 7), ("1000", 1000), ("1001", 1), ("0", 1), ("-3", 1), ("1.5", 1), ("${env:W}", 1),
+    ("٣", 1), ("9" * 5000, 1)])
+def test_what_is_no_weight_is_one(text, weight):
+    config = ClusterConfigState(connector_configs={"a": {"tasks.weight": text}}, task_counts={"a": 1})
+    assert Weights.of(config).weight(ConnectorTaskId("a", 0)) == weight
