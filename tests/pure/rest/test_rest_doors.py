@@ -207,17 +207,16 @@ def many_files() -> Iterator[None]:
 @pytest.mark.usefixtures("many_files")
 def test_a_thousand_connections_in_the_same_moment_are_all_answered() -> None:
     with serving(FakeWorker()) as server:
-        assert Counter(ask_in_processes(server.ports[0], 1000)) == {"200": 1000}
+        assert Counter(ask_in_processes(server.ports[0], 1000, rounds=2)) == {"200": 1000}
 
 
 @pytest.mark.usefixtures("many_files")
-def test_two_hundred_clients_keep_their_connections_over_tls_too(tmp_path: Path) -> None:
+def test_two_hundred_clients_keep_their_connections_over_tls(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
     tls = {"ssl.keystore.location": str(made.pem)}
-    listeners = (*LOCAL, Listener("https", "127.0.0.1", 0))
+    listeners = (Listener("https", "127.0.0.1", 0),)
     with serving(FakeWorker(), replace(RestSettings(), listeners=listeners, tls=tls)) as server:
-        for port, trusted in zip(server.ports, ((), (str(made.certificate),)), strict=True):
-            assert Counter(ask_in_processes(port, 200, *trusted, rounds=2)) == {"200": 200}
+        assert Counter(ask_in_processes(server.ports[0], 200, str(made.certificate), rounds=2)) == {"200": 200}
 
 
 def test_silent_clients_take_no_thread() -> None:
