@@ -6,7 +6,6 @@ cancels it.
 
 from __future__ import annotations
 
-import http.client
 import logging
 import threading
 import time
@@ -97,7 +96,7 @@ class HerderGuard(StartGuard):
                 attempt()
             except StartCancelledError:
                 raise
-            except (ConnectError, OSError, http.client.HTTPException) as error:
+            except (ConnectError, OSError) as error:
                 passing = not isinstance(error, ConnectError) or isinstance(error, (ConflictError, NotFoundError))
                 passing = passing or (isinstance(error, RequestRefusedError) and error.status in _PASSING)
                 if not passing or time.monotonic() + wait > deadline:
