@@ -35,8 +35,8 @@ from storage.config.state import (
 )
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
-from storage.log.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from storage.log.record import Position
+from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from tests.rigs.stores import Rig, running
 from tests.rigs.support import wait_until
 

@@ -16,10 +16,10 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.task import OffsetStore
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, TopicName
-from storage.log.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from storage.log.protocol import PrivilegedWriter, SuspendedError
 from storage.offsets.own import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores, OffsetTopic
+from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 
 C = ConnectorName("c")
 OWN = OwnOffsets(TopicName("own"), {}, {}, {})
