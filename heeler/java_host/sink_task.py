@@ -94,7 +94,7 @@ class JavaSinkTask:
 
     def _run_once(self) -> Progress:
         if self._held.cancelled:
-            raise ConnectError(f"{self._context.id} was given up")
+            raise ConnectError(f"{self._context.id} was cancelled")
         pause = self._patience.pause()
         if pause is not None:
             return pause

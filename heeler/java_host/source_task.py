@@ -113,13 +113,13 @@ class JavaSourceTask:
 
     def _run_once(self) -> Progress:
         if self._held.cancelled:
-            raise ConnectError(f"{self._context.id} was given up")
+            raise ConnectError(f"{self._context.id} was cancelled")
         pause = self._patience.pause()
         if pause is not None:
             return pause
         try:
             if self._slept:
-                raise RetriableError("this process did nothing for so long that another worker may run its tasks")  # noqa: TRY301
+                raise RetriableError("this process slept for so long that another worker may be running its tasks")  # noqa: TRY301
             session = self._held.session or self._open()
             if self._polls is self._paused:
                 session.connection.tell("pause" if self._paused else "resume")
@@ -172,7 +172,7 @@ class JavaSourceTask:
         self._metrics.worked([SplitFigures(count, size, count, size)])
         self._delivery.written([writing.sequences])
         if self._slept:
-            raise RetriableError("this process did nothing for so long that another worker may run its tasks")
+            raise RetriableError("this process slept for so long that another worker may be running its tasks")
         self._unsaid = writing.number
         self._patience.succeeded()
         begun = time.perf_counter()

@@ -268,12 +268,12 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
         worker.put(ConnectorName("large"), {"x": "y" * 20_000_000}, TargetState.STARTED, 0)
     with serving(worker, settings) as server, contextlib.ExitStack() as stack:
         port = server.ports[0]
-        server._servers[0].timeout = 600
+        server.servers[0].timeout = 600
         for _ in range(20):
             slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S))
             slow.setblocking(False)
             slow.send(SLOWLY[kind])
-        wait_until(lambda: server._servers[0].requests.waiting > 0, 30, "more slow clients than threads")
+        wait_until(lambda: server.servers[0].requests.waiting > 0, 30, "more slow clients than threads")
         for _ in range(2):
             assert call(port, "GET", "/", tls=trust)[0] == 200
 
@@ -306,7 +306,7 @@ def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCapture
 def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         port = server.ports[0]
-        server._servers[0].max_connections = 20
+        server.servers[0].max_connections = 20
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) for _ in range(20)]
         for connection in idle:
             connection.sendall(b"HEAD /connectors HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -318,7 +318,7 @@ def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
 def test_silent_ones_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest.server.http, "SILENT_S", 0.5)
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
-        server._servers[0].max_connections = 20
+        server.servers[0].max_connections = 20
         for _ in range(40):  # half of them fill the server, the others wait in the backlog
             stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S))
         assert call(server.ports[0], "GET", "/connectors") == (200, [])

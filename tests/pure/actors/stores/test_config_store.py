@@ -72,7 +72,7 @@ def test_nothing_is_visible_before_everything_is_read(rig: Rig, topic: MemoryTop
     log = MemoryTopicLog(topic, held=True)
     ref, view = rig.config_store(log)
     log.deliver(1)
-    wait_until(lambda: log._allowed == 0 and log._on_records is not None)
+    wait_until(lambda: log.waits)
     with pytest.raises(TypeError):
         ref.ask("nothing that it knows", timeout=10)  # goes through the inbox, behind the record
     assert (view.config.offset, rig.said, view.ready.done()) == (-1, [], False)

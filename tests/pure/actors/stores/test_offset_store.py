@@ -175,7 +175,7 @@ def test_read_alter_reset(world: World, own: OwnOffsets | None, transactional_id
     world.ask(WriteSourceOffsets, None, **more)
     assert world.ask(ReadSourceOffsets, own=own) == ()
     assert bool(world.writers) == (transactional_id is not None)
-    assert all(writer._epoch is None for writer in world.writers)  # closed
+    assert all(writer.closed for writer in world.writers)  # closed
 
 
 def test_altering_fences_a_task_that_still_writes(world: World) -> None:
