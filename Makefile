@@ -52,7 +52,7 @@ types: $(READY)
 # Two halves that take the same time; each imports only what it tests, and hands no report to another process.
 PURE       := $(filter-out tests/pure/__%,$(patsubst %/,%,$(wildcard tests/pure/*/))) \
 	tests/property tests/contract tests/examples $(wildcard tests/test_*.py)
-PURE_DATA  := tests/pure/spark_tasks tests/property tests/contract tests/examples
+PURE_DATA  := tests/pure/spark_tasks tests/pure/storage tests/property tests/contract tests/examples
 PURE_TESTS  = $(BIN)/python -m pytest -q -m 'not integration and not interop'
 
 test-pure: lint
@@ -67,7 +67,7 @@ test-pure-data: $(READY)
 
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
 
 herder-doc: $(READY)
 	@$(BIN)/python -m tests.pure.actors.herder.chart

@@ -1,16 +1,15 @@
-"""The HTTP client for requests to other workers: what it copies, what it passes on, how it fails."""
+"""Requests that are passed on to other workers: what is sent, what is passed back, how they fail."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
 
+from actors.worker_requests import WorkerUnreachableError, exchange
 from rest.errors import RestError
 from rest.json_text import dumps
 
@@ -56,28 +55,12 @@ class RestClient:
 
     def _exchange(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         try:
-            connection = self._connection(url)
-        except (ValueError, OSError) as error:  # no port, or certificates that cannot be read
+            return exchange(method, url, data, headers, tls=lambda: self._context, connect_s=self._timeout_s,
+                            answer_s=self._timeout_s)
+        except WorkerUnreachableError as error:
+            raise RestError(500, f"IO Error trying to forward REST request: {error}") from error
+        except (ValueError, OSError) as error:  # no address, or certificates that cannot be read
             raise RestError(500, f"Error trying to forward REST request: {error}") from error
-        target = url.split("//", 1)[-1]
-        path = "/" + target.partition("/")[2]
-        try:
-            connection.request(method, path, data, dict(headers))
-            response = connection.getresponse()
-            return response.status, response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise RestError(500, f"IO Error trying to forward REST request: {error or type(error).__name__}") from error
-        finally:
-            connection.close()
-
-    def _connection(self, url: str) -> http.client.HTTPConnection:
-        parts = urlsplit(url)
-        if not parts.hostname or parts.scheme not in {"http", "https"}:
-            raise ValueError(f"{url!r} is not the address of a worker")
-        if parts.scheme == "https":
-            return http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=self._timeout_s, context=self._context)
-        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._timeout_s)
 
 
 def _parsed(answer: bytes) -> Any:

@@ -23,7 +23,7 @@ class RetriableError(ConnectError):
 
 class PermanentError(ConnectError):
     """Trying again cannot help before somebody has changed something, such as credentials that are refused: the task is
-    not restarted by itself, whatever errors.restart.policy says.
+    not restarted automatically, whatever errors.restart.policy says.
     """
 
     permanent = True

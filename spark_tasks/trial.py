@@ -100,7 +100,7 @@ def raw_records(said: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple
     """
     for number, one in enumerate(said):
         if not isinstance(one, Mapping):
-            raise DataError(f"record {number + 1} is no JSON object")
+            raise DataError(f"record {number + 1} is not a JSON object")
         try:
             headers = [(str(key), _bytes(value)) for key, value in one.get("headers") or ()] or None
             row = {"offset": int(one.get("offset", number)), "timestamp": int(one.get("timestamp", -1)),
@@ -109,7 +109,7 @@ def raw_records(said: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple
             partition = pa.scalar(int(one.get("partition", 0)), pa.int32()).as_py()  # which refuses what is too large
             yield str(one.get("topic", topic)), partition, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DataError(f"record {number + 1} has a part that is not as it must be: {error}") from error
+            raise DataError(f"record {number + 1} has a part of the wrong form: {error}") from error
 
 
 def _source(

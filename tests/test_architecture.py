@@ -102,6 +102,7 @@ ROOMS = {
     "actors": (),
     "actors.errors": (),
     "actors.ticker": (),
+    "actors.worker_requests": (),
     "actors.assignment": ("storage.config", "storage.log"),
     "actors.messages": ("actors.assignment", "storage.config", "storage.offsets", "storage.status"),
     "actors.group": ("actors.assignment", "actors.messages", "spark_tasks.kafka", "storage.config", "storage.log"),
@@ -114,8 +115,8 @@ ROOMS = {
         "spark_tasks.plugins", "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
     ),
     "actors.peers": (
-        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.kafka", "spark_tasks.task", "storage.config",
-        "storage.daemon_pool",
+        "actors.errors", "actors.herder", "actors.messages", "actors.worker_requests", "spark_tasks.kafka",
+        "spark_tasks.task", "storage.config", "storage.daemon_pool",
     ),
     "actors.stores": (
         "actors.errors", "actors.herder", "actors.messages", "actors.peers", "actors.ticker", "spark_tasks.kafka",
@@ -129,7 +130,7 @@ ROOMS = {
     "rest": (),
     "rest.json_text": (),
     "rest.errors": ("rest.json_text", "actors.errors", "spark_tasks.config"),
-    "rest.forwarding": ("rest.errors", "rest.json_text"),
+    "rest.forwarding": ("rest.errors", "rest.json_text", "actors.worker_requests"),
     "rest.signing": ("rest.errors", "actors.messages"),
     "rest.wire": (
         "rest.errors", "rest.forwarding", "rest.json_text", "actors.errors", "actors.messages", "storage.config",
@@ -177,6 +178,8 @@ CONFINED = {
     "kafka.coordinator": ("actors/group/coordinator.py", "spark_tasks/kafka/membership.py"),
     "click": ("heeler",),
     "rich": ("heeler",),
+    "urllib3": ("actors/worker_requests.py", "heeler"),
+    "http.client": (),
     "apispec": ("rest/openapi/document.py",),
     "confluent_kafka": ("spark_tasks/registry/client.py",),
     "prometheus_client": ("heeler/worker/metrics/registry.py",),

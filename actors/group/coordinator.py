@@ -280,7 +280,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self.wake()
 
     async def _send_heartbeat_request(self) -> None:
-        """As the library's, but bounded by the session, and deaf to answers that concern a former generation."""
+        """As the library's, but bounded by the session, and ignores answers that concern a former generation."""
         if self.coordinator_unknown():
             raise Errors.CoordinatorNotAvailableError(self.coordinator_id)
         generation, node, sent = self._generation, self.coordinator_id, time.monotonic()

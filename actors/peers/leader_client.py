@@ -5,28 +5,29 @@ fence zombies (KIP-618).
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import socket
 import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from actors.errors import RequestRefusedError
 from actors.herder.effects import SendTaskConfigs
 from actors.herder.events import TaskConfigsPublished
 from actors.herder.signing import sign
+from actors.worker_requests import exchange
 from spark_tasks.errors import ConnectError
 from storage.config.state import SessionKey
 from storage.daemon_pool import DaemonPool
 from storage.ids import ConnectorName
 
 CONNECT_S, TIMEOUT_S = 10, 90
+LONGEST_TEXT = 10_000  # characters of an answer that an error repeats
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class LeaderClient:
         self._pool.submit(self._send, effect)
 
     def fence(self, leader_url: str, connector: ConnectorName, key: SessionKey | None) -> Future[None]:
-        """PUT /connectors/{c}/fence. The future fails with OSError, HTTPException or ConnectError."""
+        """PUT /connectors/{c}/fence. The future fails with OSError or ConnectError."""
         path = f"/connectors/{quote(connector, safe='')}/fence"
         return self._fencing.submit(self._request, "PUT", leader_url, path, b"", key)
 
@@ -90,34 +91,28 @@ class LeaderClient:
             signature = sign(key, self.algorithm, body)
             headers["X-Connect-Authorization"] = base64.b64encode(signature.signature).decode()
             headers["X-Connect-Request-Signature-Algorithm"] = self.algorithm
-        with closing(self._connection(leader_url)) as connection:
-            self._check(leader_url)
-            connection.connect()
-            sock = connection.sock
-            sock.settimeout(TIMEOUT_S)
-            self._wait(sock, leader_url)
-            try:
-                connection.request(method, urlsplit(leader_url).path.rstrip("/") + path, body, headers)
-                response = connection.getresponse()
-                text = response.read().decode(errors="replace")
-            except (OSError, http.client.HTTPException):
-                self._check(leader_url)
-                raise
-            finally:
-                with self._lock:
-                    del self._waiting[sock]
-        if response.status >= 300:
-            raise RequestRefusedError(f"{leader_url} answered {response.status}: {text}", response.status)
+        waiting: list[socket.socket] = []
 
-    def _connection(self, leader_url: str) -> http.client.HTTPConnection:
-        url = urlsplit(leader_url)
+        def connected(sock: socket.socket) -> None:
+            self._wait(sock, leader_url)
+            waiting.append(sock)
+
+        self._check(leader_url)
         try:
-            host, port = url.hostname or "", url.port
+            status, answer = exchange(method, leader_url.rstrip("/") + path, body, headers, tls=self.tls,
+                                      connect_s=CONNECT_S, answer_s=TIMEOUT_S, connected=connected)
         except ValueError as error:
             raise ConnectError(f"The leader's REST address {leader_url} is invalid: {error}") from error
-        if url.scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=self.tls())
-        return http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+        except OSError:
+            self._check(leader_url)
+            raise
+        finally:
+            with self._lock:
+                for sock in waiting:
+                    del self._waiting[sock]
+        if status >= 300:
+            text = answer.decode(errors="replace")
+            raise RequestRefusedError(f"{leader_url} answered {status}: {text[:LONGEST_TEXT]}", status)
 
     def _check(self, leader_url: str) -> None:
         if self._leader_url not in (None, leader_url):

@@ -6,10 +6,8 @@ cancels it.
 
 from __future__ import annotations
 
-import http.client
 import logging
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -22,6 +20,7 @@ from actors.errors import ConflictError, NotFoundError, NotLeaderError, RequestR
 from actors.messages.requests import Ask, FenceZombies, Request, VerifyTaskStart
 from actors.peers.leader_client import LeaderClient
 from spark_tasks.errors import ConnectError, StartCancelledError
+from spark_tasks.kafka.connections import Deadline
 from spark_tasks.task import StartGuard
 from storage.config.view import ConfigView
 from storage.ids import ConnectorTaskId
@@ -91,23 +90,23 @@ class HerderGuard(StartGuard):
         self._cancelled.set()
 
     def _retrying(self, failure: str, attempt: Callable[[], None]) -> None:
-        deadline, wait = time.monotonic() + PATIENCE_S, FIRST_WAIT_S
+        deadline = Deadline(PATIENCE_S * 1000, first_ms=FIRST_WAIT_S * 1000, largest_ms=LONGEST_WAIT_S * 1000)
         while True:
             try:
                 attempt()
             except StartCancelledError:
                 raise
-            except (ConnectError, OSError, http.client.HTTPException) as error:
+            except (ConnectError, OSError) as error:
                 passing = not isinstance(error, ConnectError) or isinstance(error, (ConflictError, NotFoundError))
                 passing = passing or (isinstance(error, RequestRefusedError) and error.status in _PASSING)
-                if not passing or time.monotonic() + wait > deadline:
+                wait_ms = deadline.next_wait() if passing else None
+                if wait_ms is None:
                     raise ConnectError(f"{failure}: {error}") from error
                 log.info("%s, trying again: %s", failure, error)
             else:
                 return
-            if self._cancelled.wait(wait):
+            if self._cancelled.wait(wait_ms / 1000):
                 raise StartCancelledError(f"The start of task {self._task} was given up")
-            wait = min(wait * 2, LONGEST_WAIT_S)
 
     def _fence(self) -> None:
         connector = self._task.connector

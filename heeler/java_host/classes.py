@@ -97,7 +97,7 @@ class _JavaConnector(JavaPlugins):
 
     def _begin(self) -> None:
         name = self.config.get("name", "")
-        connection = self.host.connect(self._heed, self._offsets, name)
+        connection = self.host.connect(self._take, self._offsets, name)
         try:
             answer = connection.ask("connector", **self.named(), name=name, config=dict(self.config))
         except BaseException:
@@ -135,7 +135,7 @@ class _JavaConnector(JavaPlugins):
     def _offsets(self) -> list[tuple[str, str]]:
         return as_texts(self.context.offsets())
 
-    def _heed(self, event: Event) -> None:
+    def _take(self, event: Event) -> None:
         """By the thread that reads."""
         if isinstance(event, HostGoneError):
             if self._runs:

@@ -39,16 +39,16 @@ def thrown(told: Message) -> JavaPluginError:
 
 class Connection:
     """Frames over a socket that is connected and trusted. A thread reads: answers go to who asked, everything else to
-    `heed`, which may block (so the host is held back) and is last told a HostGoneError. `offsets` answers the host
+    `on_event`, which may block (so the host is held back) and is last told a HostGoneError. `offsets` answers the host
     when it asks for the connector's committed ones, as JSON texts.
     """
 
     def __init__(
-        self, sock: socket.socket, heed: Callable[[Event], None] = lambda _: None,
+        self, sock: socket.socket, on_event: Callable[[Event], None] = lambda _: None,
         offsets: Callable[[], list[tuple[str, str]]] = list, name: str = "questions",
     ) -> None:
         self._socket = sock
-        self._heed = heed
+        self._on_event = on_event
         self._offsets = offsets
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()  # of what is written
@@ -112,13 +112,13 @@ class Connection:
         for future in list(self._asked.values()):
             if not future.done():
                 future.set_exception(why)
-        self._heed(why)
+        self._on_event(why)
 
     def _frame(self) -> None:
         kind, number, size = HEAD.unpack(self._exactly(HEAD.size))
         body = self._exactly(size)
         if kind == BATCH:
-            self._heed(batch(number, body))
+            self._on_event(batch(number, body))
             return
         told = json.loads(bytes(body))
         if number > 0:
@@ -128,7 +128,7 @@ class Connection:
         elif number < 0:
             self._answer(number)
         else:
-            self._heed(told)
+            self._on_event(told)
 
     def _answer(self, number: int) -> None:
         try:

@@ -64,13 +64,13 @@ class JavaHost:
         """With the worker's settings."""
         return cls(plugin_path, discovery, worker.get(OPTIONS) or DEFAULT_OPTIONS)
 
-    def connect(self, heed: Callable[[Event], None] = lambda _: None,
+    def connect(self, on_event: Callable[[Event], None] = lambda _: None,
                 offsets: Callable[[], list[tuple[str, str]]] = list, name: str = "questions") -> Connection:
         """A new connection; starts the host where none runs. Raises SetupError where there can be none."""
         with self._lock:
             if self._closed:
                 raise ConnectError("The worker is shutting down")
-            return Connection(self._connected(), heed, offsets, name)
+            return Connection(self._connected(), on_event, offsets, name)
 
     def _connected(self) -> socket.socket:
         if self._running is not None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from heeler.java_host.connection import Connection, Event, HostGoneError, Message, thrown
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.task import TaskContext
 
 HELD_EVENTS: Final = 8  # frames are of up to 4 MB; then the host is held back
@@ -54,6 +54,58 @@ class Session:
         """Any thread, any number of times. The host gives the task up."""
         self._closed = True
         self.connection.close()
+
+
+class HeldSession:
+    """The session of a task, of which there is one at a time. Its thread opens and drops it, any thread gives it up.
+
+    `drop`: what the task does when the host has ended while it started.
+    """
+
+    def __init__(self, task: str, drop: Callable[[], None]) -> None:
+        self.session: Session | None = None
+        self.cancelled = False
+        self._task = task
+        self._drop = drop
+        self._starting = False
+        self._unwanted = False
+
+    def open(self, make: Callable[[], Session], start: Callable[[Session], None]) -> Session:
+        """Make a session; `start` waits until the task has started in it. Raises what either raises, and
+        StartCancelledError after `stop_starting`.
+        """
+        self._starting = True
+        try:
+            self.session = session = make()
+            if self.cancelled or self._unwanted:
+                session.close()
+            start(session)
+        except HostGoneError:
+            self._drop()
+            if self._unwanted:
+                raise StartCancelledError(f"{self._task} is stopped before it has started") from None
+            raise
+        finally:
+            self._starting = False
+        return session
+
+    def close(self) -> None:
+        """The task in the host is over; another session may be opened."""
+        session, self.session = self.session, None
+        if session is not None:
+            session.close()
+
+    def stop_starting(self) -> None:
+        """See TaskRunner. Any thread."""
+        self._unwanted = True
+        if self._starting and (session := self.session) is not None:
+            session.close()
+
+    def cancel(self) -> None:
+        """See TaskRunner. Any thread. The host gives the task up too."""
+        self.cancelled = True
+        if (session := self.session) is not None:
+            session.close()
 
 
 def order(context: TaskContext, named: Mapping[str, str]) -> Message:

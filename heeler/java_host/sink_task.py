@@ -19,9 +19,9 @@ from heeler.java_host.connection import Event, HostGoneError
 from heeler.java_host.feed import Feed
 from heeler.java_host.frames import Batch
 from heeler.java_host.host import JavaHost
-from heeler.java_host.session import Session, order, unexpected
+from heeler.java_host.session import HeldSession, Session, order, unexpected
 from spark_tasks.dead_letters.handling import ErrorHandling
-from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import TopicPartition
@@ -66,17 +66,14 @@ class JavaSinkTask:
         self._metrics = context.metrics
         self._metrics.kind = "sink"
         self._patience = Patience(context.id, self._metrics)
-        self._session: Session | None = None
+        self._held = HeldSession(context.id, self._drop)
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # what the plugin has; None until it was told
         self._heard = True  # from the host, since the membership was looked after
         self._uncommitted: dict[TopicPartition, int] = {}
         self._letters: list[Batch] = []
         self._lag_asked = float("-inf")
-        self._starting = False
-        self._unwanted = False
         self._paused = False
-        self._cancelled = False
 
     def start(self) -> None:
         """Make and start the task in the host. It joins the group in run_once."""
@@ -85,19 +82,8 @@ class JavaSinkTask:
             self._begin()
 
     def _begin(self) -> Session:
-        self._starting = True
-        try:
-            self._session = session = Session(self._host.connect, "sink", self._order, self._context)
-            if self._cancelled or self._unwanted:
-                session.close()
-            self._await(session, "started")
-        except HostGoneError:
-            self._drop()
-            if self._unwanted:
-                raise StartCancelledError(f"{self._context.id} is stopped before it has started") from None
-            raise
-        finally:
-            self._starting = False
+        session = self._held.open(lambda: Session(self._host.connect, "sink", self._order, self._context),
+                                  lambda made: self._await(made, "started"))
         if self._paused:
             session.connection.tell("pause")
         return session
@@ -108,8 +94,8 @@ class JavaSinkTask:
             return self._run_once()
 
     def _run_once(self) -> Progress:
-        if self._cancelled:
-            raise ConnectError(f"{self._context.id} was given up")
+        if self._held.cancelled:
+            raise ConnectError(f"{self._context.id} was cancelled")
         pause = self._patience.pause()
         if pause is not None:
             return pause
@@ -117,10 +103,10 @@ class JavaSinkTask:
             if not self._prepared:
                 self._errors.prepare()
                 self._prepared = True
-            return self._step(self._session or self._begin())
+            return self._step(self._held.session or self._begin())
         except HostGoneError as error:
             self._drop()
-            if self._cancelled:
+            if self._held.cancelled:
                 raise
             return self._patience.later(error)
         except RetriableError as error:  # Kafka is out of reach, for example
@@ -284,15 +270,13 @@ class JavaSinkTask:
         self._tell("resume")
 
     def _tell(self, op: str) -> None:
-        if self._session is not None:
+        if self._held.session is not None:
             with suppress(HostGoneError):  # run_once sees it too
-                self._session.connection.tell(op)
+                self._held.session.connection.tell(op)
 
     def _drop(self) -> None:
         """The task in the host is over: what it has not committed is read again by the next one."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        self._held.close()
         self._letters.clear()
         self._forget_partitions()
 
@@ -300,9 +284,9 @@ class JavaSinkTask:
         """Have the task end in order, commit what it wants committed, leave the group."""
         self._metrics.stopped()
         try:
-            if self._session is not None and not self._cancelled:
-                self._session.connection.tell("stop")
-                self._await(self._session, "stopped")
+            if self._held.session is not None and not self._held.cancelled:
+                self._held.session.connection.tell("stop")
+                self._await(self._held.session, "stopped")
                 with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
                     self._commit_offsets()
         except HostGoneError:
@@ -316,12 +300,8 @@ class JavaSinkTask:
 
     def stop_starting(self) -> None:
         """See TaskRunner."""
-        self._unwanted = True
-        if self._starting and (session := self._session) is not None:
-            session.close()
+        self._held.stop_starting()
 
     def cancel(self) -> None:
         """See TaskRunner. The host gives the task up too."""
-        self._cancelled = True
-        if (session := self._session) is not None:
-            session.close()
+        self._held.cancel()

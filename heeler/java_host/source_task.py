@@ -19,8 +19,8 @@ from heeler.java_host.connection import HostGoneError
 from heeler.java_host.frames import Batch
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
-from heeler.java_host.session import Session, order, unexpected
-from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError, StartCancelledError
+from heeler.java_host.session import HeldSession, Session, order, unexpected
+from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.appender_settings import appender_options
 from spark_tasks.kafka.client_properties import client_properties
@@ -68,15 +68,12 @@ class JavaSourceTask:
         self._metrics = context.metrics
         self._metrics.kind = "source"
         self._patience = Patience(context.id, self._metrics)
-        self._session: Session | None = None
+        self._held = HeldSession(context.id, self._drop)
         self._opened_at = time.monotonic()
         self._topics: set[str] = set()
         self._unsaid: int | None = None  # the last frame that is final and of which the plugin was not told
-        self._starting = False
-        self._unwanted = False
         self._paused = False
         self._polls = False
-        self._cancelled = False
 
     def start(self) -> None:
         """Fence predecessors where the delivery does that; make and start the task in the host."""
@@ -91,24 +88,15 @@ class JavaSourceTask:
         self._opened_at = time.monotonic()
         self._unsaid = None
         self._polls = False
-        self._starting = True
-        try:
-            self._session = session = Session(
-                self._host.connect, "source", order(self._context, self._named), self._context, self._read_offsets)
-            if self._cancelled or self._unwanted:
-                session.close()
-            event = session.next(wait=True)
-        except HostGoneError:
-            self._drop()
-            if self._unwanted:
-                raise StartCancelledError(f"{self._context.id} is stopped before it has started") from None
-            raise
-        finally:
-            self._starting = False
+        return self._held.open(
+            lambda: Session(self._host.connect, "source", order(self._context, self._named), self._context,
+                            self._read_offsets), self._await_start)
+
+    def _await_start(self, session: Session) -> None:
+        event = session.next(wait=True)
         if not isinstance(event, Mapping) or event.get("op") != "started":
             self._drop()
             raise unexpected(event)
-        return session
 
     def _read_offsets(self) -> list[tuple[str, str]]:
         return as_texts(self._offsets.read())
@@ -124,15 +112,15 @@ class JavaSourceTask:
             return self._run_once()
 
     def _run_once(self) -> Progress:
-        if self._cancelled:
-            raise ConnectError(f"{self._context.id} was given up")
+        if self._held.cancelled:
+            raise ConnectError(f"{self._context.id} was cancelled")
         pause = self._patience.pause()
         if pause is not None:
             return pause
         try:
             if self._slept:
-                raise RetriableError("this process did nothing for so long that another worker may run its tasks")  # noqa: TRY301
-            session = self._session or self._open()
+                raise RetriableError("this process slept for so long that another worker may be running its tasks")  # noqa: TRY301
+            session = self._held.session or self._open()
             if self._polls is self._paused:
                 session.connection.tell("pause" if self._paused else "resume")
                 self._polls = not self._paused
@@ -159,7 +147,7 @@ class JavaSourceTask:
                 drained = isinstance(event, Mapping) and event.get("op") == "drained"
                 error = None if drained else unexpected(event)
                 break
-            if error is not None and (writing.amid_poll or self._cancelled):
+            if error is not None and (writing.amid_poll or self._held.cancelled):
                 raise error  # what one poll returned is committed as a whole
             final = self._commit(writing)
         finally:
@@ -184,7 +172,7 @@ class JavaSourceTask:
         self._metrics.worked([SplitFigures(count, size, count, size)])
         self._delivery.written([writing.sequences])
         if self._slept:
-            raise RetriableError("this process did nothing for so long that another worker may run its tasks")
+            raise RetriableError("this process slept for so long that another worker may be running its tasks")
         self._unsaid = writing.number
         self._patience.succeeded()
         begun = time.perf_counter()
@@ -206,22 +194,20 @@ class JavaSourceTask:
         self._drop()
         self._delivery.abort()
         seen = self._delivery.failure(error)
-        if self._cancelled or seen is not error:
+        if self._held.cancelled or seen is not error:
             raise seen from error
         return self._patience.later(error)
 
     def _drop(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        self._held.close()
 
     def pause(self) -> None:
         """See TaskRunner; the next run_once tells the host."""
         self._paused = True
         self._metrics.running(paused=True)
-        if self._session is not None:
+        if self._held.session is not None:
             with suppress(HostGoneError):  # run_once sees it too
-                self._session.connection.tell("pause")
+                self._held.session.connection.tell("pause")
                 self._polls = False
 
     def resume(self) -> None:
@@ -233,8 +219,8 @@ class JavaSourceTask:
         """Have the last poll end, commit what it gave, stop the task in the host."""
         self._metrics.stopped()
         try:
-            if self._session is not None and not self._cancelled:
-                self._finish(self._session)
+            if self._held.session is not None and not self._held.cancelled:
+                self._finish(self._held.session)
         except HostGoneError:
             log.info("%s: the host has ended before the task was stopped", self._context.id)
             self._delivery.abort()
@@ -259,16 +245,12 @@ class JavaSourceTask:
     def stop_starting(self) -> None:
         """See TaskRunner."""
         self._delivery.cancel()
-        self._unwanted = True
-        if self._starting and (session := self._session) is not None:
-            session.close()
+        self._held.stop_starting()
 
     def cancel(self) -> None:
         """See TaskRunner. The host gives the task up too."""
-        self._cancelled = True
+        self._held.cancel()
         self._delivery.cancel()
-        if (session := self._session) is not None:
-            session.close()
 
     def _used(self, topic: str) -> None:
         if topic not in self._topics:

@@ -25,29 +25,32 @@ STOP_TIMEOUT_S = 5.0
 
 
 class RestServer:
-    """Listens for REST requests: `start`, then `refuse` while the worker shuts down, then `stop`."""
+    """Listens for REST requests: `start`, then `refuse` while the worker shuts down, then `stop`.
+
+    `servers`: one for each listener, the admin's last.
+    """
 
     def __init__(self, settings: RestSettings, app: Flask, admin_app: Flask | None = None) -> None:
         self._settings = settings
         self._refusing = False
         self._most = most_connections(len(settings.listeners) + len(settings.admin_listeners or ()))
         self._main = [self._server(listener, app, settings.tls) for listener in settings.listeners]
-        self._servers = list(self._main)
+        self.servers = list(self._main)
         if admin_app is not None:
-            self._servers += [
+            self.servers += [
                 self._server(listener, admin_app, settings.admin_tls) for listener in settings.admin_listeners or ()]
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Bind all listeners and serve them in the background. Raises ConfigError where one cannot be bound."""
         try:
-            for server in self._servers:
+            for server in self.servers:
                 server.prepare()
         except OSError as error:
             self.stop()
             raise ConfigError(f"REST cannot listen on {_shown(server.bind_addr)}: {error}. Name another address in "
                               "listeners (or admin.listeners), or stop the program that uses this one") from error
-        for server in self._servers:
+        for server in self.servers:
             name = f"rest-{server.bind_addr[1]}"
             thread = threading.Thread(target=server.serve, name=name, daemon=True)
             thread.start()
@@ -65,7 +68,7 @@ class RestServer:
     def stop(self) -> None:
         """Stop listening and close all connections; a request under way has five seconds to end."""
         self._refusing = True
-        stoppers = [threading.Thread(target=server.stop, daemon=True) for server in self._servers]
+        stoppers = [threading.Thread(target=server.stop, daemon=True) for server in self.servers]
         for stopper in stoppers:
             stopper.start()
         for thread in (*stoppers, *self._threads):
@@ -75,7 +78,7 @@ class RestServer:
     @property
     def ports(self) -> tuple[int, ...]:
         """The bound ports, main listeners first; known after `start`."""
-        return tuple(server.bind_addr[1] for server in self._servers)
+        return tuple(server.bind_addr[1] for server in self.servers)
 
     @property
     def advertised(self) -> tuple[str, int]:

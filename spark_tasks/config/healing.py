@@ -1,4 +1,4 @@
-"""What heeler does about failed and stalled tasks by itself: errors.restart.* and task.progress.timeout.ms.
+"""What heeler does automatically about failed and stalled tasks: errors.restart.* and task.progress.timeout.ms.
 
 A worker's file says what holds for all connectors; a connector's configuration goes before it.
 """
@@ -29,10 +29,10 @@ _ERRORS = "Error Handling"
 # name, type, the worker's default, validator, what it is
 _KEYS: Sequence[tuple[str, Type, Any, Validator, str, str]] = (
     ("errors.restart.policy", Type.STRING, OFF, OneOf(OFF, FAILED, ALL), "Restart Policy",
-     ("What is restarted by itself: none, connectors and tasks that have failed, or all: those that have stalled "
-      "(task.progress.timeout.ms) too. Errors that trying again cannot mend are left for somebody to look at.")),
+     ("What is restarted automatically: none, connectors and tasks that have failed, or all: those that stalled "
+      "(task.progress.timeout.ms) too. Errors that a retry cannot cure are left for an operator.")),
     ("errors.restart.limit", Type.INT, 10, between(1, 1000), "Restart Limit",
-     "How often one connector or task is restarted by itself within errors.restart.period.ms at most."),
+     "How often one connector or task is restarted automatically within errors.restart.period.ms at most."),
     ("errors.restart.period.ms", Type.LONG, 3_600_000, between(1000, 30 * _DAY_MS), "Restart Period",
      "The time that errors.restart.limit is for. After so long without failures pauses are short again."),
     ("errors.restart.backoff.initial.ms", Type.LONG, 1000, between(0, _DAY_MS), "First Pause Before a Restart",

@@ -114,7 +114,7 @@ def to_json(schema: Schema) -> dict[str, Any]:
 
 def _part(schema: Schema | None, what: str) -> Schema:
     if schema is None:
-        raise DataError(f"the schema does not say its {what} type")
+        raise DataError(f"the schema does not give its {what} type")
     return schema
 
 

@@ -156,7 +156,7 @@ def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
     if not text:
         return None
     if "-----BEGIN" not in text:
-        raise ConfigError(f"{key} (value hidden) is no PEM text: it has no -----BEGIN line")
+        raise ConfigError(f"{key} (value hidden) is not PEM: it has no -----BEGIN line")
     return _private_file(text.replace("\\n", "\n") + "\n")
 
 

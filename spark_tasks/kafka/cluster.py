@@ -152,7 +152,7 @@ class KafkaCluster:
         return None if leader < 0 else leader
 
     def forget_leaders(self, topic: str) -> None:
-        """Have the leaders asked for again: a broker said that it is none."""
+        """Have the leaders looked up again: a broker said that it does not lead the partition."""
         self._leaders.pop(topic, None)
 
     async def _ask_leaders(self, topic: str, create: bool) -> dict[int, int]:

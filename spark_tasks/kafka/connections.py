@@ -66,7 +66,7 @@ class _TellingManager(KafkaConnectionManager):  # type: ignore[misc]
             self._auth_failures[node.node_id] = error
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
-        """Once; the next attempt may find the password mended."""
+        """Once; by the next attempt the password may be right."""
         error = self._auth_failures.pop(node_id, None)
         if error is not None:
             raise error
@@ -114,7 +114,7 @@ class Connections:
 
     def _tell_defect(self, error: BaseException) -> None:
         if isinstance(error, Exception) and not self._closing:
-            _logger.error("Defect in what the connections to Kafka were to do", exc_info=error)
+            _logger.error("Unexpected error in a task of the connections to Kafka", exc_info=error)
 
     @property
     def alive(self) -> bool:

@@ -12,7 +12,7 @@ class KafkaUnavailableError(RetriableError):
 
 
 class KafkaRefusedError(ConnectError):
-    """A broker answered with an error that does not go away by itself. `code` is Kafka's error code."""
+    """A broker answered with an error that repeating the request does not cure. `code` is Kafka's error code."""
 
     def __init__(self, message: str, code: int = -1) -> None:
         super().__init__(message)

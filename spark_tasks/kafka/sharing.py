@@ -9,8 +9,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -31,16 +31,17 @@ def shared_cluster(settings: Mapping[str, Any]) -> KafkaCluster:
         found = _CLUSTERS.get(key)
         if found is None or not found.io.alive:
             found = _CLUSTERS[key] = KafkaCluster(settings)
-        _KEPT[key] = found
-        _KEPT.move_to_end(key)
-        while len(_KEPT) > MOST_KEPT:
-            _KEPT.popitem(last=False)
+        _keep(found)
         return found
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _keep(_cluster: KafkaCluster) -> None:
+    """Holds on to the clusters that were asked for last."""
 
 
 _LOCK = threading.Lock()
 _CLUSTERS: WeakValueDictionary[str, KafkaCluster] = WeakValueDictionary()
-_KEPT: OrderedDict[str, KafkaCluster] = OrderedDict()
 _INHERITED: list[KafkaCluster] = []
 
 
@@ -52,7 +53,7 @@ def _after_fork() -> None:
     _LOCK = threading.Lock()
     _INHERITED.extend(_CLUSTERS.values())
     _CLUSTERS.clear()
-    _KEPT.clear()
+    _keep.cache_clear()
 
 
 def _close_shared() -> None:

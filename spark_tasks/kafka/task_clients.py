@@ -57,7 +57,7 @@ def number(properties: Mapping[str, str], key: str, default: int, least: int = 0
     except ValueError:
         value = least - 1
     if value < least:
-        raise ConfigError(f"Invalid value {text} for configuration {key}: allowed is a whole number from {least} on")
+        raise ConfigError(f"Invalid value {text} for configuration {key}: must be a whole number of at least {least}")
     return value
 
 

@@ -83,7 +83,7 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
         client.create_topics({topic: {**numbers, "configs": dict(wanted.configs)}}, wait_for_metadata=True)
         _logger.info("created topic %s with %d partitions", topic, wanted.partitions)
     except protocol.TopicAlreadyExistsError:
-        _logger.debug("topic %s has been created meanwhile", topic)
+        _logger.debug("topic %s was created by somebody else in the meantime", topic)
     except protocol.KafkaError as error:
         raise translated(error, f"creating topic {topic}") from error
     finally:
@@ -114,5 +114,5 @@ def _number(key: str, text: str) -> int:
     except ValueError:
         value = 0
     if value < 1 and value != -1:
-        raise ConfigError(f"Invalid value {text} for configuration {key}: allowed is -1, or a number from 1 on")
+        raise ConfigError(f"Invalid value {text} for configuration {key}: must be -1, or at least 1")
     return value

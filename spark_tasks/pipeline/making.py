@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.base import Converter, HeaderConverter
@@ -49,20 +48,18 @@ def _setting(part: str, worker: Mapping[str, str], connector: Mapping[str, str],
     return _Setting(default, {})
 
 
-_stages: OrderedDict[Any, Stages] = OrderedDict()
 _stages_lock = Lock()
 
 
 def made_stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
     """Of these properties, sorted; kept for the next who asks. ConfigError, PluginNotFoundError."""
-    with _stages_lock:
-        key = (worker, connector)
-        if key not in _stages:
-            _stages[key] = _make_stages(dict(worker), dict(connector))
-        _stages.move_to_end(key)
-        while len(_stages) > _KEPT:
-            _stages.popitem(last=False)
-        return _stages[key]
+    with _stages_lock:  # made once, whoever asks meanwhile
+        return _stages(worker, connector)
+
+
+@lru_cache(maxsize=_KEPT)
+def _stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
+    return _make_stages(dict(worker), dict(connector))
 
 
 @lru_cache(maxsize=4)

@@ -113,7 +113,7 @@ def _importable(place: Path, inside: Path) -> bool:
 def _from_entry_point(point: metadata.EntryPoint, location: str) -> Found | None:
     module, _, attribute = point.value.partition(":")
     if not attribute:
-        _log.warning("Entry point %s of %s names no class: %s", point.name, point.group, point.value)
+        _log.warning("Entry point %s of %s does not name a class: %s", point.name, point.group, point.value)
         return None
     target = f"{module.strip()}:{attribute.partition('[')[0].strip()}"
     dotted = "." in point.name

@@ -27,7 +27,7 @@ def errant_record_reporter() -> ErrantRecordReporter:
     """The reporter of the `write` that runs in this thread. RuntimeError outside of one."""
     found = _current.get()
     if found is None:
-        raise RuntimeError("errant_record_reporter() is for the write() of a sink's writer, in its own thread")
+        raise RuntimeError("errant_record_reporter() works only in a sink's write(), in the thread that calls it")
     return found
 
 

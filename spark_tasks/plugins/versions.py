@@ -61,5 +61,5 @@ def parse_range(text: str) -> VersionRange:
         raise ConfigError(f"Invalid version range '{text}': expected something like [1.0,2.0), [1.0,) or [1.0]")
     low, high = (part.strip() or None for part in (inner[0], inner[-1]))
     if low is not None and high is not None and sort_key(low) > sort_key(high):
-        raise ConfigError(f"Invalid version range '{text}': its end is before its beginning")
+        raise ConfigError(f"Invalid version range '{text}': its upper bound is below its lower bound")
     return VersionRange(low, text[0] == "[", high, text[-1] == "]")

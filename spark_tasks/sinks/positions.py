@@ -127,7 +127,7 @@ class Positions:
         if held is not None and held > log_end:
             raise SinkAheadError(
                 f"the sink holds {topic}-{partition} up to offset {held - 1}, but its log ends before offset {log_end}:"
-                " the topic was made anew, or has lost records. Have the connector write to another place, or remove "
+                " the topic was created anew, or lost records. Have the connector write to another place, or remove "
                 "what the sink holds of this topic, then restart the task"
             )
         text = f"offset {self._at.get(tp)} of {topic}-{partition} is not in its log ({log_start} to {log_end - 1})"

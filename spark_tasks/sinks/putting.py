@@ -108,7 +108,7 @@ def not_the_records_fault(error: Exception) -> None:
     the machine as they are.
     """
     if is_outage(error) and not isinstance(error, RetriableError):
-        raise RetriableError(f"the sink's target is out of order: {error}") from error
+        raise RetriableError(f"the sink's target does not work: {error}") from error
     if isinstance(error, (RetriableError, OSError, MemoryError)):
         raise error
 

@@ -124,7 +124,7 @@ class SinkTask:
 
     def _run_once(self) -> Progress:
         if self._cancelled:
-            raise ConnectError(f"{self._context.id} was given up")
+            raise ConnectError(f"{self._context.id} was cancelled")
         if self._batch is not None:
             return self._collect(PATIENCE_S)
         try:
@@ -197,7 +197,7 @@ class SinkTask:
             return Progress()
         except CancelledError:
             self._batch = None
-            raise ConnectError(f"the batch of {self._context.id} was given up") from None
+            raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             self._batch = None
             return self._failed(error, [])
@@ -281,7 +281,7 @@ class SinkTask:
         done = [result for result in results if result.out_of_range is None]
         if self._cancelled or generation is None or generation != self._member.generation():
             # Another member may have the partitions already: its writes come after ours, or ours must not count.
-            _logger.warning("the group moved on during a batch of %s; it is read again", self._context.id)
+            _logger.warning("the group rebalanced during a batch of %s; the batch is read again", self._context.id)
             self._abort(done)
             return Progress()
         self._metrics.worked(result.figures for result in done)
@@ -343,7 +343,7 @@ class SinkTask:
         try:
             self._writer.abort(_messages(done))
         except Exception:  # plugin code; the batch counts for nothing whatever abort makes of it
-            _logger.exception("the writer's abort failed")
+            _logger.exception("The writer's abort() failed")
 
     def pause(self) -> None:
         """Finish the batch in flight; then none until `resume`."""

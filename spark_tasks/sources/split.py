@@ -131,7 +131,7 @@ def answer_of(reader: Any, start: StreamOffset) -> tuple[Iterable[Any], StreamOf
             end = plain(reader, found)
         case other:
             what = f"{type(reader).__name__}.read() answers a {type(other).__name__}"
-            raise DataError(f"{what}; a simple reader answers two things, its rows and the offset behind them")
+            raise DataError(f"{what}; a simple reader returns two things: its rows, and the offset after them")
     if end == start and next(iter(rows), None) is not None:
         raise DataError(f"{type(reader).__name__}.read() answers rows, and that they end where they began: {start}")
     return rows, end
@@ -247,7 +247,7 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
     Rows gathered, so that however much a reader yields, little of it is held. Raises DataError for anything else.
     """
     if not isinstance(rows, Iterable):
-        raise DataError(f"read() of the source's reader answers a {type(rows).__name__}; it has to yield rows or Arrow "
+        raise DataError(f"read() of the source's reader returned a {type(rows).__name__}; it must yield rows or Arrow "
                         "record batches")
     iterator = iter(rows)
     first = next(iterator, None)
@@ -261,7 +261,7 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
                 yield batch.slice(start, count)
         return
     if not schema.fields:
-        raise DataError(f"the source yields {type(first).__name__}s, so its DataSource has to implement schema()")
+        raise DataError(f"the source yields {type(first).__name__}s, so its DataSource must implement schema()")
     count = _FIRST_TUPLES
     while some := list(itertools.islice(together, count)):
         table = _from_tuples(some, schema)

@@ -20,11 +20,11 @@ def plain(reader: Any, offset: Any) -> StreamOffset:
     not only after a restart. Raises DataError.
     """
     if not isinstance(offset, dict):
-        raise DataError(f"an offset of {type(reader).__name__} is a {type(offset).__name__}; it has to be a dict")
+        raise DataError(f"an offset of {type(reader).__name__} is a {type(offset).__name__}; it must be a dict")
     try:
         copy: StreamOffset = json.loads(json.dumps(offset))
     except (TypeError, ValueError) as error:
-        raise DataError(f"an offset of {type(reader).__name__} holds what JSON cannot: {error}") from error
+        raise DataError(f"an offset of {type(reader).__name__} has values that JSON cannot express: {error}") from error
     return copy
 
 

@@ -146,7 +146,7 @@ class SourceTask:
 
     def _run_once(self) -> Progress:
         if self._cancelled:
-            raise ConnectError(f"{self._context.id} was given up")
+            raise ConnectError(f"{self._context.id} was cancelled")
         if self._batch is not None:
             return self._collect(PATIENCE_S)
         if self._paused:
@@ -233,7 +233,7 @@ class SourceTask:
             return Progress()
         except CancelledError:
             self._batch = None
-            raise ConnectError(f"the batch of {self._context.id} was given up") from None
+            raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         except Exception as error:  # noqa: BLE001 - Spark's errors and the plugin's
             return self._failed(error)
         for result in results:
@@ -259,7 +259,7 @@ class SourceTask:
         offsets = to_connect(reader, self._context.task, end)
         signal = signal_of(reader, boundary.kind, start or {}, end) if boundary is not None else "commit"
         if self._slept:
-            raise RetriableError("this process did nothing for so long that another worker may run its tasks")
+            raise RetriableError("this process slept for so long that another worker may be running its tasks")
         error: Exception | None = None
         if more and self._delivery.overlaps and not self._paused:
             try:

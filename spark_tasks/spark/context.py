@@ -198,7 +198,7 @@ class SparkJobs:
         serializer, context = self._serializer, self._context
         command = pickle.dumps((function, None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
         if context._jsc is None:  # noqa: SLF001
-            raise SparkSilentError(f"Spark was stopped before the job of {label}, by a plugin perhaps")
+            raise SparkSilentError(f"Spark was stopped before the job of {label}, perhaps by a plugin")
         python = self._jvm.SimplePythonFunction(
             bytearray(command), self._environment, self._nothing, context.pythonExec, context.pythonVer,
             self._nothing, context._javaAccumulator,  # noqa: SLF001
@@ -224,7 +224,7 @@ class SparkJobs:
         try:
             self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001
         except (Py4JError, OSError) as error:
-            _logger.warning("Spark did not take the cancellation of %s: %s", group, _first_line(error))
+            _logger.warning("Spark did not accept the cancellation of %s: %s", group, _first_line(error))
 
     def alive(self, grace_s: float = 0.0) -> bool:
         """Whether Spark can run jobs, and still can after the grace: a broken connection comes before the end."""
@@ -246,7 +246,7 @@ class SparkJobs:
         try:
             return jsc is None or bool(jsc.sc().isStopped())
         except (Py4JError, OSError) as error:
-            _logger.debug("Spark does not say whether it is stopped: %s", error)
+            _logger.debug("Cannot tell whether Spark has stopped: %s", error)
             return True
 
     def close(self, timeout_s: float = STOP_TIMEOUT_S) -> int:

@@ -32,7 +32,7 @@ class RetriableSplitError(SplitError, RetriableError):
 
 
 class PermanentSplitError(SplitError, PermanentError):
-    """The same for an error that trying again cannot mend."""
+    """The same for an error that a retry cannot cure."""
 
 
 @dataclass(frozen=True, slots=True)

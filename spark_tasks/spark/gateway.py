@@ -53,7 +53,7 @@ def await_master(master: str, stop: threading.Event) -> None:
             raise SparkStartError("Spark was stopped while it waited for its master")
         if time.monotonic() > deadline:
             raise SparkStartError(f"No Spark master answered at {master} within {MASTER_PATIENCE_S:.0f} s: start it, "
-                                  "or set spark.master to where it is, and restart the tasks")
+                                  "or set spark.master to its address, and restart the tasks")
         stop.wait(0.5)
 
 
@@ -109,7 +109,7 @@ def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: thre
     while not answer.exists():
         if process.poll() is not None:
             raise SparkStartError(
-                f"Spark's JVM ended with code {process.returncode} while it started; why stands in the worker's output."
+                f"Spark's JVM ended with code {process.returncode} while it started; the worker's output says why."
                 " It needs Java 17 or newer (JAVA_HOME or java on the PATH) and settings (spark.master, spark.driver.*)"
                 " that Spark and this Java accept."
             )
@@ -124,7 +124,7 @@ def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: thre
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a JVM that is about to start: once it is up it heeds the end of its input. Signalled before, it may leave a
+    """End a JVM that is about to start: once it is up it notices the end of its input. Signalled before, it may leave a
     temporary folder, which Spark makes first and has removed at the end afterwards.
     """
     assert process.stdin is not None  # noqa: S101 - a pipe was asked for

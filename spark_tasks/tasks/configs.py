@@ -30,7 +30,7 @@ class TooManyTasksError(ConnectError):
     def __init__(self, connector: str, tasks: int, most: int) -> None:
         super().__init__(
             f"The connector {connector} has generated {tasks} tasks, which is greater than {most}, the maximum number "
-            "of tasks it is configured to create. This is a defect of the connector; until it is mended, "
+            "of tasks it is configured to create. This is a defect of the connector; until it is fixed, "
             "tasks.max.enforce=false in its configuration permits it."
         )
 

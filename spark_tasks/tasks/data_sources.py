@@ -22,7 +22,7 @@ def data_source_of(connector: type[Connector], config: Options) -> DataSource:
     source = connector.data_source(dict(config))
     if not isinstance(source, DataSource):
         answer = f"{connector.__qualname__}.data_source() answers a {type(source).__name__}"
-        raise ConnectError(f"{answer}; it has to be a PySpark DataSource")
+        raise ConnectError(f"{answer}; it must be a PySpark DataSource")
     return source
 
 

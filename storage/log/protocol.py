@@ -1,6 +1,6 @@
 """A compacted topic as the stores see it: read from its beginning, for ever, and appended to.
 
-`topic_log.py` is the one over Kafka, `memory_log.py` its twin in memory; tests/contract holds both to this.
+`topic_log.py` is the one over Kafka, `tests/rigs/memory_log.py` its twin in memory; tests/contract holds both to this.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import pytest
 
-from storage.log.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from storage.log.protocol import PrivilegedWriter, TopicLog
+from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 
 
 class Logs(Protocol):

@@ -19,7 +19,6 @@ from rest.json_text import dumps
 from storage.config.fold import fold
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, WorkerId
-from storage.log.memory_log import MemoryTopic, MemoryTopicLog
 from storage.log.record import LogRecord
 from storage.offsets.fold import records_for
 from storage.offsets.records import offset_key
@@ -28,6 +27,7 @@ from storage.status.records import status_record
 from storage.status.state import Status
 from tests.pure.actors.herder.world import World
 from tests.rigs import hostile
+from tests.rigs.memory_log import MemoryTopic, MemoryTopicLog
 from tests.rigs.stores import running
 
 RECORDS = int(os.environ.get("HEELER_FUZZ", "6000"))

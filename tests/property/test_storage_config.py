@@ -12,8 +12,8 @@ from storage.config import records as to
 from storage.config.fold import Deferred, fold
 from storage.config.state import ClusterConfigState, RestartRequest, SessionKey
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
-from storage.log.memory_log import MemoryTopic
 from storage.log.record import KeyValue, LogRecord
+from tests.rigs.memory_log import MemoryTopic
 
 NAMES = st.sampled_from([ConnectorName(n) for n in ("a", "b-1", "connector-c")])
 CONFIGS = st.dictionaries(st.sampled_from("xyz"), st.text(max_size=3), max_size=2)

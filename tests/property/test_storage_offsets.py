@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from storage.ids import ConnectorName
 from storage.log.java_json import dumps
-from storage.log.memory_log import MemoryTopic
 from storage.log.record import LogRecord
 from storage.offsets.fold import OffsetState, fold, records_for
 from storage.offsets.records import identity
+from tests.rigs.memory_log import MemoryTopic
 
 C = ConnectorName("c")
 PRIMITIVES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=3) | st.floats(

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
-from storage.log.memory_log import MemoryTopic
 from storage.log.record import KeyValue, LogRecord
 from storage.status import records as to
 from storage.status.fold import Ticket, WriteBook, admit, fold, forget, may_repeat
 from storage.status.state import Restarts, Status, StatusState, TopicStatus
+from tests.rigs.memory_log import MemoryTopic
 
 CONNECTORS = st.sampled_from([ConnectorName("a"), ConnectorName("b-1")])
 ITEMS = CONNECTORS | st.builds(ConnectorTaskId, CONNECTORS, st.integers(0, 2))

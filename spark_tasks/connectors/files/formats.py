@@ -102,7 +102,7 @@ def infer_columns(path: Path, settings: FilesSettings) -> Columns:
             pa.BufferReader(_head(path)), reading, parsing, csv.ConvertOptions(**converting)
         )
     except pa.ArrowInvalid as error:
-        raise DataError(f"file {path} is no CSV file that can be read: {error}") from error
+        raise DataError(f"file {path} is not a readable CSV file: {error}") from error
     return tuple((f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in table.schema)
 
 

@@ -54,7 +54,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         try:
             Path(settings.folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConnectError(f"path: the folder {settings.folder} cannot be made: {error.strerror}") from error
+            raise ConnectError(f"path: the folder {settings.folder} cannot be created: {error.strerror}") from error
         current: _OpenFile | None = None
         try:
             for batch in iterator:

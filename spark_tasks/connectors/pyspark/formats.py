@@ -74,7 +74,7 @@ def _says(found: Found, name: str) -> bool:
         source: Any = resolve(found)
         return str(source.name()).lower() == name.lower()
     except Exception as error:  # noqa: BLE001 - somebody else's, perhaps without what it needs; nobody asked for it
-        _log.debug("%s does not say its name: %r", found.target, error)
+        _log.debug("%s does not tell its name: %r", found.target, error)
         return False
 
 

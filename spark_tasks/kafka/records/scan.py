@@ -138,6 +138,6 @@ def _refusal(data: np.ndarray[Any, Any], error: int) -> Exception:
     if magic in (0, 1):
         return UnsupportedFormatError(
             f"records in message format v{magic}, written before Kafka 0.11; only format v2 is read. "
-            "Let the topic be written anew by a client of Kafka 0.11 or newer",
+            "Have a client of Kafka 0.11 or newer write the topic again",
         )
     return CorruptRecordsError(f"unknown format {magic}", 0)

@@ -207,17 +207,16 @@ def many_files() -> Iterator[None]:
 @pytest.mark.usefixtures("many_files")
 def test_a_thousand_connections_in_the_same_moment_are_all_answered() -> None:
     with serving(FakeWorker()) as server:
-        assert Counter(ask_in_processes(server.ports[0], 1000)) == {"200": 1000}
+        assert Counter(ask_in_processes(server.ports[0], 1000, rounds=2)) == {"200": 1000}
 
 
 @pytest.mark.usefixtures("many_files")
-def test_two_hundred_clients_keep_their_connections_over_tls_too(tmp_path: Path) -> None:
+def test_two_hundred_clients_keep_their_connections_over_tls(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
     tls = {"ssl.keystore.location": str(made.pem)}
-    listeners = (*LOCAL, Listener("https", "127.0.0.1", 0))
+    listeners = (Listener("https", "127.0.0.1", 0),)
     with serving(FakeWorker(), replace(RestSettings(), listeners=listeners, tls=tls)) as server:
-        for port, trusted in zip(server.ports, ((), (str(made.certificate),)), strict=True):
-            assert Counter(ask_in_processes(port, 200, *trusted, rounds=2)) == {"200": 200}
+        assert Counter(ask_in_processes(server.ports[0], 200, str(made.certificate), rounds=2)) == {"200": 200}
 
 
 def test_silent_clients_take_no_thread() -> None:
@@ -269,12 +268,12 @@ def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch
         worker.put(ConnectorName("large"), {"x": "y" * 20_000_000}, TargetState.STARTED, 0)
     with serving(worker, settings) as server, contextlib.ExitStack() as stack:
         port = server.ports[0]
-        server._servers[0].timeout = 600
+        server.servers[0].timeout = 600
         for _ in range(20):
             slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S))
             slow.setblocking(False)
             slow.send(SLOWLY[kind])
-        wait_until(lambda: server._servers[0].requests.waiting > 0, 30, "more slow clients than threads")
+        wait_until(lambda: server.servers[0].requests.waiting > 0, 30, "more slow clients than threads")
         for _ in range(2):
             assert call(port, "GET", "/", tls=trust)[0] == 200
 
@@ -307,7 +306,7 @@ def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCapture
 def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
         port = server.ports[0]
-        server._servers[0].max_connections = 20
+        server.servers[0].max_connections = 20
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S)) for _ in range(20)]
         for connection in idle:
             connection.sendall(b"HEAD /connectors HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -319,7 +318,7 @@ def test_a_full_server_lets_idle_ones_go_and_answers_all() -> None:
 def test_silent_ones_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest.server.http, "SILENT_S", 0.5)
     with serving(FakeWorker()) as server, contextlib.ExitStack() as stack:
-        server._servers[0].max_connections = 20
+        server.servers[0].max_connections = 20
         for _ in range(40):  # half of them fill the server, the others wait in the backlog
             stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S))
         assert call(server.ports[0], "GET", "/connectors") == (200, [])

@@ -44,9 +44,9 @@ from spark_tasks.task import Progress
 from storage.config.state import SessionKey
 from storage.config.view import ConfigView
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, WorkerId
-from storage.log.memory_log import MemoryTopic, MemoryTopicLog
 from storage.status.state import StatusState
 from storage.status.view import StatusView
+from tests.rigs.memory_log import MemoryTopic, MemoryTopicLog
 from tests.rigs.plugin_under_test import FOUND
 from tests.rigs.support import wait_until
 

@@ -171,7 +171,7 @@ def test_a_member_says_that_its_work_does_not_run_yet() -> None:
         assert world.step()
     world.wait(100)
     assert not node.running
-    assert {world._said()[item].state for item in had} == {State.UNASSIGNED}
+    assert {world.said()[item].state for item in had} == {State.UNASSIGNED}
     node.configs.held = False
     world.settle()
     world.check_at_rest()
@@ -183,7 +183,7 @@ def test_a_loss_without_a_sleep_is_said_at_once() -> None:
     node.member.wanted = False  # the coordinator is not to be found
     node.tell("member", CoordinatorLost("test"))
     world.settle(within_ms=1000)
-    assert [status.state for status in world._said().values()] == [State.UNASSIGNED] * 3
+    assert [status.state for status in world.said().values()] == [State.UNASSIGNED] * 3
 
 
 def test_a_worker_that_is_back_says_what_it_stopped_before_it_is_a_member() -> None:
@@ -196,9 +196,9 @@ def test_a_worker_that_is_back_says_what_it_stopped_before_it_is_a_member() -> N
     world.nodes[sleeper].member.wanted = False  # the coordinator is not to be found
     world.resume(sleeper)
     world.settle(within_ms=1000)
-    assert {world._said()[item].state for item in had} == {State.UNASSIGNED}
+    assert {world.said()[item].state for item in had} == {State.UNASSIGNED}
     world.settle(within_ms=2 * DELAY_MS)
-    assert {world._said()[item].worker_id for item in had} == {other}
+    assert {world.said()[item].worker_id for item in had} == {other}
     world.suspend(sleeper)
     before = len(world.status_log)
     world.resume(sleeper)

@@ -253,11 +253,12 @@ class World:
     def check_said(self) -> None:
         """A status says RUNNING only of what that worker runs."""
         where = self.where()
-        for item, status in self._said().items():
+        for item, status in self.said().items():
             if status.state is State.RUNNING:
                 assert status.worker_id in where.get(item, ()), f"{status}, but {where.get(item)}\n{self.story()}"
 
-    def _said(self) -> dict[ItemId, Status]:
+    def said(self) -> dict[ItemId, Status]:
+        """The statuses of connectors and tasks in the status topic."""
         tasks = {ConnectorTaskId(c, n): s for c, some in self.statuses.tasks.items() for n, s in some.items()}
         return {**self.statuses.connectors, **tasks}
 
@@ -308,7 +309,7 @@ class World:
                 assert {c["v"] for c in config.raw_task_configs(name)} == {value}, f"{name}: old task configs\n{told}"
 
     def _check_statuses(self, config: ClusterConfigState, where: Mapping[ItemId, list[str]], told: object) -> None:
-        said = self._said()
+        said = self.said()
         states = {i.item: i.state for n in self.living() for i in n.instances.values()}
         assert set(said) == set(where), f"statuses {set(said) ^ set(where)}\n{told}"
         for item, status in said.items():

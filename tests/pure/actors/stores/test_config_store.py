@@ -35,8 +35,8 @@ from storage.config.state import (
 )
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, ConnectorTaskId, TargetState
-from storage.log.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from storage.log.record import Position
+from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from tests.rigs.stores import Rig, running
 from tests.rigs.support import wait_until
 
@@ -72,7 +72,7 @@ def test_nothing_is_visible_before_everything_is_read(rig: Rig, topic: MemoryTop
     log = MemoryTopicLog(topic, held=True)
     ref, view = rig.config_store(log)
     log.deliver(1)
-    wait_until(lambda: log._allowed == 0 and log._on_records is not None)
+    wait_until(lambda: log.waits)
     with pytest.raises(TypeError):
         ref.ask("nothing that it knows", timeout=10)  # goes through the inbox, behind the record
     assert (view.config.offset, rig.said, view.ready.done()) == (-1, [], False)

@@ -16,10 +16,10 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.task import OffsetStore
 from storage.errors import PrivilegedWriteError
 from storage.ids import ConnectorName, TopicName
-from storage.log.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 from storage.log.protocol import PrivilegedWriter, SuspendedError
 from storage.offsets.own import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores, OffsetTopic
+from tests.rigs.memory_log import MemoryPrivilegedWriter, MemoryTopic, MemoryTopicLog
 
 C = ConnectorName("c")
 OWN = OwnOffsets(TopicName("own"), {}, {}, {})
@@ -175,7 +175,7 @@ def test_read_alter_reset(world: World, own: OwnOffsets | None, transactional_id
     world.ask(WriteSourceOffsets, None, **more)
     assert world.ask(ReadSourceOffsets, own=own) == ()
     assert bool(world.writers) == (transactional_id is not None)
-    assert all(writer._epoch is None for writer in world.writers)  # closed
+    assert all(writer.closed for writer in world.writers)  # closed
 
 
 def test_altering_fences_a_task_that_still_writes(world: World) -> None:

@@ -14,10 +14,10 @@ from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStat
 from actors.messages.events import StatusesFlushed, StatusesRead
 from actors.messages.requests import Ask, ResetTopics
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
-from storage.log.memory_log import MemoryTopic, MemoryTopicLog
 from storage.log.record import Position
 from storage.status.records import status_record, topic_record
 from storage.status.state import Status, TopicStatus
+from tests.rigs.memory_log import MemoryTopic, MemoryTopicLog
 from tests.rigs.stores import Rig, running
 from tests.rigs.support import wait_until
 

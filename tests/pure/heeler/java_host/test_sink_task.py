@@ -103,7 +103,7 @@ def rig(monkeypatch):
                    "errors.deadletterqueue.topic.name": "dead"},
         config={"task.class": "x.Task"}, engine=None, offsets=None, wake=woken.set, topic_used=used.append)
     task = JavaSinkTask(context, host, {"class": "x.Connector", "version": "1"}, group, None)
-    yield SimpleNamespace(task=task, group=group, host=host, woken=woken, used=used)
+    yield SimpleNamespace(task=task, group=group, host=host, woken=woken, used=used, metrics=context.metrics)
     task.cancel()
     task.close()
 
@@ -177,7 +177,7 @@ def test_records_are_given_ahead_and_only_what_the_task_wants_is_committed(rig):
     wait_until(lambda: stepped(rig).records == FRAME_RECORDS)
     assert frame(session) == ends[4]
     assert (rig.group.commits, rig.used) == ([(2, {TP: 9}, 0)], ["t"])
-    assert rig.task._metrics.records == {"read": FRAME_RECORDS, "write": 3}
+    assert rig.metrics.records == {"read": FRAME_RECORDS, "write": 3}
 
 
 def test_a_rewind_has_the_records_sent_again(rig):
@@ -271,7 +271,7 @@ def test_the_end_of_the_host_has_the_task_begin_again_where_the_group_is(rig):
     rig.group.done[TP] = 2
     rig.woken.clear()
     session.socket.close()
-    wait_until(lambda: stepped(rig) and rig.task._session is None, what="the end to be seen")
+    wait_until(lambda: stepped(rig) and rig.metrics.retries, what="the end to be seen")
 
     def begin():
         session = rig.host.sessions.get(timeout=10)

@@ -68,5 +68,5 @@ def test_a_reader_may_do_what_it_likes_with_its_offsets(kind: type[Reader]) -> N
 
 
 def test_an_offset_that_is_none_is_told() -> None:
-    with pytest.raises(DataError, match="an offset of Wrong is a int; it has to be a dict"):
+    with pytest.raises(DataError, match="an offset of Wrong is a int; it must be a dict"):
         StreamReader(Source(Wrong())).plan({"1": 0}, SplitSize())

@@ -63,7 +63,7 @@ def test_only_changed_offsets_are_written() -> None:
     assert changed.of(second) == second[1:]
 
 
-@pytest.mark.parametrize(("offset", "why"), [(5, "is a int; it has to be a dict"), ({"at": date.min}, "JSON cannot")])
+@pytest.mark.parametrize(("offset", "why"), [(5, "is a int; it must be a dict"), ({"at": date.min}, "JSON cannot")])
 def test_an_offset_that_cannot_be_kept_says_why(offset: Any, why: str) -> None:
     with pytest.raises(DataError, match=f"an offset of Plain .*{why}"):
         plain(Plain(), offset)

@@ -129,7 +129,7 @@ def test_batches_are_cut_and_keep_their_order() -> None:
     ([(5,)], "at timestamp", "column at is timestamp and got a int$"),
     ([(1,), (None,)], "id int not null", "column id is int and got a NoneType: .*must not be None"),
     ([((1, 2, 3),)], "point struct<x:int,y:int>", "column point is struct<x:int,y:int> and got a tuple: "),
-    ([(1, 2)], "", "has to implement schema"),
+    ([(1, 2)], "", "must implement schema"),
 ])  # fmt: skip
 def test_rows_that_do_not_fit_are_refused(rows: list[tuple[object, ...]], schema: str, told: str) -> None:
     with pytest.raises(DataError, match=told):
@@ -163,7 +163,7 @@ def test_values_become_what_spark_makes_of_them() -> None:
 
 
 def test_a_read_without_yield_is_told() -> None:
-    with pytest.raises(DataError, match=r"read\(\) of the source's reader answers a NoneType; it has to yield rows"):
+    with pytest.raises(DataError, match=r"read\(\) of the source's reader returned a NoneType; it must yield rows"):
         list(as_batches(None, SCHEMA))  # type: ignore[arg-type]
 
 
@@ -184,7 +184,7 @@ class Counting:
 def test_a_simple_reader_answers_rows_and_an_offset() -> None:
     assert answer_of(Simple(([(1,)], {"at": 1})), {}) == ([(1,)], {"at": 1})
     for answer, kind in (([(1,), (2,)], "list"), (None, "NoneType"), (([(1,)], {}, 3), "tuple")):
-        with pytest.raises(DataError, match=rf"Simple.read\(\) answers a {kind}; a simple reader answers two things"):
+        with pytest.raises(DataError, match=rf"Simple.read\(\) answers a {kind}; a simple reader returns two things"):
             answer_of(Simple(answer), {})
     with pytest.raises(DataError, match=r"Simple.read\(\) answers rows, and that they end where they began: {'at': 1}"):
         answer_of(Simple((iter([(1,)]), {"at": 1})), {"at": 1})

@@ -42,7 +42,7 @@ def test_what_a_data_source_lacks_is_said_with_its_name(tmp_path: Any) -> None:
 
 
 def test_what_is_no_data_source_is_refused() -> None:
-    with pytest.raises(ConnectError, match=r"Forgetful\.data_source\(\) answers a NoneType; it has to be a PySpark"):
+    with pytest.raises(ConnectError, match=r"Forgetful\.data_source\(\) answers a NoneType; it must be a PySpark"):
         data_source_of(Forgetful, {})
 
 

@@ -161,6 +161,11 @@ class MemoryTopicLog(TopicLog):
             self._allowed = (self._allowed or 0) + count
         self._pump()
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is started, and delivers nothing until it is told."""
+        return self._allowed == 0 and self._on_records is not None
+
     def release(self) -> None:
         """Deliver everything, now and from now on."""
         with self._lock:
@@ -226,6 +231,11 @@ class MemoryPrivilegedWriter(PrivilegedWriter):
         else:
             done.set_result(self._topic.append(records))
         return done
+
+    @property
+    def closed(self) -> bool:
+        """Whether it holds no claim to the topic."""
+        return self._epoch is None
 
     @override
     def release(self) -> None:
