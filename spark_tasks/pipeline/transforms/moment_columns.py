@@ -59,6 +59,8 @@ def from_millis(millis: pa.Array, target: str, pattern: str, unit: tuple[int, in
     values = millis.fill_null(0).to_numpy(zero_copy_only=False)
     mask = millis.is_null().to_numpy(zero_copy_only=False) if millis.null_count else None
     if target == "Date":
+        if len(values) and not -(2**31) <= values.min() // _DAY <= values.max() // _DAY < 2**31:
+            raise NotInColumnsError
         return pa.array((values // _DAY).astype(np.int32), mask=mask).cast(pa.date32())
     return pa.array((values % _DAY).astype(np.int32), mask=mask).cast(pa.time32("ms"))
 

@@ -16,6 +16,7 @@ DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Satur
 HALVES = ("AM", "PM")
 _ERAS = ("BC", "AD")
 _NUMBER = re.compile(r"-?\d+")
+_NOT_A_NUMBER = "NaN"  # Java reads it, as 0
 _ZONE = re.compile(r"(?:GMT|UTC|Z)?(?:([+-])(\d{1,2}):?(\d{2})?)?")
 
 Piece = tuple[str, int]  # a letter and how often it stands there; or a text and 0
@@ -178,7 +179,12 @@ class _Parser:
         begin = self._at
         if exactly and begin + count > len(self._text):
             raise self._fail()
-        match = _NUMBER.match(self._text, begin, begin + count if exactly else len(self._text))
+        end = begin + count if exactly else len(self._text)
+        if self._text.startswith(_NOT_A_NUMBER, begin, end):
+            self._at += len(_NOT_A_NUMBER)
+            self._put({"L": "M", "k": "H", "K": "h", "Y": "y"}.get(letter, letter), 0)
+            return
+        match = _NUMBER.match(self._text, begin, end)
         if match is None:
             raise self._fail()
         self._at = match.end()
@@ -215,7 +221,7 @@ class _Parser:
         if self._two_digits and millis < _century_start().timestamp() * 1000:
             found["y"], self._two_digits = year + 100, False
             return self.millis()
-        return millis - self._offset
+        return (millis - self._offset + 2**63) % 2**64 - 2**63  # as a long overflows
 
 
 def is_number(piece: Piece) -> bool:
