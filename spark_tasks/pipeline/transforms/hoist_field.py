@@ -44,6 +44,8 @@ class HoistField(FieldTransform):
             return pa.StructArray.from_arrays([array], fields=[inner]), None
         if array.null_count and not schema.optional:
             raise NotInColumnsError  # records without a value, or values that must not be null
+        if schema.logical and not (pa.types.is_temporal(array.type) or pa.types.is_decimal(array.type)):
+            raise NotInColumnsError  # what Cast has made of a logical type keeps its name, and no struct takes it
         inner = pa.field(self._name, array.type, nullable=schema.optional)
         outer = Schema(ConnectType.STRUCT, fields=(Field(self._name, schema),))
         return pa.StructArray.from_arrays([array], fields=[inner]), described(outer)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_absent
-from spark_tasks.data.schema import Schema, Type
+from spark_tasks.data.schema import DECIMAL, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters import json_text
@@ -67,6 +67,8 @@ class Struct:
             named = f'"{schema.name}" ' if schema.name is not None else ""
             raise DataError(f"Invalid Java object for schema {named}with type {schema.type.name}: class "
                             f'{class_name(value)} for field: "{name}"')
+        if isinstance(value, Struct) and value.schema is not schema and value.schema != schema:
+            raise DataError("Struct schemas do not match.")
         self.values[name] = value
 
     def __eq__(self, other: object) -> bool:
@@ -133,8 +135,9 @@ _CLASSES: dict[type, tuple[str, Type | None]] = {
 
 
 def _fits(schema: Schema, value: Any) -> bool:
-    kind = schema_type(value)
-    return kind is schema.type if kind is not None else schema.logical is not None
+    if schema.logical is not None:
+        return isinstance(value, Decimal if schema.logical == DECIMAL else Moment)
+    return schema_type(value) is schema.type
 
 
 def class_name(value: Any) -> str:

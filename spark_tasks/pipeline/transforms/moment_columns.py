@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import string_array, texts
+from spark_tasks.arrays.buffers import string_array
+from spark_tasks.pipeline.transforms.moment_texts import parse_column
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError
-from spark_tasks.pipeline.transforms.simple_date_format import Piece, pieces
+from spark_tasks.pipeline.transforms.simple_date_format import Piece, pieces, text_of
 
 _DAY = 86_400_000
-_WIDTHS = {"y": (4,), "M": (2,), "d": (2,), "H": (2,), "m": (2,), "s": (2,), "S": (3,)}
-# by width and place: the digit of each number
-_DIGITS = {
-    width: [(np.arange(10**width) // 10 ** (width - 1 - place) % 10 + 48).astype(np.uint8) for place in range(width)]
-    for width in (2, 3, 4)
-}
+# by letter: the numbers that it can stand for, from the first on
+_RANGES = {
+    "G": (1, 1), "y": (0, 9999), "M": (1, 12), "L": (1, 12), "d": (1, 31), "D": (1, 366), "E": (0, 6), "u": (1, 7),
+    "F": (1, 5), "a": (0, 1), "H": (0, 23), "k": (1, 24), "K": (0, 11), "h": (1, 12), "m": (0, 59), "s": (0, 59),
+    "S": (0, 999), "z": (0, 0), "Z": (0, 0), "X": (0, 0),
+}  # fmt: skip
+_LONGEST = 30  # letters of a piece
 _GREGORIAN, _LAST = -12_212_553_600_000, 253_402_300_799_999  # 1583-01-01 to the end of 9999
-_UNITS = {"H": 3_600_000, "m": 60_000, "s": 1000, "S": 1}
 
 
 def to_millis(array: pa.Array, kind: str, pattern: str, unit: tuple[int, int]) -> pa.Array:
@@ -31,7 +33,7 @@ def to_millis(array: pa.Array, kind: str, pattern: str, unit: tuple[int, int]) -
     if kind == "string":
         if not pa.types.is_string(arrow):
             raise NotInColumnsError
-        return _parsed(array, _digits(pattern))
+        return parse_column(array, pattern)
     if kind == "unix":
         if not pa.types.is_int64(arrow):
             raise NotInColumnsError
@@ -57,97 +59,96 @@ def from_millis(millis: pa.Array, target: str, pattern: str, unit: tuple[int, in
     values = millis.fill_null(0).to_numpy(zero_copy_only=False)
     mask = millis.is_null().to_numpy(zero_copy_only=False) if millis.null_count else None
     if target == "Date":
+        if len(values) and not -(2**31) <= values.min() // _DAY <= values.max() // _DAY < 2**31:
+            raise NotInColumnsError
         return pa.array((values // _DAY).astype(np.int32), mask=mask).cast(pa.date32())
     return pa.array((values % _DAY).astype(np.int32), mask=mask).cast(pa.time32("ms"))
 
 
-def _digits(pattern: str) -> tuple[Piece, ...]:
-    """The pattern, if it has nothing but digits of fixed width and ASCII texts."""
-    found = pieces(pattern)
-    for piece, count in found:
-        if (count and count not in _WIDTHS.get(piece, ())) or not piece.isascii():
-            raise NotInColumnsError
-    letters = [piece for piece, count in found if count]
-    if not letters or len(set(letters)) < len(letters):
-        raise NotInColumnsError
-    return found
-
-
 def format_column(millis: pa.Array, pattern: str) -> pa.Array:
-    """Texts of moments. NotInColumnsError."""
-    found = _digits(pattern)
+    """Texts of moments. NotInColumnsError for weeks, and years that are not of four digits."""
     values = millis.fill_null(0).to_numpy(zero_copy_only=False)
     if len(values) and (values.min() < _GREGORIAN or values.max() > _LAST):
         raise NotInColumnsError
-    fields = _fields(values)
-    width = sum(count or len(piece) for piece, count in found)
-    letters = np.empty((width, len(values)), np.uint8)  # by place: what one number needs lies together
-    at = 0
-    for piece, count in found:
-        for place in range(count or len(piece)):
-            letters[at] = _DIGITS[count][place][fields[piece]] if count else ord(piece[place])
+    found = pieces(pattern)
+    tables = [_table(piece) for piece in found]
+    fields = _fields(values, {letter for letter, count in found if count})
+    stretches = [stretch.dtype for table, _ in tables for stretch in table]
+    rows = np.empty(len(values), np.dtype([(str(n), kind) for n, kind in enumerate(stretches)]))
+    at, lengths = 0, np.zeros(len(values), np.int64)
+    for (letter, _), (table, widths) in zip(found, tables, strict=True):
+        numbers = fields[letter] - _RANGES[letter][0] if len(widths) > 1 else None
+        for stretch in table:
+            rows[str(at)] = stretch[0] if numbers is None else stretch[numbers]
             at += 1
-    out = np.ascontiguousarray(letters.T)
-    offsets = np.arange(len(values) + 1, dtype=np.int64) * width
+        lengths += widths[0] if numbers is None or (widths == widths[0]).all() else widths[numbers]
+    out = rows.view(np.uint8)
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] >= 2**31:
         raise NotInColumnsError
+    if len(out) != offsets[-1]:
+        out = out[out != 0]  # what is shorter than the longest of its table
     valid = millis.is_valid().to_numpy(zero_copy_only=False) if millis.null_count else None
-    return string_array(out.reshape(-1), offsets.astype(np.int32), valid)
+    return string_array(out, offsets.astype(np.int32), valid)
 
 
-def _fields(values: Any) -> dict[str, Any]:
+@lru_cache(maxsize=200)
+def _table(piece: Piece) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """The letters of each number, 0 behind a shorter one, in stretches of 4, 2 and 1 (what is written at once); and the
+    widths. NotInColumnsError.
+    """
+    letter, count = piece
+    if count and (letter not in _RANGES or count > _LONGEST):
+        raise NotInColumnsError
+    first, last = _RANGES[letter] if count else (0, 0)
+    written = [(text_of(letter, count, n) if count else letter).encode() for n in range(first, last + 1)]
+    if any(0 in text for text in written):
+        raise NotInColumnsError
+    widths = np.array([len(text) for text in written])
+    width, at, stretches = int(widths.max()), 0, []
+    while at < width:
+        size = next(size for size in (4, 2, 1) if at + size <= width)
+        stretch = b"".join(text.ljust(width, b"\0")[at : at + size] for text in written)
+        stretches.append(np.frombuffer(stretch, f"u{size}"))
+        at += size
+    return stretches, widths
+
+
+def _fields(values: Any, letters: set[str]) -> dict[str, Any]:
+    """Those of the pattern. (Division by a constant is fast, the remainder is not.)"""
     days = values // _DAY
-    rest = (values - days * _DAY).astype(np.int32)
+    found: dict[str, Any] = dict.fromkeys(letters & set("zZX"), 0) | dict.fromkeys(letters & {"G"}, 1)
+    if letters & set("yMLdDFEu") and len(days):
+        first, last = int(days.min()), int(days.max())
+        if last - first < max(len(days), 1000):  # each day once
+            of_days = _of_days(np.arange(first, last + 1), letters)
+            places = days - first
+            found |= {letter: numbers[places] for letter, numbers in of_days.items()}
+        else:
+            found |= _of_days(days, letters)
+    if letters & set("aHkKhmsS"):
+        rest = (values - days * _DAY).astype(np.int32)
+        seconds = rest // 1000
+        minutes = seconds // 60
+        hour = minutes // 60
+        found |= {"H": hour, "m": minutes - hour * 60, "s": seconds - minutes * 60, "S": rest - seconds * 1000}
+        if letters & set("akKh"):
+            half = hour // 12
+            of_half = hour - half * 12
+            found |= {"a": half, "K": of_half, "k": np.where(hour, hour, 24), "h": np.where(of_half, of_half, 12)}
+    return found if len(days) else dict.fromkeys(letters, days)
+
+
+def _of_days(days: Any, letters: set[str]) -> dict[str, Any]:
     moments = days.astype("datetime64[D]")
     months = moments.astype("datetime64[M]")
     of_epoch = months.astype(np.int64)
-    return {
-        "y": (of_epoch // 12 + 1970).astype(np.int32), "M": (of_epoch % 12 + 1).astype(np.int32),
-        "d": ((moments - months).astype(np.int64) + 1).astype(np.int32), "H": rest // 3_600_000,
-        "m": rest // 60_000 % 60, "s": rest // 1000 % 60, "S": rest % 1000,
-    }  # fmt: skip
-
-
-def _parsed(array: pa.Array, found: tuple[Piece, ...]) -> pa.Array:
-    text = texts(array)
-    width = sum(count or len(piece) for piece, count in found)
-    there = np.ones(len(array), np.bool_) if text.valid is None else text.valid
-    begins = text.offsets[:-1].astype(np.int64)
-    if (np.diff(text.offsets)[there] != width).any():
-        raise pa.ArrowInvalid("a text is longer or shorter than the pattern")
-    begins = begins[there]
-    if not len(begins):
-        return pa.nulls(len(array), pa.int64())
-    if len(begins) == len(array):
-        rows = text.data[begins[0] : begins[0] + width * len(array)].reshape(-1, width)
-    else:
-        rows = text.data[begins[:, None] + np.arange(width)]
-    millis = np.zeros(len(array), np.int64)
-    millis[there] = _moments(rows, found)
-    return pa.array(millis, mask=None if text.valid is None else ~there)
-
-
-def _moments(rows: Any, found: tuple[Piece, ...]) -> Any:
-    fields: dict[str, Any] = {}
-    letters = np.ascontiguousarray(rows.T)  # by place
-    at = 0
-    for piece, count in found:
-        number = np.zeros(len(rows), np.int32)
-        for place in range(count or len(piece)):
-            digit = letters[at] - np.uint8(48 if count else ord(piece[place]))
-            if digit.max() > (9 if count else 0):
-                raise pa.ArrowInvalid("a text is not of the pattern")
-            if count:
-                number = number * np.int32(10) + digit
-            at += 1
-        if count:
-            fields[piece] = number.astype(np.int64)
-    year, month = fields.get("y", 1970), fields.get("M", 1)
-    if np.any(np.less(year, 1583)) or np.any(np.less(month, 1)) or np.any(np.greater(month, 12)):
-        raise pa.ArrowInvalid("a date that is not in the calendar, or before it")
-    months = np.broadcast_to((np.asarray(year) - 1970) * 12 + np.asarray(month) - 1, len(rows))
-    days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + fields.get("d", 1) - 1
-    millis = days * _DAY
-    for letter, size in _UNITS.items():
-        millis = millis + fields.get(letter, 0) * size
-    return millis
+    years = of_epoch // 12
+    month = of_epoch - years * 12 + 1
+    day = (moments - months).astype(np.int64) + 1
+    of_week = (days + 4) % 7
+    found = {"y": years + 1970, "M": month, "L": month, "d": day, "F": (day - 1) // 7 + 1, "E": of_week,
+             "u": np.where(of_week, of_week, 7),
+             "D": (moments - months.astype("datetime64[Y]")).astype(np.int64) + 1}  # fmt: skip
+    return {letter: numbers for letter, numbers in found.items() if letter in letters}

@@ -10,12 +10,13 @@ from functools import lru_cache
 from spark_tasks.pipeline.transforms.java_calendar import DAY, date_of, day_of, week_of, weekday
 
 _LETTERS = "GyMdkHmsSEDFwWahKzZYuXL"
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
-_DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-_HALVES = ("AM", "PM")
+DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+HALVES = ("AM", "PM")
 _ERAS = ("BC", "AD")
 _NUMBER = re.compile(r"-?\d+")
+_NOT_A_NUMBER = "NaN"  # Java reads it, as 0
 _ZONE = re.compile(r"(?:GMT|UTC|Z)?(?:([+-])(\d{1,2}):?(\d{2})?)?")
 
 Piece = tuple[str, int]  # a letter and how often it stands there; or a text and 0
@@ -75,40 +76,43 @@ class _Fields:
         year, month, day_of_month = date_of(day)
         hour = rest // 3_600_000
         start = day_of(year, 1, 1)
-        self._year, self._month, self._weekday, self._half = year, month, weekday(day), hour // 12
         era_year = year if year > 0 else 1 - year
         next_start = day_of(year + 1, 1, 1)
         in_next = day >= next_start - weekday(next_start)
-        self._week_year = era_year + in_next
+        of_week = weekday(day)
         self._numbers = {
-            "y": era_year, "Y": self._week_year, "d": day_of_month, "D": day - start + 1, "H": hour, "k": hour or 24,
+            "G": year > 0, "M": month, "L": month, "E": of_week, "a": hour // 12, "y": era_year,
+            "Y": era_year + in_next, "d": day_of_month, "D": day - start + 1, "H": hour, "k": hour or 24,
             "K": hour % 12, "h": hour % 12 or 12, "m": rest // 60_000 % 60, "s": rest // 1000 % 60, "S": rest % 1000,
             "w": 1 if in_next else week_of(day, start), "W": week_of(day, day - day_of_month + 1),
-            "F": (day_of_month - 1) // 7 + 1, "u": self._weekday or 7,
+            "F": (day_of_month - 1) // 7 + 1, "u": of_week or 7,
         }  # fmt: skip
 
-    def text(self, letter: str, count: int) -> str:  # noqa: PLR0911 - a table of letters
-        match letter:
-            case "G":
-                return _ERAS[self._year > 0]
-            case "y" | "Y" if count == 2:
-                return f"{self._numbers[letter] % 100:02d}"
-            case "M" | "L" if count > 2:
-                return _MONTHS[self._month - 1][: 3 if count == 3 else None]
-            case "M" | "L":
-                return str(self._month).zfill(count)
-            case "E":
-                return _DAYS[self._weekday][: 3 if count < 4 else None]
-            case "a":
-                return _HALVES[self._half]
-            case "z":
-                return "UTC" if count < 4 else "Coordinated Universal Time"
-            case "Z":
-                return "+0000"
-            case "X":
-                return "Z"
-            case _:
-                return str(self._numbers[letter]).zfill(count)
+    def text(self, letter: str, count: int) -> str:
+        return text_of(letter, count, self._numbers.get(letter, 0))
+
+
+def text_of(letter: str, count: int, number: int) -> str:  # noqa: PLR0911 - a table of letters
+    """A field of a moment as a letter of the pattern has it; weekdays are counted from Sunday as 0."""
+    match letter:
+        case "G":
+            return _ERAS[number]
+        case "y" | "Y" if count == 2:
+            return f"{number % 100:02d}"
+        case "M" | "L" if count > 2:
+            return MONTHS[number - 1][: 3 if count == 3 else None]
+        case "E":
+            return DAYS[number][: 3 if count < 4 else None]
+        case "a":
+            return HALVES[number]
+        case "z":
+            return "UTC" if count < 4 else "Coordinated Universal Time"
+        case "Z":
+            return "+0000"
+        case "X":
+            return "Z"
+        case _:
+            return str(number).zfill(count)
 
 
 def parse_millis(pattern: str, text: str) -> int:
@@ -127,8 +131,8 @@ class _Parser:
             if not count:
                 self._literal(piece)
                 continue
-            numeric = index + 1 < len(found) and found[index + 1][1] > 0 and _is_number(found[index + 1])
-            self._field(piece, count, exactly=numeric and _is_number((piece, count)))
+            numeric = index + 1 < len(found) and found[index + 1][1] > 0 and is_number(found[index + 1])
+            self._field(piece, count, exactly=numeric and is_number((piece, count)))
 
     def _literal(self, text: str) -> None:
         if not self._text.startswith(text, self._at):
@@ -148,11 +152,11 @@ class _Parser:
         elif letter == "G":
             self._put(letter, self._word(_ERAS))
         elif letter == "a":
-            self._put(letter, self._word(_HALVES))
+            self._put(letter, self._word(HALVES))
         elif letter == "E":
-            self._put(letter, self._word(_DAYS, short=True))
+            self._put(letter, self._word(DAYS, short=True))
         elif letter in "ML" and count > 2:
-            self._put("M", self._word(_MONTHS, short=True) + 1)
+            self._put("M", self._word(MONTHS, short=True) + 1)
         else:
             self._number(letter, count, exactly=exactly)
 
@@ -175,7 +179,12 @@ class _Parser:
         begin = self._at
         if exactly and begin + count > len(self._text):
             raise self._fail()
-        match = _NUMBER.match(self._text, begin, begin + count if exactly else len(self._text))
+        end = begin + count if exactly else len(self._text)
+        if self._text.startswith(_NOT_A_NUMBER, begin, end):
+            self._at += len(_NOT_A_NUMBER)
+            self._put({"L": "M", "k": "H", "K": "h", "Y": "y"}.get(letter, letter), 0)
+            return
+        match = _NUMBER.match(self._text, begin, end)
         if match is None:
             raise self._fail()
         self._at = match.end()
@@ -212,10 +221,11 @@ class _Parser:
         if self._two_digits and millis < _century_start().timestamp() * 1000:
             found["y"], self._two_digits = year + 100, False
             return self.millis()
-        return millis - self._offset
+        return (millis - self._offset + 2**63) % 2**64 - 2**63  # as a long overflows
 
 
-def _is_number(piece: Piece) -> bool:
+def is_number(piece: Piece) -> bool:
+    """Whether the piece is written in digits."""
     letter, count = piece
     return letter not in "GEazZX" and not (letter in "ML" and count > 2)
 

@@ -1,0 +1,56 @@
+"""Columns of moments and of their texts are what SimpleDateFormat makes of one after the other."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.pipeline.transforms.moment_columns import format_column
+from spark_tasks.pipeline.transforms.moment_texts import parse_column
+from spark_tasks.pipeline.transforms.rows import NotInColumnsError
+from spark_tasks.pipeline.transforms.simple_date_format import format_millis, parse_millis
+
+PATTERNS = [
+    "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSS", "EEE, d MMM yyyy HH:mm:ss z", "h:mm a", "d/M/yyyy",
+    "yyyyMMddHHmmssSSS", "EEEE d MMMM yyyy G", "k:m:s.S u D F", "yy-MM", "'o''clock' K a", "yyyyy MMM", "yyy H",
+    "yyyy-MM-dd HH:mm:ss Z", "ä yyyy", "MMM d, yyyy h:mm:ss a", "yyyyMMdd'T'HHmmssX", "E M/d/yyyy", "hhmma", "dMMMyyyy",
+]  # fmt: skip
+FIRST, LAST = -12_212_553_600_000, 253_402_300_799_999
+MOMENTS = st.lists(st.none() | st.integers(FIRST, LAST) | st.integers(10**12, 2 * 10**12), max_size=20)
+SIGNS = st.sampled_from([*"0123456789 -:+Zäxn", "", "+02:00", "-0330", "+05", "24", "pm", "tember", "\0"])
+
+
+@given(st.sampled_from(PATTERNS), MOMENTS)
+def test_formatting(pattern: str, moments: list[int | None]) -> None:
+    found = format_column(pa.array(moments, pa.int64()), pattern).to_pylist()
+    assert found == [None if one is None else format_millis(pattern, one) for one in moments]
+
+
+@given(st.sampled_from(PATTERNS), MOMENTS, st.integers(0, 30), SIGNS, st.booleans())
+def test_parsing(pattern: str, moments: list[int | None], place: int, sign: str, all_of_them: bool) -> None:
+    """Texts as they are written, and with a change in the first or in all of them."""
+    texts = [None if one is None else format_millis(pattern, one) for one in moments]
+    changed = [one and (one[:place] + sign + one[place + 1 :] if all_of_them or not at else one)
+               for at, one in enumerate(texts)]
+    for column in (texts, changed, [one and one.upper() for one in texts]):
+        try:
+            found = parse_column(pa.array(["9", *column], pa.string())[1:], pattern).to_pylist()
+        except (NotInColumnsError, pa.ArrowInvalid):
+            continue  # row by row
+        assert found == [None if one is None else parse_millis(pattern, one) for one in column]
+
+
+@pytest.mark.parametrize("pattern", [p for p in PATTERNS if not set("zGuDF") & set(p) and "yy-" not in p])
+def test_what_is_written_plainly_is_parsed_in_columns(pattern: str) -> None:
+    texts = [format_millis(pattern, n * 86_399_123_457) for n in range(50)]
+    parse_column(pa.array(texts), pattern)
+
+
+@pytest.mark.parametrize("pattern", ["w", "W", "Y"])
+def test_weeks_are_not_for_columns(pattern: str) -> None:
+    with pytest.raises(NotInColumnsError):
+        format_column(pa.array([0]), pattern)
+    with pytest.raises(NotInColumnsError):
+        parse_column(pa.array(["1"]), pattern)
