@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 .DEFAULT_GOAL := help
 # Where a container image sets it, every process that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-pure test-pure-control test-pure-data lint types herder-doc histories fuzz api-fuzz transforms-differential connectors chaos bench wheel clean
+.PHONY: help demo test test-pure test-pure-control test-pure-data lint types herder-doc histories fuzz api-fuzz transforms-differential connectors chaos executors bench wheel clean
 
 help:
 	@echo "make demo       move real data through heeler: CSV files, Kafka, Parquet, with a check of every count"
@@ -21,6 +21,7 @@ help:
 	@echo "make transforms-differential  100,000 random chains of transforms beside Java's (needs javac; some twenty minutes)"
 	@echo "make connectors  Debezium beside a PostgreSQL of its own (needs Debian's postgresql; some minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
+	@echo "make executors  6,000,000 records on a Spark cluster whose executors are killed (ARGS='--kills 30'; some minutes)"
 	@echo "make bench      microbenchmarks of the data plane and the control plane"
 	@echo "make wheel      build dist/heeler-….whl, which pip installs anywhere"
 	@echo "make clean      remove the environment and what tools left"
@@ -96,6 +97,10 @@ connectors: $(READY)
 chaos: $(READY)
 	@echo "== Chaos: three workers, an exactly-once source, two sinks, and trouble"
 	@$(BIN)/python -m tests.chaos.chaos $(ARGS)
+
+executors: $(READY)
+	@echo "== A Spark cluster whose executors are killed one after the other, at least once and exactly once"
+	@$(BIN)/python -m tests.chaos.executors $(ARGS)
 
 BENCHES := records converters transforms rest assignment metrics
 

@@ -2,9 +2,9 @@
 
 A task that has read everything arms itself with its positions and sleeps. While anybody is armed, one fetch request a
 broker waits at the known ends of all partitions that tasks here are interested in; the broker answers when records
-arrive, and the answer's high watermarks say for which tasks. The few records in it are thrown away. Nobody armed, or
-nothing new: no request, or two a second. A partition of a busy task is in the poll too, so that the task is covered
-at once when it arms itself.
+arrive, and the answer's high watermarks say for which tasks. Requests and answers name only partitions that have
+something new (KIP-227). The few records in an answer are thrown away. Nobody armed, or nothing new: no request, or two
+a second. A partition of a busy task is in the poll too, so that the task is covered at once when it arms itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import kafka.errors as protocol
-from kafka.protocol.consumer import FetchRequest
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
+from spark_tasks.kafka.fetch_session import FetchSession
 from spark_tasks.kafka.sharing import settings_key
 
 _logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ MAX_WAIT_MS: Final = 500  # of a long poll; also how long a new partition may ha
 _PAUSE_MS: Final = 25  # after an answer that was news to nobody who waits
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
+_LEADERS_S: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -64,6 +66,10 @@ class EndWatcher:
         self._interests: dict[Hashable, _Interest] = {}
         self._armed: set[Hashable] = set()
         self._polling: set[int] = set()
+        self._sessions: dict[int, FetchSession] = defaultdict(FetchSession)
+        self._leaders: dict[int, list[TopicPartition]] = {}
+        self._leaders_until = 0.0  # when they are looked up again
+        self._changes = 0  # of what has to be looked up
         self._closed = False
 
     def ends(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
@@ -93,6 +99,9 @@ class EndWatcher:
         """
         interest = _Interest(positions, isolation, wake)
         with self._lock:
+            before = self._interests.get(key)
+            if before is None or before.positions.keys() != positions.keys():
+                self._look_up_again()
             self._interests[key] = interest
             self._armed.discard(key)
             if self._is_news(interest):
@@ -108,6 +117,7 @@ class EndWatcher:
             self._armed.discard(key)
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
             self._ends = {tp: end for tp, end in self._ends.items() if tp in wanted}
+            self._look_up_again()
 
     def close(self) -> None:
         """Stop polling and close the connections."""
@@ -134,13 +144,20 @@ class EndWatcher:
                 self.cluster.io.start(self._poll, node)
 
     async def _by_leader(self) -> dict[int, list[TopicPartition]]:
+        now = time.monotonic()
         with self._lock:
+            if now < self._leaders_until:
+                return self._leaders
+            changes = self._changes
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
         found: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, partition in sorted(wanted):
             with contextlib.suppress(protocol.KafkaError, OSError, ConnectError):  # found out again at the next poll
                 node = await self.cluster.find_leader(topic, partition, Deadline(_LEADER_TIMEOUT_MS))
                 found[node].append((topic, partition))
+        with self._lock:
+            if changes == self._changes and sum(map(len, found.values())) == len(wanted):
+                self._leaders, self._leaders_until = found, now + _LEADERS_S
         return found
 
     async def _poll(self, node: int) -> None:
@@ -154,8 +171,8 @@ class EndWatcher:
                     changed = await self._long_poll(node, partitions)
                 except (protocol.KafkaError, OSError, ConnectError) as error:
                     _logger.debug("asking broker %d for ends failed: %s", node, error)
-                    for topic, _ in partitions:
-                        self.cluster.forget_leaders(topic)
+                    self._sessions[node].lost()
+                    self._forget_leaders({topic for topic, _ in partitions})
                     await self.cluster.io.sleep(_RETRY_MS)
                     continue
                 if changed and not self._wake_up():
@@ -173,7 +190,11 @@ class EndWatcher:
         if unknown:
             await self._ask_ends(unknown)
             return True
-        response = await self.cluster.io.send(_request(at), node, lane="watch")
+        session = self._sessions[node]
+        request = session.request(at, max_wait_ms=MAX_WAIT_MS, max_bytes=1)
+        response = await self.cluster.io.send(request, node, lane="watch")
+        if not session.answered(response.error_code, response.session_id):
+            return False
         if response.error_code:
             raise protocol.for_code(response.error_code)
         changed, lost = False, []
@@ -181,7 +202,7 @@ class EndWatcher:
             for part in topic.partitions:
                 tp = (topic.topic, part.partition_index)
                 if part.error_code:
-                    self.cluster.forget_leaders(topic.topic)
+                    self._forget_leaders({topic.topic})
                     lost.append(tp)
                 else:
                     changed |= self._learn(tp, part)
@@ -189,6 +210,17 @@ class EndWatcher:
             await self.cluster.io.sleep(_RETRY_MS)
             await self._ask_ends(lost)
         return changed or bool(lost)
+
+    def _forget_leaders(self, topics: Collection[str]) -> None:
+        for topic in topics:
+            self.cluster.forget_leaders(topic)
+        with self._lock:
+            self._look_up_again()
+
+    def _look_up_again(self) -> None:
+        """The caller holds the lock."""
+        self._changes += 1
+        self._leaders_until = 0.0
 
     async def _ask_ends(self, partitions: list[TopicPartition]) -> None:
         found = await self.cluster.find_offsets(partitions, "latest", "read_uncommitted", Deadline(_LEADER_TIMEOUT_MS))
@@ -214,22 +246,6 @@ class EndWatcher:
         for wake in wakes:
             wake()
         return bool(wakes)
-
-
-def _request(positions: Mapping[TopicPartition, int]) -> FetchRequest:
-    topics: dict[str, list[Any]] = defaultdict(list)
-    for (topic, partition), offset in positions.items():
-        topics[topic].append(
-            FetchRequest.FetchTopic.FetchPartition(
-                partition=partition, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1,
-                partition_max_bytes=1,
-            )
-        )
-    return FetchRequest(
-        max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1, isolation_level=0, session_id=0, session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=parts) for topic, parts in topics.items()],
-        forgotten_topics_data=[], rack_id="", min_version=4, max_version=12,
-    )
 
 
 class EndWatchers:

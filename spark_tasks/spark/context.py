@@ -32,6 +32,8 @@ _logger = logging.getLogger(__name__)
 
 _PYTHON_ERROR = re.compile(r"(?!(?:org|java|scala|py4j)\.)[\w.]+(?:Error|Exception|Exit|Interrupt)\b(?!.* at )")
 
+_FROM_PYTHON = re.compile(r"Error from python worker:\s+(\S.*)")  # of one that did not get as far as a traceback
+
 # A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
 SLOTS_PER_CPU = 2
 
@@ -87,6 +89,11 @@ def python_path() -> str:
     return os.pathsep.join(dict.fromkeys([here, *before]))
 
 
+def executors_python(settings: Mapping[str, str]) -> str:
+    """The Python that executors run: this one, or on a cluster what spark.pyspark.python says is there."""
+    return sys.executable if is_local(settings) else settings.get("spark.pyspark.python") or sys.executable
+
+
 class SparkJobs:
     """A running SparkContext. `run` and `cancel` may be called from several threads."""
 
@@ -99,7 +106,7 @@ class SparkJobs:
         self._bases: dict[int, Any] = {}
         self._is_local = is_local(settings)
         self._lock = threading.Lock()
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = executors_python(settings)
         stop = stop or threading.Event()
         await_master(settings.get("spark.master", ""), stop)
         self._folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))  # for nobody else
@@ -118,10 +125,13 @@ class SparkJobs:
             why = _first_line(error)  # the JVM is asked for it
             self._end_jvm(STOP_TIMEOUT_S)
             raise SparkStartError(f"Spark did not start: {why}") from error
-        self._context.environment.update({**ENVIRONMENT, "PYTHONPATH": python_path()})
+        # Paths of this machine mean nothing on a cluster's: there spark.executorEnv.* is what executors get.
+        here = {"PYTHONPATH": python_path()} if self._is_local else {}
+        self._context.environment.update({**ENVIRONMENT, **here})
         # It would print a traceback for the end of the connection, which is how a JVM stops.
         self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
-        self.slots: int = max(1, int(self._context.defaultParallelism))
+        self.slots = 1
+        self.count_slots()
         self._jvm = self._context._jvm  # noqa: SLF001 - Python commands have no public door
         self._environment = self._convert(self._context.environment)
         self._nothing = self._convert([])
@@ -143,9 +153,23 @@ class SparkJobs:
         return str(self._context.master)
 
     @property
+    def python(self) -> str:
+        """The executors' Python, where it lies there."""
+        return str(self._context.pythonExec)
+
+    @property
     def driver_host(self) -> str:
         """Where executors reach this process."""
         return str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))
+
+    def count_slots(self) -> None:
+        """Ask Spark how many tasks it runs at a time: a cluster's executors come after the start, and go."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415
+
+        try:
+            self.slots = max(1, int(self._context.defaultParallelism))
+        except (Py4JError, OSError, AttributeError) as error:  # it was stopped, or is about to be
+            _logger.debug("Spark does not say how many slots it has: %s", error)
 
     def _base(self, partitions: int) -> Any:
         with self._lock:
@@ -287,12 +311,13 @@ def python_error(error: BaseException) -> str | None:
 
 
 def _cause(error: BaseException) -> str:
-    """The first line of what has made a job fail that nobody waited for."""
+    """What has made a job fail that nobody waited for, in a line."""
     try:
         text = str(error.java_exception.getCause().getMessage())  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001 - asking a dead JVM
         return _first_line(error)
-    return text.partition("\n")[0]
+    said = _FROM_PYTHON.search(text)
+    return said[1] if said is not None else text.partition("\n")[0]
 
 
 def _first_line(error: BaseException) -> str:

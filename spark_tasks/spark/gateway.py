@@ -11,8 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,17 @@ _logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
 _END_S = 3.0  # for each of three ways to end a JVM that starts; who stops the engine waits for all of them
+_ORPHAN_S = 30  # for a JVM whose worker was killed: it ends by itself as soon as it is up, and takes its files along
 MASTER_PATIENCE_S = 60.0  # with a standalone cluster that starts at the same time; Spark's own patience
 _STANDALONE = "spark://"
+
+# $1: a process group, $2: seconds. Once the pipe ends that is its input, for the worker has died, the group may end by
+# itself for so long. A JVM that cannot write its connection file, since the folder went with the worker, never would.
+_WATCH = """read -r _
+n=0
+while kill -0 "-$1" 2>/dev/null && [ $n -lt "$2" ]; do sleep 1; n=$((n + 1)); done
+kill -KILL "-$1" 2>/dev/null
+"""
 
 
 class SparkStartError(ConnectError):
@@ -91,7 +100,8 @@ def launch(
             env=environment, process_group=0,
         )  # fmt: skip
         pump(process.stdout, "spark-output")
-        port, secret = _await_connection(process, answer, stop)
+        with _watched(process):
+            port, secret = _await_connection(process, answer, stop)
     finally:
         for file in (properties, answer):
             file.unlink(missing_ok=True)
@@ -102,6 +112,22 @@ def launch(
     finally:
         for key in given:
             os.environ.pop(key, None)
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Who dies in this block takes the process and its group along; later the JVM heeds the end of its input."""
+    watcher = subprocess.Popen(  # noqa: S603 - a fixed script
+        ["/bin/sh", "-c", _WATCH, "heeler-watch", str(process.pid), str(_ORPHAN_S)],
+        stdin=subprocess.PIPE, start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        watcher.kill()  # before the end of its input, and before another process can have the group's number
+        watcher.wait()
+        assert watcher.stdin is not None  # noqa: S101 - a pipe was asked for
+        watcher.stdin.close()
 
 
 def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: threading.Event) -> tuple[int, str]:

@@ -120,6 +120,8 @@ class ResidentEngine:
         if self._life.state is EngineState.NEW and time.monotonic() - self._started_at > FIRST_S:
             self._life.start()
         spark = self._life.spark
+        if spark is not None and not self._local:
+            spark.count_slots()
         suspect = time.monotonic() < self._suspect_until
         if spark is None or (spark.process_lives() and not (suspect and not spark.alive())):
             return

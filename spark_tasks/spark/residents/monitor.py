@@ -192,9 +192,10 @@ class Monitor:
                 batch.told_at = self._looked
             busy = sorted((r for r in crew.residents.values() if r.item is not None), key=lambda r: r.since)
             holders = ", ".join(f"{r.item.batch.task} for {self._looked - r.since:.0f} s" for r in busy[:5] if r.item)
-            full = crew.full
+            full, starting = crew.full, bool(crew.starting)
         for batch in late:
             why = "All executor processes (heeler.executors.max) are taken" if full else "None is free"
+            why = "Some are being started" if starting else why
             seconds = self._looked - batch.submitted_at
             text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}, for "
                     f"the longest time by: {holders or 'nobody'}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 import threading
 from typing import Any
 
@@ -17,6 +18,7 @@ _logger = logging.getLogger(__name__)
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _FEW = 4  # slots
+_LACKING = re.compile(r"Cannot run program|No module named|PYTHON_VERSION_MISMATCH|different version")
 # They log a Java stack, several times over, for each process that is killed. What goes wrong in a plugin's own Spark
 # job is raised where it was started.
 _NOISY = tuple(f"org.apache.spark.{name}" for name in (
@@ -47,7 +49,7 @@ class SparkLauncher:
         self._jobs: dict[int, Any] = {}
         self._local = local_slots(spark.master)
         spark.quiet(_NOISY)
-        if room(self._slots, self._running) == self._slots:
+        if self._local is not None and room(self._slots, self._running) == self._slots:
             _logger.warning("Spark has %d slots, and executor processes may hold all of them: Spark jobs of plugins "
                             "then wait for ever. Give it %d or more where plugins have some", self._slots, _FEW)
 
@@ -73,7 +75,17 @@ class SparkLauncher:
         """See Launcher."""
         with self._lock:
             job = self._jobs.get(number)
-        return None if job is None else self._spark.failure(job)
+        why = None if job is None else self._spark.failure(job)
+        return why if why is None or self._local is not None else advised(why, self._spark.python)
 
     def close(self) -> None:
         """See Launcher: the jobs end with their processes, or with Spark."""
+
+
+def advised(why: str, python: str) -> str:
+    """Why an executor of a cluster could not begin, and where its machine lacks something, what that has to have."""
+    if _LACKING.search(why) is None:
+        return why
+    return (f"{why.rstrip('.')}. Every machine of the Spark cluster needs the same heeler as this worker, in a Python "
+            f"{sys.version_info.major}.{sys.version_info.minor} that is {python} there, or where spark.pyspark.python "
+            "says (docs/spark-cluster.md)")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import os
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from heeler.embedded_kafka.ports import free_port
@@ -16,6 +19,7 @@ from spark_tasks.spark import gateway
 from spark_tasks.spark.gateway import SparkStartError, await_master, launch
 from spark_tasks.spark.output import pass_on
 from tests.rigs.support import wait_until
+from tests.rigs.workers import wait_gone
 
 
 @pytest.mark.parametrize("master", ["local[4]", "yarn", "k8s://https://127.0.0.1:1"])
@@ -86,3 +90,31 @@ def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
         os.kill(int((tmp_path / "pid").read_text()), 0)
     assert "s3cr3t" not in (tmp_path / "arguments").read_text()
     assert list(folder.iterdir()) == []
+
+
+ORPHANED = """
+import sys, threading
+from pathlib import Path
+from spark_tasks.spark import gateway
+gateway._ORPHAN_S = 0
+gateway.launch({}, threading.Event(), Path(sys.argv[1]))
+"""
+
+
+def test_a_jvm_that_starts_does_not_outlive_a_worker_that_is_killed(tmp_path: Path) -> None:
+    """Also where it heeds neither the end of its input nor signals: its connection file has no folder any more."""
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\ntrap '' TERM HUP\necho $$ > {tmp_path}/pid\nwhile :; do sleep 1; done\n")
+    submit.chmod(0o755)
+    folder = tmp_path / "private"
+    folder.mkdir()
+    worker = subprocess.Popen([sys.executable, "-c", ORPHANED, str(folder)],
+                              env={**os.environ, "SPARK_HOME": str(tmp_path)})
+    try:
+        jvm = psutil.Process(int(wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())))
+        wait_until(lambda: any("heeler-watch" in child.cmdline() for child in psutil.Process(worker.pid).children()))
+    finally:
+        worker.kill()
+        worker.wait()
+    wait_gone([jvm])

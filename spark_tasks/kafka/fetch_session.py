@@ -1,0 +1,70 @@
+"""An incremental fetch session with one broker (KIP-227): after the first request, only what has changed is sent. Pure.
+
+The broker remembers partitions and positions, and answers with those alone that have something new. Where it grants no
+session (it keeps a thousand) each request stands for itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import kafka.errors as protocol
+from kafka.protocol.consumer import FetchRequest
+
+TopicPartition = tuple[str, int]
+_NONE, _FIRST = 0, 0  # session id and epoch of a request that asks for a session
+_LAST_EPOCH: Final = 2**31 - 1
+_GONE: Final = frozenset({protocol.FetchSessionIdNotFoundError.errno, protocol.InvalidFetchSessionEpochError.errno})
+_Partition = FetchRequest.FetchTopic.FetchPartition
+
+
+class FetchSession:
+    """`request`, then `answered` or, where no answer came, `lost`. One request at a time."""
+
+    def __init__(self) -> None:
+        self._id = _NONE
+        self._epoch = _FIRST
+        self._sent: dict[TopicPartition, int] = {}
+
+    def request(self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int, max_bytes: int) -> FetchRequest:
+        """Wait for news of these partitions behind these offsets, of which at most so many bytes come (of each)."""
+        full = self._epoch == _FIRST
+        changed = {tp: at for tp, at in positions.items() if full or self._sent.get(tp) != at}
+        gone = () if full else [tp for tp in self._sent if tp not in positions]
+        self._sent = dict(positions)
+        topics: dict[str, list[Any]] = defaultdict(list)
+        for (topic, partition), offset in changed.items():
+            topics[topic].append(_Partition(
+                partition=partition, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1,
+                partition_max_bytes=max_bytes,
+            ))
+        forgotten: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in gone:
+            forgotten[topic].append(partition)
+        return FetchRequest(
+            max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, isolation_level=0,
+            session_id=self._id, session_epoch=self._epoch,
+            topics=[FetchRequest.FetchTopic(topic=topic, partitions=parts) for topic, parts in topics.items()],
+            forgotten_topics_data=[FetchRequest.ForgottenTopic(topic=topic, partitions=parts)
+                                   for topic, parts in forgotten.items()],
+            rack_id="", min_version=4, max_version=12,
+        )
+
+    def answered(self, error_code: int, session_id: int) -> bool:
+        """What stands above the answer's partitions. False: the broker has no such session any more (it has started
+        again, or gave its place to others), and the next request asks for another one.
+        """
+        if error_code:
+            self.lost()
+            if error_code == protocol.FetchSessionIdNotFoundError.errno:
+                self._id = _NONE
+            return error_code not in _GONE
+        self._id = session_id
+        self._epoch = _FIRST if session_id == _NONE else 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
+        return True
+
+    def lost(self) -> None:
+        """Nobody knows what the broker has heard: the next request ends this session and asks for another one."""
+        self._epoch = _FIRST

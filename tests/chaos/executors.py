@@ -1,0 +1,194 @@
+"""datagen to verify on a real Spark cluster, a master and two workers, while its executors are killed one by one.
+
+    python -m tests.chaos.executors --records 6000000 --kills 12
+
+At least once: nothing is missing, and each kill has at most one batch of each stream come twice. Exactly once: each
+record is there once. The executors have another environment than the worker, and a heeler of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+import psutil
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from heeler.embedded_kafka.broker import EmbeddedBroker
+from spark_tasks.connectors.verify import read_summary
+from tests.rigs.cluster import SCHEMALESS
+from tests.rigs.spark_cluster import SparkCluster, other_python
+from tests.rigs.support import wait_until
+from tests.rigs.workers import PATIENT, Kafka, Rig, running_worker
+
+STREAMS = 4
+PATIENCE_S = 240.0  # executors have to be started anew, on a busy machine
+_DONE_S = 900.0
+
+
+@dataclass(slots=True)
+class Stream:
+    """What a reader has seen of one, in order: `next` number, and where it was begun anew: (from, back to)."""
+
+    next: int = 0
+    again: list[tuple[int, int]] = field(default_factory=list)
+    skipped: list[tuple[int, int]] = field(default_factory=list)
+
+    def take(self, number: int) -> None:
+        """The next record."""
+        if number < self.next and (not self.again or number != self._at):
+            self.again.append((self.next, number))
+        elif number > self.next:
+            self.skipped.append((self.next, number))
+        self._at = number + 1
+        self.next = max(self.next, self._at)
+
+    _at: int = 0
+
+
+def read(kafka: Kafka, topic: str, *, committed: bool) -> dict[int, Stream]:
+    """All records of the topic that are there now, by librdkafka."""
+    consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "reader", "enable.auto.commit": False,
+                         "enable.partition.eof": True, "log_level": 0,
+                         "isolation.level": "read_committed" if committed else "read_uncommitted"})
+    found: dict[int, Stream] = {}
+    try:
+        for number in consumer.list_topics(topic, 10).topics[topic].partitions:
+            consumer.assign([TopicPartition(topic, number, 0)])
+            while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
+                value = orjson.loads(message.value())
+                found.setdefault(value["stream"], Stream()).take(value["sequence"])
+            assert message is not None, f"no end of {topic}-{number}"
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+    finally:
+        consumer.close()
+    return found
+
+
+class Killing:
+    """One run. Kills executors' JVMs and their Python processes in turn, one after each part of the records."""
+
+    def __init__(self, kafka: Kafka, cluster: SparkCluster, folder: Path, python: Path, say: Callable[[str], None],
+                 seed: int = 7) -> None:
+        self._kafka = kafka
+        self._cluster = cluster
+        self._folder = folder
+        self._python = python
+        self._say = say
+        self._random = random.Random(seed)
+
+    def run(self, records: int, kills: int, *, exactly_once: bool, rate: int = 0) -> str:
+        """So many records in all; what came of it. AssertionError where a promise is broken."""
+        name = "exactly-once" if exactly_once else "at-least-once"
+        topic = self._kafka.create(f"{name}-{records}", STREAMS)
+        more = {**self._cluster.settings, "spark.pyspark.python": str(self._python), **PATIENT}
+        if exactly_once:
+            more["exactly.once.source.support"] = "enabled"
+        folder = self._folder / name
+        with running_worker(self._kafka, folder, f"killing-{name}", **more) as rig:
+            rig.create("in", {"connector.class": "datagen", "topic": topic, "streams": str(STREAMS), "tasks.max": "2",
+                              "records": str(records // STREAMS), "rate": str(rate // 2), **SCHEMALESS})
+            rig.create("out", {"connector.class": "verify", "topics": topic, "path": str(folder / "sums"),
+                               "consumer.override.isolation.level": "read_committed", "tasks.max": "2", **SCHEMALESS})
+            begun = time.monotonic()
+            killed = self._trouble(rig, folder, records, kills)
+            wait_until(lambda: self._distinct(rig, folder) == records, _DONE_S, f"{records} records in the sink")
+            seconds = time.monotonic() - begun
+        return self._check(topic, folder, records, killed, seconds, exactly_once=exactly_once)
+
+    def _distinct(self, rig: Rig, folder: Path) -> int:
+        for name in ("in", "out"):
+            assert "FAILED" not in rig.rest.states(name), rig.rest.failure(name)
+        return sum(seen.highest + 1 - seen.missing for seen in read_summary(folder / "sums").streams.values())
+
+    def _trouble(self, rig: Rig, folder: Path, records: int, kills: int) -> int:
+        kinds = itertools.cycle((self._java, self._python_process))
+        killed = 0
+        while killed < kills:
+            due = (killed + 1) * records // (kills + 2)
+            wait_until(lambda due=due: self._distinct(rig, folder) >= due, PATIENCE_S, f"{due} records in the sink")
+            victim = next(kinds)()
+            if victim is not None:
+                with suppress(psutil.NoSuchProcess):
+                    name = victim.name()
+                    victim.kill()
+                    killed += 1
+                    self._say(f"killed {name} {victim.pid} after {due} records")
+        return killed
+
+    def _java(self) -> psutil.Process | None:
+        executors = self._cluster.executors()
+        return self._random.choice(executors) if executors else None
+
+    def _python_process(self) -> psutil.Process | None:
+        """One that runs splits: the child of the daemon that an executor's JVM has started."""
+        found = []
+        for java in self._cluster.executors():
+            with suppress(psutil.NoSuchProcess):
+                found += [process for daemon in java.children() for process in daemon.children()]
+        return self._random.choice(found) if found else None
+
+    def _check(self, topic: str, folder: Path, records: int, killed: int, seconds: float, *, exactly_once: bool) -> str:
+        assert killed, "no executor was killed"
+        streams = read(self._kafka, topic, committed=exactly_once)
+        each = records // STREAMS
+        assert {n: stream.next for n, stream in streams.items()} == dict.fromkeys(range(STREAMS), each)
+        assert not any(stream.skipped for stream in streams.values()), streams
+        again = [len(stream.again) for stream in streams.values()]
+        summary = read_summary(folder / "sums").to_json()
+        assert summary["missing"] == 0, summary
+        if exactly_once:
+            assert not any(again), streams
+            assert (summary["records"], summary["duplicates"]) == (records, 0), summary
+        else:
+            assert max(again) <= killed, streams
+        return (f"{topic}: {records} records in {seconds:.0f} s, {killed} executor processes killed, missing 0, "
+                f"batches of a stream begun anew {sum(again)}, duplicates {summary['duplicates']}")
+
+
+def main() -> int:
+    """The command line; exit code 1 where a record is missing, or doubled where it must not be."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=6_000_000)
+    parser.add_argument("--kills", type=int, default=12)
+    parser.add_argument("--rate", type=int, default=60_000, help="records a second; 0: as fast as can be")
+    options = parser.parse_args()
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        sys.stdout.write(f"{time.monotonic() - begun:7.1f}  {text}\n")
+        sys.stdout.flush()
+
+    folder = Path(tempfile.mkdtemp(prefix="hk-"))
+    temporary = folder / "t"
+    temporary.mkdir()
+    os.environ |= {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)}
+    say(f"everything is in {folder}")
+    try:
+        with (
+            EmbeddedBroker(data_dir=folder / "kafka", quick=True) as broker,
+            SparkCluster(folder, temporary, workers=2).start() as cluster,
+        ):
+            killing = Killing(Kafka(broker.bootstrap_servers), cluster, folder, other_python(folder / "python"), say)
+            for exactly_once in (False, True):
+                say(killing.run(options.records, options.kills, exactly_once=exactly_once, rate=options.rate))
+    except AssertionError as error:
+        say(f"FAILED: {error}; everything is in {folder}")
+        return 1
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""A worker on a standalone Spark cluster of two workers, whose executors have another environment than the worker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.executors import Killing
+from tests.rigs.cluster import SCHEMALESS
+from tests.rigs.spark_cluster import SparkCluster, install_heeler, other_python
+from tests.rigs.support import wait_until
+from tests.rigs.workers import PATIENT, Kafka, running_worker
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+RECORDS, KILLS, RATE = 300_000, 3, 30_000
+STARTED_S = 240.0  # JVMs and their Python processes, on a busy machine
+LATE = """
+from heeler import source
+
+@source("value string")
+def Late(options, start):
+    return [] if start else [("here",)], {"n": 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with SparkCluster(folder, folder / "work", workers=2).start() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is on the cluster's machines."""
+    return other_python(tmp_path_factory.mktemp("python") / "it")
+
+
+@pytest.mark.parametrize("exactly_once", [False, True], ids=["at least once", "exactly once"])
+def test_executors_are_killed_one_after_the_other(
+    cluster: SparkCluster, kafka: Kafka, python: Path, tmp_path: Path, exactly_once: bool
+) -> None:
+    told: list[str] = []
+    Killing(kafka, cluster, tmp_path, python, told.append).run(RECORDS, KILLS, exactly_once=exactly_once, rate=RATE)
+    assert len(told) == KILLS, told
+
+
+def test_the_demo_on_a_cluster(cluster: SparkCluster, kafka: Kafka, python: Path, tmp_path: Path) -> None:
+    settings = {**cluster.settings, "spark.pyspark.python": str(python)}
+    names = {f"CONNECT_{key.replace('.', '_').upper()}": value for key, value in settings.items()}
+    done = subprocess.run([sys.executable, "-m", "heeler", "demo", "--bootstrap-servers", kafka.servers], cwd=tmp_path,
+                          env={**os.environ, **names}, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Everything agrees." in done.stdout
+    assert "Spark is up" in (tmp_path / "heeler-demo" / "worker.log").read_text()
+
+
+def test_what_is_missing_on_the_cluster_is_said(cluster: SparkCluster, kafka: Kafka, tmp_path: Path) -> None:
+    """Executors have nothing of the worker's environment: neither its packages nor its folder of plugins."""
+    python, plugins, away = other_python(tmp_path / "bare", heeler=False), tmp_path / "plugins", tmp_path / "away"
+    plugins.mkdir()
+    (plugins / "late.py").write_text(LATE)
+    more = {**cluster.settings, "spark.pyspark.python": str(python), "plugin.path": str(plugins), **PATIENT}
+    with running_worker(kafka, tmp_path / "worker", "bare-cluster", **more) as rig:
+        rig.create("late", {"connector.class": "Late", "topic": "late", **SCHEMALESS}, ["RUNNING", "RUNNING"])
+        said = "No module named 'spark_tasks'). Every machine of the Spark cluster needs the same heeler as this worker"
+        wait_until(lambda: said in rig.process.log.read_text(), STARTED_S, said)
+        assert str(python) in rig.process.log.read_text().partition(said)[2]
+        plugins.rename(away)  # this worker has read it
+        install_heeler(python)
+        rig.wait_states("late", ["RUNNING", "FAILED"], STARTED_S)
+        assert f"the plugin folder {plugins} is not there on this machine; on a Spark" in rig.rest.failure("late")
+        away.rename(plugins)
+        rig.call("POST", "/connectors/late/restart?includeTasks=true&onlyFailed=true")
+        rig.wait_records("late", 1, STARTED_S)
