@@ -23,7 +23,9 @@ T = "org.apache.kafka.connect.transforms."
 SCHEMA = (
     b'{"schema":{"type":"struct","optional":false,"fields":[{"type":"int64","optional":false,"field":"id"},'
     b'{"type":"string","optional":false,"field":"name"},{"type":"double","optional":false,"field":"amount"},'
-    b'{"type":"int64","optional":false,"field":"ts"},{"type":"string","optional":false,"field":"day"}]},"payload":%s}'
+    b'{"type":"int64","optional":false,"field":"ts"},{"type":"string","optional":false,"field":"day"},'
+    b'{"type":"string","optional":false,"field":"zoned"},{"type":"string","optional":false,"field":"named"}]},'
+    b'"payload":%s}'
 )
 CHAINS: dict[str, dict[str, str]] = {
     "Cast$Value": {"spec": "id:int32,amount:float32"},
@@ -43,6 +45,10 @@ CHAINS: dict[str, dict[str, str]] = {
     "TimestampConverter$Value": {"field": "ts", "target.type": "Timestamp"},
     "TimestampConverter$Value ": {"field": "ts", "target.type": "string", "format": "yyyy-MM-dd'T'HH:mm:ss.SSS"},
     "TimestampConverter$Value  ": {"field": "day", "target.type": "unix", "format": "yyyy-MM-dd"},
+    "TimestampConverter$Value   ": {"field": "ts", "target.type": "string", "format": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"},
+    "TimestampConverter$Value    ": {"field": "ts", "target.type": "string", "format": "EEE, d MMM yyyy HH:mm:ss z"},
+    "TimestampConverter$Value     ": {"field": "zoned", "target.type": "unix", "format": "yyyy-MM-dd'T'HH:mm:ssXXX"},
+    "TimestampConverter$Value      ": {"field": "named", "target.type": "unix", "format": "d MMM yyyy"},
     "TimestampRouter": {},
     "ValueToKey": {"fields": "id"},
 }
@@ -54,10 +60,12 @@ PREDICATES: dict[str, dict[str, str]] = {
 
 
 def batch(*, schema: bool) -> pa.RecordBatch:
-    """Flat records of five fields."""
+    """Flat records of seven fields."""
     payloads = [
-        b'{"id":%d,"name":"name-%d","amount":%.2f,"ts":%d,"day":"2023-%02d-%02d"}'
-        % (i, i % 1000, i / 7, 1_700_000_000_000 + i * 997, i % 12 + 1, i % 28 + 1)
+        b'{"id":%d,"name":"name-%d","amount":%.2f,"ts":%d,"day":"2023-%02d-%02d","zoned":"2023-11-%02dT22:13:%02d+02:00",'
+        b'"named":"%d %b 2023"}'
+        % (i, i % 1000, i / 7, 1_700_000_000_000 + i * 997, i % 12 + 1, i % 28 + 1, i % 28 + 1, i % 60, i % 28 + 1,
+           (b"Jan", b"may", b"August")[i % 3])
         for i in range(ROWS)
     ]
     converter = JsonConverter()
