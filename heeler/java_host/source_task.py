@@ -10,13 +10,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from heeler.java_host.connection import HostGoneError
-from heeler.java_host.frames import Batch
+from heeler.java_host.frames import Batch, Places
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import Session, order, unexpected
@@ -71,6 +72,7 @@ class JavaSourceTask:
         self._session: Session | None = None
         self._opened_at = time.monotonic()
         self._topics: set[str] = set()
+        self._places: list[Places] = []  # of frames of which the plugin was not told
         self._unsaid: int | None = None  # the last frame that is final and of which the plugin was not told
         self._starting = False
         self._unwanted = False
@@ -167,12 +169,15 @@ class JavaSourceTask:
         if error is not None:
             raise error
         if final and self._unsaid is not None:
-            frame, self._unsaid = self._unsaid, None
-            session.connection.tell("acknowledge", frame=frame)
+            self._acknowledge(session, self._unsaid)
         if writing.number is None:
             due_ms = self._delivery.due_ms
             return Progress(idle_ms=IDLE_MS if due_ms is None else max(1, min(IDLE_MS, int(due_ms))))
         return Progress(writing.records, writing.size)
+
+    def _acknowledge(self, session: Session, frame: int) -> None:
+        places, self._places, self._unsaid = self._places, [], None
+        session.connection.tell("acknowledge", frame=frame, places=[one.told() for one in places])
 
     def _commit(self, writing: _Writing) -> bool:
         """Whether all that was appended is final."""
@@ -186,6 +191,7 @@ class JavaSourceTask:
         if self._slept:
             raise RetriableError("this process did nothing for so long that another worker may run its tasks")
         self._unsaid = writing.number
+        self._places += writing.places
         self._patience.succeeded()
         begun = time.perf_counter()
         return self._counted(begun, final=self._delivery.commit(from_texts(writing.offsets.items())))
@@ -212,6 +218,7 @@ class JavaSourceTask:
 
     def _drop(self) -> None:
         session, self._session = self._session, None
+        self._places, self._unsaid = [], None
         if session is not None:
             session.close()
 
@@ -250,7 +257,7 @@ class JavaSourceTask:
         session.connection.tell("stop")
         self._step(session, time.monotonic(), wait=True)
         if self._settle(finish=True) and self._unsaid is not None:
-            session.connection.tell("acknowledge", frame=self._unsaid)
+            self._acknowledge(session, self._unsaid)
         session.connection.tell("finish")
         event = session.next(wait=True)
         if not isinstance(event, Mapping) or event.get("op") != "stopped":
@@ -291,6 +298,7 @@ class _Writing:
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
         self.amid_poll = False
+        self.places: list[Places] = []
         self.records = 0
         self.size = 0
 
@@ -312,15 +320,18 @@ class _Writing:
     def write(self, batch: Batch) -> None:
         """Append a frame."""
         appender = self._open()
+        places = Places(batch.number, len(batch.raw)) if batch.wanted else None
         for number, topic in enumerate(batch.topics):
             self._used(topic)
-            mine, partitions = batch.raw, batch.partition
-            if len(batch.topics) > 1:
-                rows = np.flatnonzero(batch.topic == number)
-                mine, partitions = mine.take(pa.array(rows)), partitions[rows]
+            rows = np.flatnonzero(batch.topic == number)
+            mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
+            partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:
                 raise DataError(f"a record for topic {topic} has partition {partitions.min()}, which cannot be")
-            appender.append(topic, None if (partitions == -1).all() else partitions, mine)
+            landed = partial(_landed, places, rows) if places is not None else None
+            appender.append(topic, None if (partitions == -1).all() else partitions, mine, landed)
+        if places is not None:
+            self.places.append(places)
         self.offsets |= dict(batch.offsets)
         self.number, self.amid_poll = batch.number, batch.more
         self.records += len(batch.raw)
@@ -334,3 +345,10 @@ class _Writing:
         """Stop sending."""
         if self._appender is not None:
             self._appender.close()
+
+
+def _landed(
+    places: Places, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
+) -> None:  # fmt: skip
+    """`some`: of the rows."""
+    places.landed(rows[some], partition, offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -122,12 +123,15 @@ def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
 
 
 def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, topic_name):
-    rig.create(topic_name, counting(topic_name, "retry", records="30"), ["RUNNING", "RUNNING"])
+    rig.kafka.create(topic_name, partitions=3)
+    rig.create(topic_name, counting(topic_name, "retry", records="30", tell="yes"), ["RUNNING", "RUNNING"])
     wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 30}], what="the last offset")
     found = rig.kafka.messages(topic_name)
-    assert [m.key().decode() for m in found] == [f"k{n}" for n in range(30)]
-    assert numbers(rig, topic_name) == list(range(30))
-    assert [m.timestamp()[1] for m in found] == [1000 + n for n in range(30)]
+    rows = sorted((int.from_bytes(m.value(), "big"), m.key().decode(), m.timestamp()[1]) for m in found)
+    assert rows == [(n, f"k{n}", 1000 + n) for n in range(30)]
+    told = {f"committed {m.key().decode()} at {topic_name}-{m.partition()}@{m.offset()} of {m.timestamp()[1]}, "
+            f"{len(m.key())}+8" for m in found}
+    wait_until(lambda: told <= set(re.findall(r"committed k.*\+8", rig.process.log.read_text())), what="commitRecord")
     assert all([name for name, _ in m.headers()] == ["confirmed"] for m in found)
     tracked = rig.call("GET", f"/connectors/{topic_name}/topics")[topic_name]["topics"]
     assert tracked == [topic_name]

@@ -123,6 +123,10 @@ public class ModeSource extends SourceConnector {
 
         @Override public void commitRecord(SourceRecord record, RecordMetadata metadata) {
             confirmed++;
+            if (config.containsKey("tell"))
+                System.out.println("committed " + record.key() + " at " + metadata.topic() + "-" + metadata.partition() + "@"
+                    + metadata.offset() + " of " + metadata.timestamp() + ", " + metadata.serializedKeySize() + "+"
+                    + metadata.serializedValueSize());
         }
 
         @Override public void stop() { }

@@ -6,8 +6,10 @@ import json
 import queue
 import socket
 import threading
+from base64 import b64decode
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from heeler.java_host import source_task
@@ -87,10 +89,10 @@ class Session:
     def say(self, op, number=0, **content):
         self.socket.sendall(message(number, {"op": op, **content}))
 
-    def frame(self, *values, offset, more=False):
+    def frame(self, *values, offset, more=False, wanted=False):
         self.frames += 1
         body = packed([("t", -1, 5, None, value, []) for value in values],
-                      [['{"p":1}', json.dumps({"n": offset})]], more)
+                      [['{"p":1}', json.dumps({"n": offset})]], more, wanted)
         self.socket.sendall(HEAD.pack(BATCH, self.frames, len(body)) + body)
 
 
@@ -102,8 +104,12 @@ def rig(monkeypatch):
         def __init__(self, *_arguments, **_more):
             self.sequences, self._batch = {}, []
 
-        def append(self, topic, _partitions, raw):
+        def append(self, topic, _partitions, raw, landed):
+            start = len(kafka.appended) + len(self._batch)
             self._batch += [(topic, value) for value in raw.column("value").to_pylist()]
+            if landed is not None:
+                landed(1, np.array([1, 0]), start)
+                landed(4, np.array([2]), -1)
 
         def flush(self):
             kafka.appended += self._batch
@@ -187,8 +193,19 @@ def test_frames_are_appended_committed_and_acknowledged(rig):
     wait_until(lambda: stepped(rig).records == 2)
     assert (rig.kafka.appended, rig.used) == ([("t", b"one"), ("t", b"two")], ["t"])
     assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
-    assert session.read()[1] == {"op": "acknowledge", "frame": 1}
+    assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
     assert rig.task.run_once().idle_ms > 1000
+
+
+def test_who_wants_it_is_told_where_its_records_went(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", b"two", b"three", offset=3, wanted=True)
+    wait_until(lambda: stepped(rig).records == 3)
+    (place,) = session.read()[1]["places"]
+    assert place["frame"] == 1
+    assert np.frombuffer(b64decode(place["partitions"]), "<i4").tolist() == [1, 1, 4]
+    assert np.frombuffer(b64decode(place["offsets"]), "<i8").tolist() == [1, 0, -1]
 
 
 def test_what_one_poll_returned_is_committed_as_a_whole(rig):
@@ -256,7 +273,7 @@ def test_it_ends_in_order(rig):
     assert session.op() == "stop"
     session.frame(b"last", offset=9)
     session.say("drained")
-    assert session.read()[1] == {"op": "acknowledge", "frame": 1}
+    assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
     assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 9})])]
     assert session.op() == "finish"
     session.say("stopped")

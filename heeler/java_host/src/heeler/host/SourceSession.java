@@ -1,8 +1,13 @@
 package heeler.host;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -55,8 +60,8 @@ final class SourceSession implements Host.TaskSession {
     private int frames;
     private final ArrayDeque<Map.Entry<Integer, List<Sent>>> unacknowledged = new ArrayDeque<>();
 
-    /** A record as it was polled, and where it went; topic null where a transform dropped it. */
-    private record Sent(SourceRecord record, String topic, Integer partition, Long timestamp) { }
+    /** A record as it was polled, and what was sent of it; topic null where a transform dropped it. */
+    private record Sent(SourceRecord record, String topic, long timestamp, int keySize, int valueSize) { }
 
     SourceSession(Host host, Connection connection, Connection.Message order) throws Exception {
         this.host = host;
@@ -73,7 +78,7 @@ final class SourceSession implements Host.TaskSession {
         try {
             for (Connection.Message m = connection.read(); m != null; m = connection.read()) {
                 switch (m.op()) {
-                    case "acknowledge" -> acknowledge(m.number("frame"));
+                    case "acknowledge" -> acknowledge(m);
                     case "pause" -> pause(true);
                     case "resume" -> pause(false);
                     case "stop" -> stop();
@@ -170,18 +175,16 @@ final class SourceSession implements Host.TaskSession {
         while (filling.size() > FRAME_BYTES && !gone) wait();
         for (SourceRecord before : records) {
             SourceRecord after = conversion.transform(before);
-            if (after != null) add(conversion, after);
+            Sent one = after == null ? new Sent(before, null, -1, -1, -1) : add(conversion, before, after);
             if (before.sourcePartition() != null && before.sourceOffset() != null)
                 ends.put(before.sourcePartition(), before.sourceOffset());
-            if (wantsRecords)
-                sent.add(after == null ? new Sent(before, null, null, null)
-                    : new Sent(before, after.topic(), after.kafkaPartition(), after.timestamp()));
+            if (wantsRecords) sent.add(one);
         }
         amidPoll = more;
         notifyAll();
     }
 
-    private void add(Conversion<SourceRecord> conversion, SourceRecord record) {
+    private Sent add(Conversion<SourceRecord> conversion, SourceRecord before, SourceRecord record) {
         String topic = record.topic();
         if (topic == null) throw new org.apache.kafka.connect.errors.DataException("a source record has no topic");
         // Converters may add headers, so these come first; and nothing is added before all is converted.
@@ -191,7 +194,9 @@ final class SourceSession implements Host.TaskSession {
         byte[] key = conversion.key.fromConnectData(topic, headers, record.keySchema(), record.key());
         byte[] value = conversion.value.fromConnectData(topic, headers, record.valueSchema(), record.value());
         for (org.apache.kafka.common.header.Header h : headers) filling.header(h.key(), h.value());
-        filling.add(topic, record.kafkaPartition(), record.timestamp(), key, value);
+        long at = record.timestamp() == null ? System.currentTimeMillis() : record.timestamp();
+        filling.add(topic, record.kafkaPartition(), at, key, value);
+        return new Sent(before, topic, at, key == null ? -1 : key.length, value == null ? -1 : value.length);
     }
 
     private void write() {
@@ -221,6 +226,7 @@ final class SourceSession implements Host.TaskSession {
                 upTo.forEach((partition, offset) -> pairs.add(List.of(Offsets.text(partition), Offsets.text(offset))));
                 meta.put("topics", full.topics());
                 meta.put("offsets", pairs);
+                meta.put("wanted", wantsRecords);
                 connection.write(full.frame(number, Connection.MAPPER.writeValueAsBytes(meta)));
                 full.clear();
                 synchronized (this) { spare = full; }
@@ -232,16 +238,21 @@ final class SourceSession implements Host.TaskSession {
     }
 
     /** All frames up to this one are in Kafka, and their offsets. */
-    private void acknowledge(int frame) {
+    private void acknowledge(Connection.Message message) {
+        int frame = message.number("frame");
+        Map<Integer, Placed> placed = Placed.of(message);
         SourceTask running = task;
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             while (true) {
-                List<Sent> done;
+                Map.Entry<Integer, List<Sent>> done;
                 synchronized (this) {
                     if (unacknowledged.isEmpty() || unacknowledged.peek().getKey() > frame) break;
-                    done = unacknowledged.poll().getValue();
+                    done = unacknowledged.poll();
                 }
-                for (Sent one : done) running.commitRecord(one.record(), metadata(one));
+                Placed where = placed.get(done.getKey());
+                int row = 0;
+                for (Sent one : done.getValue())
+                    running.commitRecord(one.record(), one.topic() == null ? null : metadata(one, where, row++));
             }
             running.commit();
         } catch (Throwable e) { // plugin code; Java's worker also only tells
@@ -249,11 +260,27 @@ final class SourceSession implements Host.TaskSession {
         }
     }
 
-    private static RecordMetadata metadata(Sent one) {
-        if (one.topic() == null) return null;
-        int partition = one.partition() == null ? RecordMetadata.UNKNOWN_PARTITION : one.partition();
-        long at = one.timestamp() == null ? -1L : one.timestamp();
-        return new RecordMetadata(new TopicPartition(one.topic(), partition), -1, 0, at, -1, -1);
+    private static RecordMetadata metadata(Sent one, Placed where, int row) {
+        TopicPartition partition = new TopicPartition(one.topic(), where.partitions().get(row));
+        long offset = where.offsets().get(row);
+        return new RecordMetadata(partition, offset, 0, one.timestamp(), one.keySize(), one.valueSize());
+    }
+
+    /** Where the records of a frame went, those that a transform dropped left out; an offset of -1 is not known. */
+    private record Placed(IntBuffer partitions, LongBuffer offsets) {
+        static Map<Integer, Placed> of(Connection.Message message) {
+            Map<Integer, Placed> found = new HashMap<>();
+            for (Object told : (List<?>) message.content().get("places")) {
+                Map<?, ?> frame = (Map<?, ?>) told;
+                found.put((Integer) frame.get("frame"),
+                    new Placed(bytes(frame.get("partitions")).asIntBuffer(), bytes(frame.get("offsets")).asLongBuffer()));
+            }
+            return found;
+        }
+
+        private static ByteBuffer bytes(Object text) {
+            return ByteBuffer.wrap(Base64.getDecoder().decode((String) text)).order(ByteOrder.LITTLE_ENDIAN);
+        }
     }
 
     @Override
