@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.errors import ConnectError
+from spark_tasks.plugins.api import TransactionSignal
 
 MESSAGE: Final = 1
 BATCH: Final = 2
@@ -31,7 +32,8 @@ _SECTIONS: Final = 16
 class Batch:
     """A frame of a source task. `topics`: the names that `topic` (int32, one a record) counts; `partition` (int32): -1
     where the partitioner decides; `raw`: RAW_SCHEMA; `offsets`: JSON texts of source partition and offset; `more`: the
-    rest of what one poll returned comes in the next frame; `wanted`: the task wants to know where its records go.
+    rest of what one poll returned comes in the next frame; `wanted`: the task wants to know where its records go;
+    `signal`: what the plugin asks of the transaction after it.
     """
 
     number: int
@@ -42,6 +44,7 @@ class Batch:
     offsets: tuple[tuple[str, str], ...]
     more: bool
     wanted: bool
+    signal: TransactionSignal | None
 
 
 def message(number: int, content: Mapping[str, Any]) -> bytes:
@@ -133,7 +136,7 @@ def _batch(number: int, body: memoryview) -> Batch:
         number, tuple(meta["topics"]), np.frombuffer(parts[_TOPIC], np.int32),
         np.frombuffer(parts[_PARTITION], np.int32), _raw(rows, sizes, parts),
         tuple((partition, offset) for partition, offset in meta["offsets"]), bool(meta["more"]),
-        bool(meta.get("wanted")),
+        bool(meta.get("wanted")), meta.get("signal"),
     )
 
 

@@ -21,7 +21,7 @@ from heeler.java_host.frames import Batch, Places
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import Session, order, unexpected
-from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError, StartCancelledError
+from spark_tasks.errors import ConnectError, DataError, RetriableError, StartCancelledError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.appender_settings import appender_options
 from spark_tasks.kafka.client_properties import client_properties
@@ -31,6 +31,7 @@ from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.topic_creation import topic_creation
 from spark_tasks.kafka.transactions import Member
 from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import Kind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
@@ -54,15 +55,14 @@ class JavaSourceTask:
         self._context = context
         self._offsets = context.offsets
         self._host = host
-        self._named = named
         properties = client_properties(context.worker, context.connector, "producer")
         client = connection_settings(properties)
         self._options, idempotent = appender_options(properties)
         self._cluster = shared_cluster(client)
         self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=idempotent)
-        if self._delivery.boundary is not None and self._delivery.boundary.kind is Kind.CONNECTOR:
-            raise ConfigError("Invalid value connector for configuration transaction.boundary: Java plugins cannot "
-                              "define the boundaries of their transactions on heeler yet; use poll or interval")
+        boundary = self._delivery.boundary
+        self._order = {**order(context, named),
+                       "boundaries": boundary is not None and boundary.kind is Kind.CONNECTOR}
         admin = connection_settings(client_properties(context.worker, context.connector, "admin"))
         self._creation = topic_creation(context.worker, context.connector, admin)
         self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
@@ -96,7 +96,7 @@ class JavaSourceTask:
         self._starting = True
         try:
             self._session = session = Session(
-                self._host.connect, "source", order(self._context, self._named), self._context, self._read_offsets)
+                self._host.connect, "source", self._order, self._context, self._read_offsets)
             if self._cancelled or self._unwanted:
                 session.close()
             event = session.next(wait=True)
@@ -157,6 +157,8 @@ class JavaSourceTask:
                     break
                 if isinstance(event, Batch):
                     writing.write(event)
+                    if writing.signal is not None:
+                        break
                     continue
                 drained = isinstance(event, Mapping) and event.get("op") == "drained"
                 error = None if drained else unexpected(event)
@@ -194,7 +196,8 @@ class JavaSourceTask:
         self._places += writing.places
         self._patience.succeeded()
         begun = time.perf_counter()
-        return self._counted(begun, final=self._delivery.commit(from_texts(writing.offsets.items())))
+        final = self._delivery.commit(from_texts(writing.offsets.items()), writing.signal or "continue")
+        return self._counted(begun, final=final)
 
     def _settle(self, *, finish: bool) -> bool:
         begun = time.perf_counter()
@@ -299,6 +302,7 @@ class _Writing:
         self.number: int | None = None
         self.amid_poll = False
         self.places: list[Places] = []
+        self.signal: TransactionSignal | None = None
         self.records = 0
         self.size = 0
 
@@ -333,7 +337,7 @@ class _Writing:
         if places is not None:
             self.places.append(places)
         self.offsets |= dict(batch.offsets)
-        self.number, self.amid_poll = batch.number, batch.more
+        self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
         self.records += len(batch.raw)
         self.size += batch.raw.nbytes
 

@@ -33,6 +33,7 @@ class Kafka:
 
     def __init__(self):
         self.appended, self.committed, self.aborts, self.final = [], [], 0, True
+        self.signals = []
 
     def start(self): ...
     def recover(self): ...
@@ -44,8 +45,9 @@ class Kafka:
     def lanes(self, count):
         return [Lane(None)] * count
 
-    def commit(self, offsets):
+    def commit(self, offsets, signal):
         self.committed.append((len(self.appended), offsets))
+        self.signals.append(signal)
         return self.final
 
     def settle(self, *, finish):
@@ -89,10 +91,10 @@ class Session:
     def say(self, op, number=0, **content):
         self.socket.sendall(message(number, {"op": op, **content}))
 
-    def frame(self, *values, offset, more=False, wanted=False):
+    def frame(self, *values, offset, more=False, wanted=False, signal=None):
         self.frames += 1
         body = packed([("t", -1, 5, None, value, []) for value in values],
-                      [['{"p":1}', json.dumps({"n": offset})]], more, wanted)
+                      [['{"p":1}', json.dumps({"n": offset})]], more, wanted, signal)
         self.socket.sendall(HEAD.pack(BATCH, self.frames, len(body)) + body)
 
 
@@ -206,6 +208,18 @@ def test_who_wants_it_is_told_where_its_records_went(rig):
     assert place["frame"] == 1
     assert np.frombuffer(b64decode(place["partitions"]), "<i4").tolist() == [1, 1, 4]
     assert np.frombuffer(b64decode(place["offsets"]), "<i8").tolist() == [1, 0, -1]
+
+
+def test_a_transaction_ends_where_the_plugin_says(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1)
+    session.frame(b"two", offset=2, signal="commit")
+    session.frame(b"three", offset=3, signal="abort")
+    session.frame(b"four", offset=4)
+    wait_until(lambda: rig.task.run_once() and len(rig.kafka.appended) == 4)
+    ends = [(count, signal) for (count, _), signal in zip(rig.kafka.committed, rig.kafka.signals, strict=True)]
+    assert {(2, "commit"), (3, "abort"), (4, "continue")} <= set(ends)
 
 
 def test_what_one_poll_returned_is_committed_as_a_whole(rig):
