@@ -167,6 +167,12 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
         return {"SUPPORTED": True, "UNSUPPORTED": False}.get(told)
 
     @classmethod
+    def can_define_transaction_boundaries(cls, config: Options) -> bool:
+        """As its `canDefineTransactionBoundaries` says."""
+        told = cls.host.ask("boundaries", **cls.named(), config=dict(config))["support"]
+        return bool(told == "SUPPORTED")
+
+    @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
         """As its `alterOffsets` says."""
         told = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.errors import ConnectError
+from spark_tasks.plugins.api import TransactionSignal
 
 MESSAGE: Final = 1
 BATCH: Final = 2
@@ -30,7 +32,8 @@ _SECTIONS: Final = 16
 class Batch:
     """A frame of a source task. `topics`: the names that `topic` (int32, one a record) counts; `partition` (int32): -1
     where the partitioner decides; `raw`: RAW_SCHEMA; `offsets`: JSON texts of source partition and offset; `more`: the
-    rest of what one poll returned comes in the next frame.
+    rest of what one poll returned comes in the next frame; `wanted`: the task wants to know where its records go;
+    `signal`: what the plugin asks of the transaction after it.
     """
 
     number: int
@@ -40,12 +43,34 @@ class Batch:
     raw: pa.RecordBatch
     offsets: tuple[tuple[str, str], ...]
     more: bool
+    wanted: bool
+    signal: TransactionSignal | None
 
 
 def message(number: int, content: Mapping[str, Any]) -> bytes:
     """A message as a frame."""
     body = json.dumps(content).encode()
     return HEAD.pack(MESSAGE, number, len(body)) + body
+
+
+class Places:
+    """Where the records of a frame went, as far as Kafka has said it."""
+
+    def __init__(self, number: int, rows: int) -> None:
+        self._number = number
+        self._partition = np.full(rows, -1, np.int32)
+        self._offset = np.full(rows, -1, np.int64)
+
+    def landed(self, rows: np.ndarray[Any, Any], partition: int, offset: int) -> None:
+        """These rows of the frame are there one after the other; `offset` of the first, -1 where that is not known."""
+        self._partition[rows] = partition
+        if offset >= 0:
+            self._offset[rows] = offset + np.arange(len(rows))
+
+    def told(self) -> Mapping[str, Any]:
+        """For the host: little-endian int32 and int64, one a record, in base64."""
+        return {"frame": self._number, "partitions": b64encode(self._partition.tobytes()).decode(),
+                "offsets": b64encode(self._offset.tobytes()).decode()}
 
 
 def records(topic: str, partition: int, start: int, end: int, raw: pa.RecordBatch, *, reset: bool) -> bytes:
@@ -111,6 +136,7 @@ def _batch(number: int, body: memoryview) -> Batch:
         number, tuple(meta["topics"]), np.frombuffer(parts[_TOPIC], np.int32),
         np.frombuffer(parts[_PARTITION], np.int32), _raw(rows, sizes, parts),
         tuple((partition, offset) for partition, offset in meta["offsets"]), bool(meta["more"]),
+        bool(meta.get("wanted")), meta.get("signal"),
     )
 
 

@@ -10,17 +10,18 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from heeler.java_host.connection import HostGoneError
-from heeler.java_host.frames import Batch
+from heeler.java_host.frames import Batch, Places
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import HeldSession, Session, order, unexpected
-from spark_tasks.errors import ConfigError, ConnectError, DataError, RetriableError
+from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.appender_settings import appender_options
 from spark_tasks.kafka.client_properties import client_properties
@@ -30,6 +31,7 @@ from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.topic_creation import topic_creation
 from spark_tasks.kafka.transactions import Member
 from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import Kind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
@@ -53,15 +55,14 @@ class JavaSourceTask:
         self._context = context
         self._offsets = context.offsets
         self._host = host
-        self._named = named
         properties = client_properties(context.worker, context.connector, "producer")
         client = connection_settings(properties)
         self._options, idempotent = appender_options(properties)
         self._cluster = shared_cluster(client)
         self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=idempotent)
-        if self._delivery.boundary is not None and self._delivery.boundary.kind is Kind.CONNECTOR:
-            raise ConfigError("Invalid value connector for configuration transaction.boundary: Java plugins cannot "
-                              "define the boundaries of their transactions on heeler yet; use poll or interval")
+        boundary = self._delivery.boundary
+        self._order = {**order(context, named),
+                       "boundaries": boundary is not None and boundary.kind is Kind.CONNECTOR}
         admin = connection_settings(client_properties(context.worker, context.connector, "admin"))
         self._creation = topic_creation(context.worker, context.connector, admin)
         self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
@@ -71,6 +72,7 @@ class JavaSourceTask:
         self._held = HeldSession(context.id, self._drop)
         self._opened_at = time.monotonic()
         self._topics: set[str] = set()
+        self._places: list[Places] = []  # of frames of which the plugin was not told
         self._unsaid: int | None = None  # the last frame that is final and of which the plugin was not told
         self._paused = False
         self._polls = False
@@ -89,8 +91,8 @@ class JavaSourceTask:
         self._unsaid = None
         self._polls = False
         return self._held.open(
-            lambda: Session(self._host.connect, "source", order(self._context, self._named), self._context,
-                            self._read_offsets), self._await_start)
+            lambda: Session(self._host.connect, "source", self._order, self._context, self._read_offsets),
+            self._await_start)
 
     def _await_start(self, session: Session) -> None:
         event = session.next(wait=True)
@@ -143,6 +145,8 @@ class JavaSourceTask:
                     break
                 if isinstance(event, Batch):
                     writing.write(event)
+                    if writing.signal is not None:
+                        break
                     continue
                 drained = isinstance(event, Mapping) and event.get("op") == "drained"
                 error = None if drained else unexpected(event)
@@ -155,12 +159,15 @@ class JavaSourceTask:
         if error is not None:
             raise error
         if final and self._unsaid is not None:
-            frame, self._unsaid = self._unsaid, None
-            session.connection.tell("acknowledge", frame=frame)
+            self._acknowledge(session, self._unsaid)
         if writing.number is None:
             due_ms = self._delivery.due_ms
             return Progress(idle_ms=IDLE_MS if due_ms is None else max(1, min(IDLE_MS, int(due_ms))))
         return Progress(writing.records, writing.size)
+
+    def _acknowledge(self, session: Session, frame: int) -> None:
+        places, self._places, self._unsaid = self._places, [], None
+        session.connection.tell("acknowledge", frame=frame, places=[one.told() for one in places])
 
     def _commit(self, writing: _Writing) -> bool:
         """Whether all that was appended is final."""
@@ -174,9 +181,11 @@ class JavaSourceTask:
         if self._slept:
             raise RetriableError("this process slept for so long that another worker may be running its tasks")
         self._unsaid = writing.number
+        self._places += writing.places
         self._patience.succeeded()
         begun = time.perf_counter()
-        return self._counted(begun, final=self._delivery.commit(from_texts(writing.offsets.items())))
+        final = self._delivery.commit(from_texts(writing.offsets.items()), writing.signal or "continue")
+        return self._counted(begun, final=final)
 
     def _settle(self, *, finish: bool) -> bool:
         begun = time.perf_counter()
@@ -200,6 +209,7 @@ class JavaSourceTask:
 
     def _drop(self) -> None:
         self._held.close()
+        self._places, self._unsaid = [], None
 
     def pause(self) -> None:
         """See TaskRunner; the next run_once tells the host."""
@@ -236,7 +246,7 @@ class JavaSourceTask:
         session.connection.tell("stop")
         self._step(session, time.monotonic(), wait=True)
         if self._settle(finish=True) and self._unsaid is not None:
-            session.connection.tell("acknowledge", frame=self._unsaid)
+            self._acknowledge(session, self._unsaid)
         session.connection.tell("finish")
         event = session.next(wait=True)
         if not isinstance(event, Mapping) or event.get("op") != "stopped":
@@ -273,6 +283,8 @@ class _Writing:
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
         self.amid_poll = False
+        self.places: list[Places] = []
+        self.signal: TransactionSignal | None = None
         self.records = 0
         self.size = 0
 
@@ -294,17 +306,20 @@ class _Writing:
     def write(self, batch: Batch) -> None:
         """Append a frame."""
         appender = self._open()
+        places = Places(batch.number, len(batch.raw)) if batch.wanted else None
         for number, topic in enumerate(batch.topics):
             self._used(topic)
-            mine, partitions = batch.raw, batch.partition
-            if len(batch.topics) > 1:
-                rows = np.flatnonzero(batch.topic == number)
-                mine, partitions = mine.take(pa.array(rows)), partitions[rows]
+            rows = np.flatnonzero(batch.topic == number)
+            mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
+            partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:
                 raise DataError(f"a record for topic {topic} has partition {partitions.min()}, which cannot be")
-            appender.append(topic, None if (partitions == -1).all() else partitions, mine)
+            landed = partial(_landed, places, rows) if places is not None else None
+            appender.append(topic, None if (partitions == -1).all() else partitions, mine, landed)
+        if places is not None:
+            self.places.append(places)
         self.offsets |= dict(batch.offsets)
-        self.number, self.amid_poll = batch.number, batch.more
+        self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
         self.records += len(batch.raw)
         self.size += batch.raw.nbytes
 
@@ -316,3 +331,10 @@ class _Writing:
         """Stop sending."""
         if self._appender is not None:
             self._appender.close()
+
+
+def _landed(
+    places: Places, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
+) -> None:  # fmt: skip
+    """`some`: of the rows."""
+    places.landed(rows[some], partition, offset)

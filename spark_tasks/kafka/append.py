@@ -6,6 +6,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from spark_tasks.kafka.records.decode import decode
 from spark_tasks.kafka.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequence
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.partitioner import Partitioner, rows_by_partition
-from spark_tasks.kafka.sender import Batch, Sender
+from spark_tasks.kafka.sender import Batch, Landed, Sender
 
 Array = np.ndarray[Any, Any]
 
@@ -79,11 +80,17 @@ class Appender:
             split=self._split,
         )
 
-    def append(self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch) -> None:
+    def append(
+        self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch,
+        landed: Callable[[int, Array, int], None] | None = None,
+    ) -> None:  # fmt: skip
         """Send all rows of `raw` (RAW_SCHEMA; `offset` is not read, `timestamp` -1 means now, `headers` may be
         missing) to one partition, or each to its own (null or -1: the partitioner decides), or all as the partitioner
         decides. Order within a partition is kept. Returns once all is encoded and at most 32 MiB wait to be sent.
         Raises RecordTooLargeError, UnknownTopicError, or whatever an earlier batch has failed with.
+
+        `landed` is told, on the IO thread, of a partition, some rows of `raw` in their order there, and the offset of
+        the first; the others follow it. Of what had to be sent again it may be told nothing, or -1.
         """
         now = time.time_ns() // 1_000_000
         placed = self._placed(topic, partition, raw)
@@ -92,7 +99,7 @@ class Appender:
         for number, rows in placed:
             step = max(len(rows) * self._batch_bytes[topic] // max(raw.nbytes * len(rows) // max(len(raw), 1), 1), 1)
             for at in range(0, len(rows), step):
-                self._encode(topic, number, raw, rows[at : at + step], now)
+                self._encode(topic, number, raw, rows[at : at + step], now, landed)
 
     def flush(self) -> None:
         """Wait until all that was appended is acknowledged. Raises the first error, after which nothing more is
@@ -126,7 +133,10 @@ class Appender:
             )
         return placed
 
-    def _encode(self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array, now: int) -> None:
+    def _encode(
+        self, topic: str, partition: int, raw: pa.RecordBatch, rows: Array, now: int,
+        landed: Callable[[int, Array, int], None] | None,
+    ) -> None:  # fmt: skip
         where = (topic, partition)
         sequence = self.sequences.get(where, 0) if self._identity is not None else -1
         try:
@@ -143,9 +153,13 @@ class Appender:
         except RecordTooLargeError as error:
             raise RecordTooLargeError(error.row, error.size, error.limit, topic) from None
         batches = []
+        at = 0
         for item in encoded:
             self._number += 1
             batches.append(Batch(where, item.data, item.count, sequence, (self._number,)))
+            if landed is not None:
+                batches[-1].landed = Landed(rows[at : at + item.count], landed)
+            at += item.count
             sequence = next_sequence(sequence, item.count)
         if self._identity is not None:
             self.sequences[where] = sequence
@@ -200,7 +214,9 @@ class Appender:
                 compression=self._compression,
                 max_batch_bytes=2**31 - 1,
             )
-            halves.append(Batch(batch.where, item.data, item.count, sequence, (*batch.number, place), batch.since))
+            told = batch.landed and replace(batch.landed, rows=batch.landed.rows[rows])
+            halves.append(
+                Batch(batch.where, item.data, item.count, sequence, (*batch.number, place), batch.since, told))
             sequence = next_sequence(sequence, item.count)
         with self._changed:
             self._buffered += sum(len(half.data) for half in halves) - len(batch.data)

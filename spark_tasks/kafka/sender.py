@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import kafka.errors as protocol
+import numpy as np
 from kafka.protocol.producer import ProduceRequest
 
 from spark_tasks.errors import ConnectError
@@ -38,6 +39,15 @@ class Batch:
     sequence: int
     number: tuple[int, ...]
     since: float = field(default_factory=time.monotonic)
+    landed: Landed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Who wants to know where these rows of a batch went: `tell` gets partition, rows and the offset of the first."""
+
+    rows: np.ndarray[Any, Any]
+    tell: Callable[[int, np.ndarray[Any, Any], int], None]
 
 
 @dataclass(slots=True)
@@ -175,14 +185,14 @@ class Sender:
         node, number = connection
         try:
             response = await self._cluster.io.send(self._request(batches), node, lane=f"produce-{number}")
-            errors = _errors(response)
+            results = _results(response)
         except (protocol.KafkaError, OSError) as error:
-            errors = dict.fromkeys([batch.where for batch in batches], error)
+            results = dict.fromkeys([batch.where for batch in batches], error)
         finally:
             self._requests[connection] -= 1
         for batch in batches:
             if not self._stopped:
-                self._settle(batch, errors.get(batch.where))
+                self._settle(batch, results.get(batch.where, -1))
         self._pump_soon()
 
     def _request(self, batches: list[Batch]) -> Any:
@@ -200,19 +210,21 @@ class Sender:
             max_version=9,
         )
 
-    def _settle(self, batch: Batch, error: Exception | None) -> None:
+    def _settle(self, batch: Batch, result: Exception | int) -> None:
         line = self._lines[batch.where]
         line.sent.remove(batch)
-        if error is None or isinstance(error, protocol.DuplicateSequenceNumberError):
+        if isinstance(result, int | protocol.DuplicateSequenceNumberError):
             line.wait_ms = _FIRST_WAIT_MS
             line.known = True
+            if batch.landed is not None and isinstance(result, int):
+                batch.landed.tell(batch.where[1], batch.landed.rows, result)
             self._done(batch)
-        elif isinstance(error, _TOO_LARGE):
+        elif isinstance(result, _TOO_LARGE):
             self._cut(line, batch)
-        elif is_retriable(error) or self._behind_a_failed_one(line, batch, error):
-            self._again(line, batch, error)
+        elif is_retriable(result) or self._behind_a_failed_one(line, batch, result):
+            self._again(line, batch, result)
         else:
-            self._fail(translated(error, f"appending to {batch.where[0]}-{batch.where[1]}"))
+            self._fail(translated(result, f"appending to {batch.where[0]}-{batch.where[1]}"))
         self._resume_if_due(line)
 
     def _cut(self, line: _Line, batch: Batch) -> None:
@@ -262,12 +274,13 @@ class Sender:
             self._broken(error)
 
 
-def _errors(response: Any) -> dict[TopicPartition, Exception]:
-    """The partitions that failed. Without acknowledgements there is no response."""
-    found: dict[TopicPartition, Exception] = {}
+def _results(response: Any) -> dict[TopicPartition, Exception | int]:
+    """By partition, why it failed, or the offset of its first record. Without acknowledgements there is no response."""
+    found: dict[TopicPartition, Exception | int] = {}
     for topic in response.responses if response is not None else ():
         for item in topic.partition_responses:
             error = protocol.for_code(item.error_code)
-            if error is not protocol.NoError:
-                found[topic.name, item.index] = error(item.error_message or f"{topic.name}-{item.index}")
+            failed = error is not protocol.NoError
+            found[topic.name, item.index] = (
+                error(item.error_message or f"{topic.name}-{item.index}") if failed else item.base_offset)
     return found

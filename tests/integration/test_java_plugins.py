@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,8 @@ FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 MODE = "heeler.tests.ModeSource"
 NOTES = "heeler.tests.NoteSink"
 LONGS = {"value.converter": "org.apache.kafka.connect.converters.LongConverter"}
-MODES = ("count", "exit", "hang", "hang-start", "throw", "memory", "retry", "raise", "reconfigure")
+MODES = ("count", "exit", "hang", "hang-start", "throw", "memory", "retry", "raise", "reconfigure", "mixed",
+         "transactions")
 COMPILED_S = 170.0  # numba, where it has compiled nothing yet
 SLOW_S = 60.0  # a JVM starts on a busy machine
 
@@ -122,12 +124,15 @@ def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
 
 
 def test_records_keep_keys_headers_timestamps_and_offsets_their_numbers(rig, topic_name):
-    rig.create(topic_name, counting(topic_name, "retry", records="30"), ["RUNNING", "RUNNING"])
+    rig.kafka.create(topic_name, partitions=3)
+    rig.create(topic_name, counting(topic_name, "retry", records="30", tell="yes"), ["RUNNING", "RUNNING"])
     wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 30}], what="the last offset")
     found = rig.kafka.messages(topic_name)
-    assert [m.key().decode() for m in found] == [f"k{n}" for n in range(30)]
-    assert numbers(rig, topic_name) == list(range(30))
-    assert [m.timestamp()[1] for m in found] == [1000 + n for n in range(30)]
+    rows = sorted((int.from_bytes(m.value(), "big"), m.key().decode(), m.timestamp()[1]) for m in found)
+    assert rows == [(n, f"k{n}", 1000 + n) for n in range(30)]
+    told = {f"committed {m.key().decode()} at {topic_name}-{m.partition()}@{m.offset()} of {m.timestamp()[1]}, "
+            f"{len(m.key())}+8" for m in found}
+    wait_until(lambda: told <= set(re.findall(r"committed k.*\+8", rig.process.log.read_text())), what="commitRecord")
     assert all([name for name, _ in m.headers()] == ["confirmed"] for m in found)
     tracked = rig.call("GET", f"/connectors/{topic_name}/topics")[topic_name]["topics"]
     assert tracked == [topic_name]
@@ -160,6 +165,31 @@ def test_what_a_task_throws_is_its_own_failure(rig, topic_name, mode, message):
     assert message in status["tasks"][0]["trace"]
     assert "heeler.tests.ModeSource$Counting.poll" in status["tasks"][0]["trace"]
     assert numbers(rig, topic_name) == list(range(5))  # what was polled before is kept
+
+
+def test_a_bad_record_of_a_source_is_left_out_where_the_connector_says_so(rig, topic_name):
+    strict = f"{topic_name}-strict"
+    rig.create(topic_name, counting(topic_name, "mixed", **{"errors.tolerance": "all", "errors.log.enable": "true"}))
+    rig.create(strict, counting(strict, "mixed"), ["RUNNING", "FAILED"])
+    trace = rig.call("GET", f"/connectors/{strict}/status")["tasks"][0]["trace"]
+    assert "ConnectException: Tolerance exceeded in error handler" in trace
+    assert "Caused by: org.apache.kafka.connect.errors.DataException" in trace
+    rig.wait_records(topic_name, 9)
+    assert numbers(rig, topic_name) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert re.search(rf"Error encountered in task {topic_name}-0. Executing stage 'VALUE_CONVERTER' with class "
+                     "'org.apache.kafka.connect.converters.LongConverter'", rig.process.log.read_text())
+
+
+def test_a_connector_says_where_its_transactions_end(rig, topic_name):
+    """Those of 0 to 4 and of 8 and 9 are committed, that of 5 to 7 is aborted; the offsets after it count (KIP-618)."""
+    own = {"transaction.boundary": "connector"}
+    rig.create(topic_name, counting(topic_name, "transactions", **own), ["RUNNING", "RUNNING"])
+    rig.wait_records(topic_name, 7)
+    assert numbers(rig, topic_name) == [0, 1, 2, 3, 4, 8, 9]
+    wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 10}], what="the last offset")
+    refused = rig.refused("POST", "/connectors", {"name": f"{topic_name}-no", "config": counting(topic_name, **own)})
+    assert refused.status == 400
+    assert "does not support connector-defined transaction boundaries" in str(refused)
 
 
 def test_another_version_of_a_plugin_runs_beside_it(rig, topic_name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -153,11 +154,17 @@ def test_a_topic_that_takes_only_small_batches(cluster, topic):
     name = topic(max_message_bytes=5000)
     values = [b"%05d" % number * 20 for number in range(3000)]
     appender = Appender(cluster, cluster.init_producer_id())
+    offsets = {}
+
+    def landed(first, partition, rows, offset):
+        offsets.update({first + int(row): (partition, offset + n) for n, row in enumerate(rows)})
+
     for first in range(0, 3000, 1000):
-        appender.append(name, 0, raw(values[first : first + 1000]))
+        appender.append(name, 0, raw(values[first : first + 1000]), partial(landed, first))
     appender.flush()
     assert [row["value"] for row in read(cluster, name)] == values
     assert appender.sequences == {(name, 0): 3000}
+    assert offsets == {number: (0, number) for number in range(3000)}
     appender.append(name, 0, raw([os.urandom(6000)]))
     with pytest.raises(RecordTooLargeError, match=rf"a broker refused a record for topic '{name}'.*of the topic"):
         appender.flush()

@@ -9,6 +9,7 @@ import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.source.ConnectorTransactionBoundaries;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
@@ -35,8 +36,13 @@ public class ModeSource extends SourceConnector {
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
             .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start", "throw",
-                "memory", "retry", "raise", "reconfigure"), ConfigDef.Importance.LOW, "What it does.")
+                "memory", "retry", "raise", "reconfigure", "mixed", "transactions"), ConfigDef.Importance.LOW, "What it does.")
             .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
+    }
+
+    @Override public ConnectorTransactionBoundaries canDefineTransactionBoundaries(Map<String, String> given) {
+        return given.get("mode").equals("transactions") ? ConnectorTransactionBoundaries.SUPPORTED
+            : ConnectorTransactionBoundaries.UNSUPPORTED;
     }
 
     @Override public void start(Map<String, String> given) {
@@ -106,7 +112,12 @@ public class ModeSource extends SourceConnector {
             }
             SourceRecord record = new SourceRecord(Map.of("of", "count"), Map.of("next", BASE + next + 1), config.get("topic"),
                 null, Schema.STRING_SCHEMA, "k" + next, Schema.INT64_SCHEMA, next, 1000 + next);
+            if (config.get("mode").equals("mixed") && next == 3)
+                record = record.newRecord(record.topic(), null, null, "k3", Schema.STRING_SCHEMA, "three", record.timestamp());
             record.headers().addLong("confirmed", confirmed);
+            if (config.get("mode").equals("transactions") && next == 7) context.transactionContext().abortTransaction(record);
+            else if (config.get("mode").equals("transactions") && next % 5 == 4)
+                context.transactionContext().commitTransaction(record);
             next++;
             return List.of(record);
         }
@@ -123,6 +134,10 @@ public class ModeSource extends SourceConnector {
 
         @Override public void commitRecord(SourceRecord record, RecordMetadata metadata) {
             confirmed++;
+            if (config.containsKey("tell"))
+                System.out.println("committed " + record.key() + " at " + metadata.topic() + "-" + metadata.partition() + "@"
+                    + metadata.offset() + " of " + metadata.timestamp() + ", " + metadata.serializedKeySize() + "+"
+                    + metadata.serializedValueSize());
         }
 
         @Override public void stop() { }

@@ -34,7 +34,7 @@ def strings(values):
     return [struct.pack(f"<{len(ends)}i", *ends) if values else b"", data, bytes(bits) if None in values else b""]
 
 
-def packed(records, offsets=(), more=False):
+def packed(records, offsets=(), more=False, wanted=False, signal=None):
     topics = list(dict.fromkeys(r[0] for r in records))
     flat = [h for r in records for h in r[5]]
     ends = [0]
@@ -48,7 +48,7 @@ def packed(records, offsets=(), more=False):
         struct.pack(f"<{len(ends)}i", *ends) if flat else b"",
         *strings([h[0].encode("utf-8", "replace") for h in flat]), *strings([h[1] for h in flat]),
     ]
-    meta = json.dumps({"topics": topics, "offsets": offsets, "more": more}).encode()
+    meta = json.dumps({"topics": topics, "offsets": offsets, "more": more, "wanted": wanted, "signal": signal}).encode()
     head = struct.pack("<iiii16q", len(records), len(meta), 16, 0, *map(len, sections))
     return memoryview(head + padded(meta) + b"".join(map(padded, sections)))
 

@@ -6,8 +6,10 @@ import json
 import queue
 import socket
 import threading
+from base64 import b64decode
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from heeler.java_host import source_task
@@ -31,6 +33,7 @@ class Kafka:
 
     def __init__(self):
         self.appended, self.committed, self.aborts, self.final = [], [], 0, True
+        self.signals = []
 
     def start(self): ...
     def recover(self): ...
@@ -42,8 +45,9 @@ class Kafka:
     def lanes(self, count):
         return [Lane(None)] * count
 
-    def commit(self, offsets):
+    def commit(self, offsets, signal):
         self.committed.append((len(self.appended), offsets))
+        self.signals.append(signal)
         return self.final
 
     def settle(self, *, finish):
@@ -87,10 +91,10 @@ class Session:
     def say(self, op, number=0, **content):
         self.socket.sendall(message(number, {"op": op, **content}))
 
-    def frame(self, *values, offset, more=False):
+    def frame(self, *values, offset, more=False, wanted=False, signal=None):
         self.frames += 1
         body = packed([("t", -1, 5, None, value, []) for value in values],
-                      [['{"p":1}', json.dumps({"n": offset})]], more)
+                      [['{"p":1}', json.dumps({"n": offset})]], more, wanted, signal)
         self.socket.sendall(HEAD.pack(BATCH, self.frames, len(body)) + body)
 
 
@@ -102,8 +106,12 @@ def rig(monkeypatch):
         def __init__(self, *_arguments, **_more):
             self.sequences, self._batch = {}, []
 
-        def append(self, topic, _partitions, raw):
+        def append(self, topic, _partitions, raw, landed):
+            start = len(kafka.appended) + len(self._batch)
             self._batch += [(topic, value) for value in raw.column("value").to_pylist()]
+            if landed is not None:
+                landed(1, np.array([1, 0]), start)
+                landed(4, np.array([2]), -1)
 
         def flush(self):
             kafka.appended += self._batch
@@ -187,8 +195,31 @@ def test_frames_are_appended_committed_and_acknowledged(rig):
     wait_until(lambda: stepped(rig).records == 2)
     assert (rig.kafka.appended, rig.used) == ([("t", b"one"), ("t", b"two")], ["t"])
     assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
-    assert session.read()[1] == {"op": "acknowledge", "frame": 1}
+    assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
     assert rig.task.run_once().idle_ms > 1000
+
+
+def test_who_wants_it_is_told_where_its_records_went(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", b"two", b"three", offset=3, wanted=True)
+    wait_until(lambda: stepped(rig).records == 3)
+    (place,) = session.read()[1]["places"]
+    assert place["frame"] == 1
+    assert np.frombuffer(b64decode(place["partitions"]), "<i4").tolist() == [1, 1, 4]
+    assert np.frombuffer(b64decode(place["offsets"]), "<i8").tolist() == [1, 0, -1]
+
+
+def test_a_transaction_ends_where_the_plugin_says(rig):
+    session = started(rig)
+    rig.woken.clear()
+    session.frame(b"one", offset=1)
+    session.frame(b"two", offset=2, signal="commit")
+    session.frame(b"three", offset=3, signal="abort")
+    session.frame(b"four", offset=4)
+    wait_until(lambda: rig.task.run_once() and len(rig.kafka.appended) == 4)
+    ends = [(count, signal) for (count, _), signal in zip(rig.kafka.committed, rig.kafka.signals, strict=True)]
+    assert {(2, "commit"), (3, "abort"), (4, "continue")} <= set(ends)
 
 
 def test_what_one_poll_returned_is_committed_as_a_whole(rig):
@@ -256,7 +287,7 @@ def test_it_ends_in_order(rig):
     assert session.op() == "stop"
     session.frame(b"last", offset=9)
     session.say("drained")
-    assert session.read()[1] == {"op": "acknowledge", "frame": 1}
+    assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
     assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 9})])]
     assert session.op() == "finish"
     session.say("stopped")

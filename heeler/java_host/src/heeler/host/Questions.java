@@ -47,6 +47,8 @@ final class Questions {
                 case "validate" -> Map.of("op", "answer", "values", values((Connector) plugin, asked.strings("config")));
                 case "exactlyOnce" -> told("support", String.valueOf(
                     ((SourceConnector) plugin).exactlyOnceSupport(asked.strings("config"))));
+                case "boundaries" -> told("support", String.valueOf(
+                    ((SourceConnector) plugin).canDefineTransactionBoundaries(asked.strings("config"))));
                 case "alterOffsets" -> told("altered", plugin instanceof SinkConnector sink
                     ? sink.alterOffsets(asked.strings("config"), Places.offsets(asked.content().get("places")))
                     : ((SourceConnector) plugin).alterOffsets(

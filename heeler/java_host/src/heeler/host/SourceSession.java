@@ -1,24 +1,31 @@
 package heeler.host;
 
+import heeler.host.SourceConversion.Outgoing;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.connect.connector.Task;
-import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.runtime.SourceConnectorConfig;
+import org.apache.kafka.connect.runtime.WorkerTransactionContext;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
 import org.apache.kafka.connect.source.SourceTaskContext;
+import org.apache.kafka.connect.source.TransactionContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
@@ -39,8 +46,10 @@ final class SourceSession implements Host.TaskSession {
     private final ConnectorTaskId id;
     private final ClassLoader loader;
     private final Thread thread;
+    private final WorkerTransactionContext transactions; // null where others say where they end
     private final CountDownLatch finish = new CountDownLatch(1);
     private volatile SourceTask task;
+    private volatile SourceConversion conversion;
     private volatile boolean stopping;
     private volatile boolean gone; // the worker does not listen any more
     private boolean paused = true; // until the worker says "resume"; guarded, as all that follows, by this
@@ -51,12 +60,22 @@ final class SourceSession implements Host.TaskSession {
     private List<Sent> sent = new ArrayList<>();
     private boolean amidPoll;
     private boolean drained;
+    private String signal; // a transaction ends with the next frame: "commit" or "abort"
     private boolean wantsRecords; // the plugin has a commitRecord of its own
     private int frames;
     private final ArrayDeque<Map.Entry<Integer, List<Sent>>> unacknowledged = new ArrayDeque<>();
 
-    /** A record as it was polled, and where it went; topic null where a transform dropped it. */
-    private record Sent(SourceRecord record, String topic, Integer partition, Long timestamp) { }
+    /** A record as it was polled, and what was sent of it; topic null where nothing was. */
+    private record Sent(SourceRecord record, String topic, long timestamp, int keySize, int valueSize) {
+        static Sent of(SourceRecord record, Outgoing sends) {
+            return sends == null ? new Sent(record, null, -1, -1, -1)
+                : new Sent(record, sends.topic(), sends.timestamp(), size(sends.key()), size(sends.value()));
+        }
+
+        private static int size(byte[] bytes) {
+            return bytes == null ? -1 : bytes.length;
+        }
+    }
 
     SourceSession(Host host, Connection connection, Connection.Message order) throws Exception {
         this.host = host;
@@ -64,6 +83,7 @@ final class SourceSession implements Host.TaskSession {
         this.order = order;
         id = new ConnectorTaskId(order.text("name"), order.number("task"));
         loader = host.plugin(order).loader();
+        transactions = order.content().get("boundaries") == Boolean.TRUE ? new WorkerTransactionContext() : null;
         thread = new Thread(this::run, "task " + id);
     }
 
@@ -73,7 +93,7 @@ final class SourceSession implements Host.TaskSession {
         try {
             for (Connection.Message m = connection.read(); m != null; m = connection.read()) {
                 switch (m.op()) {
-                    case "acknowledge" -> acknowledge(m.number("frame"));
+                    case "acknowledge" -> acknowledge(m);
                     case "pause" -> pause(true);
                     case "resume" -> pause(false);
                     case "stop" -> stop();
@@ -94,9 +114,13 @@ final class SourceSession implements Host.TaskSession {
         notifyAll();
     }
 
-    private synchronized void stop() {
-        stopping = true;
-        notifyAll();
+    private void stop() {
+        SourceConversion running = conversion;
+        if (running != null) running.stopRetries();
+        synchronized (this) {
+            stopping = true;
+            notifyAll();
+        }
     }
 
     private void run() {
@@ -120,12 +144,14 @@ final class SourceSession implements Host.TaskSession {
         SourceTask made = (SourceTask) host.plugins.newTask(type);
         wantsRecords = made.getClass().getMethod("commitRecord", SourceRecord.class, RecordMetadata.class)
             .getDeclaringClass() != SourceTask.class;
-        try (Conversion<SourceRecord> conversion = new Conversion<>(host, config, id)) {
+        try (SourceConversion opened = new SourceConversion(host, config, id)) {
+            conversion = opened;
             Offsets offsets = new Offsets(connection);
             made.initialize(new SourceTaskContext() {
                 @Override public Map<String, String> configs() { return own; }
                 @Override public OffsetStorageReader offsetStorageReader() { return offsets; }
                 @Override public PluginMetrics pluginMetrics() { return metrics; }
+                @Override public TransactionContext transactionContext() { return transactions; }
             });
             task = made;
             made.start(own);
@@ -134,7 +160,7 @@ final class SourceSession implements Host.TaskSession {
             writer.setDaemon(true);
             writer.start();
             try {
-                while (!stopping) if (mayPoll()) poll(conversion);
+                while (!stopping) if (mayPoll()) poll(opened);
             } finally {
                 synchronized (this) { drained = true; amidPoll = false; notifyAll(); }
                 writer.join();
@@ -151,7 +177,7 @@ final class SourceSession implements Host.TaskSession {
         return !stopping;
     }
 
-    private void poll(Conversion<SourceRecord> conversion) throws InterruptedException {
+    private void poll(SourceConversion conversion) throws InterruptedException {
         List<SourceRecord> records;
         try {
             records = task.poll();
@@ -163,35 +189,49 @@ final class SourceSession implements Host.TaskSession {
         for (int from = 0; from < records.size(); from += SLICE)
             take(conversion, records.subList(from, Math.min(from + SLICE, records.size())),
                 from + SLICE < records.size());
+        if (transactions != null) end(asked(transactions.shouldAbortBatch(), transactions.shouldCommitBatch()));
     }
 
-    private synchronized void take(Conversion<SourceRecord> conversion, List<SourceRecord> records, boolean more)
+    /** What the plugin asks of the transaction after this; null where it asks nothing. Each answer is given once. */
+    private static String asked(boolean abort, boolean commit) {
+        return abort ? "abort" : commit ? "commit" : null;
+    }
+
+    /** The transaction ends here, so a frame does. */
+    private synchronized void end(String how) throws InterruptedException {
+        if (how == null) return;
+        signal = how;
+        notifyAll();
+        while (signal != null && !gone) wait();
+    }
+
+    private void take(SourceConversion conversion, List<SourceRecord> records, boolean more) throws InterruptedException {
+        List<Outgoing> converted = new ArrayList<>(records.size());
+        try {
+            for (SourceRecord record : records) converted.add(conversion.converted(record));
+        } finally {
+            add(records, converted, more);
+        }
+    }
+
+    /** The first of the records, which have become these; null where there is nothing to send. */
+    private synchronized void add(List<SourceRecord> records, List<Outgoing> converted, boolean more)
         throws InterruptedException {
         while (filling.size() > FRAME_BYTES && !gone) wait();
-        for (SourceRecord before : records) {
-            SourceRecord after = conversion.transform(before);
-            if (after != null) add(conversion, after);
-            if (before.sourcePartition() != null && before.sourceOffset() != null)
-                ends.put(before.sourcePartition(), before.sourceOffset());
-            if (wantsRecords)
-                sent.add(after == null ? new Sent(before, null, null, null)
-                    : new Sent(before, after.topic(), after.kafkaPartition(), after.timestamp()));
+        for (int i = 0; i < converted.size(); i++) {
+            SourceRecord record = records.get(i);
+            Outgoing sends = converted.get(i);
+            if (sends != null) {
+                for (Header h : sends.headers()) filling.header(h.key(), h.value());
+                filling.add(sends.topic(), sends.partition(), sends.timestamp(), sends.key(), sends.value());
+            }
+            if (record.sourcePartition() != null && record.sourceOffset() != null)
+                ends.put(record.sourcePartition(), record.sourceOffset());
+            if (wantsRecords) sent.add(Sent.of(record, sends));
+            if (transactions != null) end(asked(transactions.shouldAbortOn(record), transactions.shouldCommitOn(record)));
         }
-        amidPoll = more;
+        amidPoll = more && transactions == null; // which ends where the plugin says, whatever one poll returned
         notifyAll();
-    }
-
-    private void add(Conversion<SourceRecord> conversion, SourceRecord record) {
-        String topic = record.topic();
-        if (topic == null) throw new org.apache.kafka.connect.errors.DataException("a source record has no topic");
-        // Converters may add headers, so these come first; and nothing is added before all is converted.
-        RecordHeaders headers = new RecordHeaders();
-        for (Header h : record.headers())
-            headers.add(h.key(), conversion.headers.fromConnectHeader(topic, h.key(), h.schema(), h.value()));
-        byte[] key = conversion.key.fromConnectData(topic, headers, record.keySchema(), record.key());
-        byte[] value = conversion.value.fromConnectData(topic, headers, record.valueSchema(), record.value());
-        for (org.apache.kafka.common.header.Header h : headers) filling.header(h.key(), h.value());
-        filling.add(topic, record.kafkaPartition(), record.timestamp(), key, value);
     }
 
     private void write() {
@@ -202,14 +242,16 @@ final class SourceSession implements Host.TaskSession {
                 int number;
                 Map<Map<String, ?>, Map<String, ?>> upTo;
                 synchronized (this) {
-                    while (!drained && (ends.isEmpty() && filling.count() == 0 || amidPoll && filling.size() <= FRAME_BYTES))
+                    while (!drained && signal == null && (ends.isEmpty() && filling.count() == 0 || amidPoll && filling.size() <= FRAME_BYTES))
                         wait();
-                    if (ends.isEmpty() && filling.count() == 0) return;
+                    if (ends.isEmpty() && filling.count() == 0 && signal == null) return;
                     full = filling;
                     filling = spare;
                     upTo = ends;
                     ends = new HashMap<>();
                     number = ++frames;
+                    meta.put("signal", signal);
+                    signal = null;
                     meta.put("more", amidPoll); // the rest of what one poll returned comes in the next frame
                     if (wantsRecords) {
                         unacknowledged.add(Map.entry(number, sent));
@@ -221,6 +263,7 @@ final class SourceSession implements Host.TaskSession {
                 upTo.forEach((partition, offset) -> pairs.add(List.of(Offsets.text(partition), Offsets.text(offset))));
                 meta.put("topics", full.topics());
                 meta.put("offsets", pairs);
+                meta.put("wanted", wantsRecords);
                 connection.write(full.frame(number, Connection.MAPPER.writeValueAsBytes(meta)));
                 full.clear();
                 synchronized (this) { spare = full; }
@@ -232,16 +275,21 @@ final class SourceSession implements Host.TaskSession {
     }
 
     /** All frames up to this one are in Kafka, and their offsets. */
-    private void acknowledge(int frame) {
+    private void acknowledge(Connection.Message message) {
+        int frame = message.number("frame");
+        Map<Integer, Placed> placed = Placed.of(message);
         SourceTask running = task;
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             while (true) {
-                List<Sent> done;
+                Map.Entry<Integer, List<Sent>> done;
                 synchronized (this) {
                     if (unacknowledged.isEmpty() || unacknowledged.peek().getKey() > frame) break;
-                    done = unacknowledged.poll().getValue();
+                    done = unacknowledged.poll();
                 }
-                for (Sent one : done) running.commitRecord(one.record(), metadata(one));
+                Placed where = placed.get(done.getKey());
+                int row = 0;
+                for (Sent one : done.getValue())
+                    running.commitRecord(one.record(), one.topic() == null ? null : metadata(one, where, row++));
             }
             running.commit();
         } catch (Throwable e) { // plugin code; Java's worker also only tells
@@ -249,11 +297,27 @@ final class SourceSession implements Host.TaskSession {
         }
     }
 
-    private static RecordMetadata metadata(Sent one) {
-        if (one.topic() == null) return null;
-        int partition = one.partition() == null ? RecordMetadata.UNKNOWN_PARTITION : one.partition();
-        long at = one.timestamp() == null ? -1L : one.timestamp();
-        return new RecordMetadata(new TopicPartition(one.topic(), partition), -1, 0, at, -1, -1);
+    private static RecordMetadata metadata(Sent one, Placed where, int row) {
+        TopicPartition partition = new TopicPartition(one.topic(), where.partitions().get(row));
+        long offset = where.offsets().get(row);
+        return new RecordMetadata(partition, offset, 0, one.timestamp(), one.keySize(), one.valueSize());
+    }
+
+    /** Where the records of a frame went, those that a transform dropped left out; an offset of -1 is not known. */
+    private record Placed(IntBuffer partitions, LongBuffer offsets) {
+        static Map<Integer, Placed> of(Connection.Message message) {
+            Map<Integer, Placed> found = new HashMap<>();
+            for (Object told : (List<?>) message.content().get("places")) {
+                Map<?, ?> frame = (Map<?, ?>) told;
+                found.put((Integer) frame.get("frame"),
+                    new Placed(bytes(frame.get("partitions")).asIntBuffer(), bytes(frame.get("offsets")).asLongBuffer()));
+            }
+            return found;
+        }
+
+        private static ByteBuffer bytes(Object text) {
+            return ByteBuffer.wrap(Base64.getDecoder().decode((String) text)).order(ByteOrder.LITTLE_ENDIAN);
+        }
     }
 
     @Override

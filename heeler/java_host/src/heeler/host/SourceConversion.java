@@ -1,0 +1,101 @@
+package heeler.host;
+
+import java.util.List;
+import java.util.concurrent.Callable;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.runtime.SourceConnectorConfig;
+import org.apache.kafka.connect.runtime.TransformationChain;
+import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
+import org.apache.kafka.connect.runtime.errors.LogReporter;
+import org.apache.kafka.connect.runtime.errors.ProcessingContext;
+import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
+import org.apache.kafka.connect.runtime.errors.Stage;
+import org.apache.kafka.connect.runtime.errors.ToleranceType;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.util.ConnectorTaskId;
+
+/** A source task's transforms and converters, under Kafka's own handling of errors where the connector asks for any. */
+final class SourceConversion implements AutoCloseable {
+    private final Conversion<SourceRecord> plugins;
+    private final ErrorHandlingMetrics metrics;
+    private final RetryWithToleranceOperator<SourceRecord> operator;
+    private final TransformationChain<SourceRecord, SourceRecord> chain;
+    private final boolean direct; // without the operator, which costs each record five times: the first error ends the task
+
+    /** What Kafka gets of a record. */
+    record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value) { }
+
+    SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id) {
+        plugins = new Conversion<>(host, config, id);
+        metrics = new ErrorHandlingMetrics(id, host.metrics);
+        operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(),
+            config.errorToleranceType(), Time.SYSTEM, metrics);
+        operator.reporters(List.of(new LogReporter.Source(id, config, metrics)));
+        chain = new TransformationChain<>(plugins.stages, operator);
+        direct = config.errorToleranceType() == ToleranceType.NONE && config.errorRetryTimeout() == 0
+            && !config.enableErrorLog();
+    }
+
+    /** Null where a transform has dropped the record, or it is bad and may be left out. */
+    Outgoing converted(SourceRecord before) {
+        if (direct) {
+            try {
+                SourceRecord after = plugins.transform(before);
+                if (after == null) return null;
+                RecordHeaders headers = headers(after);
+                return outgoing(after, headers, key(after, headers), value(after, headers));
+            } catch (Exception e) { // plugin code
+                throw new ConnectException("Tolerance exceeded in error handler", e);
+            }
+        }
+        ProcessingContext<SourceRecord> context = new ProcessingContext<>(before);
+        SourceRecord after = chain.apply(context, before);
+        if (after == null || context.failed()) return null;
+        // Converters may add headers, so these come first.
+        RecordHeaders headers = watched(context, Stage.HEADER_CONVERTER, plugins.headers, () -> headers(after));
+        byte[] key = watched(context, Stage.KEY_CONVERTER, plugins.key, () -> key(after, headers));
+        byte[] value = watched(context, Stage.VALUE_CONVERTER, plugins.value, () -> value(after, headers));
+        return context.failed() ? null : outgoing(after, headers, key, value);
+    }
+
+    private <T> T watched(ProcessingContext<SourceRecord> context, Stage stage, Object plugin, Callable<T> work) {
+        return operator.execute(context, work::call, stage, plugin.getClass());
+    }
+
+    private static Outgoing outgoing(SourceRecord record, RecordHeaders headers, byte[] key, byte[] value) {
+        if (record.topic() == null) throw new DataException("a source record has no topic");
+        long at = record.timestamp() == null ? System.currentTimeMillis() : record.timestamp();
+        return new Outgoing(record.topic(), record.kafkaPartition(), at, headers, key, value);
+    }
+
+    private RecordHeaders headers(SourceRecord record) {
+        RecordHeaders headers = new RecordHeaders();
+        for (Header h : record.headers())
+            headers.add(h.key(), plugins.headers.fromConnectHeader(record.topic(), h.key(), h.schema(), h.value()));
+        return headers;
+    }
+
+    private byte[] key(SourceRecord record, RecordHeaders headers) {
+        return plugins.key.fromConnectData(record.topic(), headers, record.keySchema(), record.key());
+    }
+
+    private byte[] value(SourceRecord record, RecordHeaders headers) {
+        return plugins.value.fromConnectData(record.topic(), headers, record.valueSchema(), record.value());
+    }
+
+    /** What errors.retry.timeout has tried again and again is not. */
+    void stopRetries() {
+        operator.triggerStop();
+    }
+
+    @Override
+    public void close() {
+        chain.close();
+        operator.close();
+        metrics.close();
+    }
+}
