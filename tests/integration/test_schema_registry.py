@@ -295,6 +295,23 @@ def test_a_registry_that_is_away_is_nobodys_fault(door):
     assert both.from_connect("away", *data) == written
 
 
+def test_apicurios_own_settings(registry):
+    """Its URL leads to the same registry; without auto-register a schema has to be there, as with its own clients."""
+    own = {"apicurio.registry.url": registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")}
+    data = column([1], Schema(Type.INT32))
+    with pytest.raises(BadRowsError) as bad:
+        through_apicurio(own).from_connect("apicurio", *data)
+    assert isinstance(bad.value.bad[0][1], UnknownSchemaError)
+    written = through_apicurio({**own, "apicurio.registry.auto-register": "true"}).from_connect("apicurio", *data)
+    assert avro(registry).to_connect("apicurio", written)[0].to_pylist() == [1]
+
+
+def through_apicurio(config):
+    converter = AvroConverter()
+    converter.configure(config, is_key=False)
+    return converter
+
+
 def json_schema(registry, *, is_key=False, **config):
     converter = JsonSchemaConverter()
     converter.configure({**registry.converter, **config}, is_key=is_key)

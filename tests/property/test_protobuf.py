@@ -146,7 +146,7 @@ def own(schema, options):
     return schemas.message(schemas.index(name)), text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(records(), st.sampled_from([Options(optional=True), Options(), Options(wrapper=True)]))
 def test_values_come_back_and_both_libraries_agree(record, options):
     schema, rows = record
@@ -165,7 +165,7 @@ def test_values_come_back_and_both_libraries_agree(record, options):
     assert repr([said(row, schema, Options(optional=True)) for row in back.to_pylist()]) == repr(expected)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(records(), st.sampled_from([Options(optional=True), Options(), Options(sums=True, indexes=False)]))
 def test_a_schema_that_was_read_is_written_as_it_was(record, options):
     """Numbers, kinds and names stay: what is read from a topic can be written to another one with its schema."""
@@ -182,7 +182,7 @@ def _shape(message):
             for one in message.members]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(records(), st.data())
 def test_hostile_bytes_cost_their_record_alone(record, data):
     """Where both libraries read something, it is the same; what Google's reads is read."""

@@ -15,6 +15,7 @@ from spark_tasks.data.columns import Metadata
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.pipeline.converters.base import (
+    CONVERTER_KEYS,
     BadRowError,
     BadRowsError,
     Column,
@@ -22,9 +23,10 @@ from spark_tasks.pipeline.converters.base import (
     MixedSchemasError,
     schema_of,
 )
+from spark_tasks.registry.apicurio import RegistryConfigDef, translated
 from spark_tasks.registry.client import SchemaText, registry_of, require_packages
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
-from spark_tasks.registry.settings import check, reads_headers
+from spark_tasks.registry.settings import REGISTRY_KEYS, check, reads_headers
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import SchemaId, framed, unframed
 
@@ -43,6 +45,13 @@ MAPPING_KEYS = ConfigDef(
     ConfigKey("schemas.cache.config", Type.INT, default=1000, importance=Importance.LOW,
               doc="How many schemas are kept in converted form."),
 )  # fmt: skip
+
+
+
+def keys_of(*more: ConfigDef) -> ConfigDef:
+    """All keys of a converter with a registry, and those of its kind."""
+    return RegistryConfigDef(*CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, *more).keys.values())
+
 
 Read = Callable[[list[bytes], int], Column]
 """The values of payloads, each after so many bytes, and the metadata of their field. BadRowError, BadRowsError."""
@@ -81,6 +90,7 @@ class RegisteredConverter(Converter):
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
         """See Converter. ConfigError where the packages of the extra are missing."""
+        configs = translated(configs)
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         check(values)
         require_packages(*self.packages)

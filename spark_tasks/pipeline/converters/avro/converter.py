@@ -15,11 +15,10 @@ from spark_tasks.pipeline.converters.avro.names import Options
 from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import Node, parse
-from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, Column
-from spark_tasks.pipeline.converters.registered import MAPPING_KEYS, Read, RegisteredConverter, Write, flag
+from spark_tasks.pipeline.converters.base import Column
+from spark_tasks.pipeline.converters.registered import Read, RegisteredConverter, Write, flag, keys_of
 from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
-from spark_tasks.registry.settings import REGISTRY_KEYS
 
 if TYPE_CHECKING:
     from spark_tasks.pipeline.converters.avro.codec import Codec
@@ -57,7 +56,7 @@ class AvroConverter(RegisteredConverter):
         _NAME, "AvroConverter",
         "io.apicurio.registry.utils.converter.AvroConverter",
     )  # fmt: skip
-    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, _AVRO_KEYS)
+    config_def: ClassVar[ConfigDef] = keys_of(_AVRO_KEYS)
     kind = "AVRO"
     packages = ("fastavro", "pyruhvro")
     read_words = "Failed to deserialize data for topic {} to Avro:"

@@ -13,15 +13,14 @@ from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneO
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import DataError
-from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, BadRowsError, Column
+from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_columns import read_tape
 from spark_tasks.pipeline.converters.json_schema.names import Options
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema, parse
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
-from spark_tasks.pipeline.converters.registered import MAPPING_KEYS, Read, RegisteredConverter, Write, flag
+from spark_tasks.pipeline.converters.registered import Read, RegisteredConverter, Write, flag, keys_of
 from spark_tasks.registry.client import SchemaText, require_packages
-from spark_tasks.registry.settings import REGISTRY_KEYS
 
 _JSON_KEYS = ConfigDef(
     flag("object.additional.properties", Importance.MEDIUM,
@@ -49,7 +48,7 @@ class JsonSchemaConverter(RegisteredConverter):
     """As Confluent's JsonSchemaConverter."""
 
     aliases = ("io.confluent.connect.json.JsonSchemaConverter", "JsonSchemaConverter")
-    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, _JSON_KEYS)
+    config_def: ClassVar[ConfigDef] = keys_of(_JSON_KEYS)
     kind = "JSON"
     read_words = "Converting byte[] to Kafka Connect data failed due to serialization error of topic {}: "
     write_words = "Converting Kafka Connect data to byte[] failed due to serialization error of topic {}: "

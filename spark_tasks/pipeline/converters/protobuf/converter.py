@@ -14,20 +14,19 @@ from spark_tasks.config.definition import ConfigDef, Importance
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import ConfigError, DataError
-from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, BadRowError, Column, MixedSchemasError
+from spark_tasks.pipeline.converters.base import BadRowError, Column, MixedSchemasError
 from spark_tasks.pipeline.converters.protobuf import indexes
 from spark_tasks.pipeline.converters.protobuf.names import Options
 from spark_tasks.pipeline.converters.registered import (
-    MAPPING_KEYS,
     Described,
     Read,
     RegisteredConverter,
     Write,
     flag,
+    keys_of,
 )
 from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
-from spark_tasks.registry.settings import REGISTRY_KEYS
 
 if TYPE_CHECKING:
     from spark_tasks.pipeline.converters.protobuf.tree import Message, Schemas
@@ -66,7 +65,7 @@ class ProtobufConverter(RegisteredConverter):
     """As Confluent's ProtobufConverter."""
 
     aliases = (_NAME, "ProtobufConverter")
-    config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, _PROTOBUF_KEYS)
+    config_def: ClassVar[ConfigDef] = keys_of(_PROTOBUF_KEYS)
     kind = "PROTOBUF"
     packages = ("google.protobuf", "ptars", "grpc_tools")
     read_words = "Failed to deserialize data for topic {} to Protobuf:"

@@ -16,6 +16,7 @@ from spark_tasks.pipeline.converters.avro.converter import AvroConverter
 from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.json_schema.converter import JsonSchemaConverter
 from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.registry.apicurio import translated
 from spark_tasks.registry.settings import ASSOCIATED_NAME, RECORD_NAME, REGISTRY_KEYS
 from spark_tasks.registry.subjects import Subjects
 from spark_tasks.registry.wire import framed, unframed
@@ -69,6 +70,37 @@ def test_who_lacks_the_packages_is_told_which(monkeypatch, package):
 
 def test_apicurios_names_mean_the_same():
     assert Plugins().find(Kind.CONVERTER, "io.apicurio.registry.utils.converter.AvroConverter").cls is AvroConverter
+
+
+def test_apicurios_settings_are_understood():
+    """Which are what its converter had: lookup without registration is its default, its URL is another path."""
+    found = translated({
+        "apicurio.registry.url": "https://a:1/x/apis/registry/v3, http://b/apis/ccompat/v7", "other": "1",
+        "apicurio.registry.auth.username": "u", "apicurio.registry.auth.password": "p",
+        "apicurio.registry.find-latest": "true", "apicurio.registry.id-handler": "io.x.Default4ByteIdHandler",
+    })
+    assert found == {
+        URL: "https://a:1/x/apis/ccompat/v7,http://b/apis/ccompat/v7", "other": "1", "auto.register.schemas": "false",
+        "use.latest.version": "true", "basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "u:p"}
+    AvroConverter().configure({"apicurio.registry.url": NOWHERE}, is_key=False)
+    assert translated({"apicurio.registry.url": NOWHERE})[URL] == f"{NOWHERE}/apis/ccompat/v7"
+    values = AvroConverter.config_def.validate_all({"apicurio.registry.url": NOWHERE, "converter.type": "key"})
+    assert not [value.errors for value in values.values() if value.errors]
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("id-handler", "io.apicurio.registry.serde.Legacy8ByteIdHandler"), ("use-id", "globalId"),
+    ("headers.enabled", "true"),
+    ("artifact-resolver-strategy", "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy"), ("what", "1"),
+    ("artifact.group-id", "mine"), ("serde.send-type-ref", "true"), ("avro.encoding", "JSON"), ("url", "apicurio:1"),
+])  # fmt: skip
+def test_apicurios_settings_that_change_the_bytes_are_refused(name, value):
+    """By validation, which answers them with the URL, and by the task."""
+    config = {"apicurio.registry.url": NOWHERE, f"apicurio.registry.{name}": value}
+    with pytest.raises(ConfigError, match=f"apicurio.registry.{name}"):
+        AvroConverter().configure(config, is_key=False)
+    (said,) = AvroConverter.config_def.validate_all({**config, "converter.type": "key"})[URL].errors
+    assert f"apicurio.registry.{name}" in said
 
 
 def test_a_registry_that_is_not_there_is_asked_again_later():

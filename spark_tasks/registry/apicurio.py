@@ -1,0 +1,94 @@
+"""Settings of Apicurio's clients, apicurio.registry.*, as the settings of REGISTRY_KEYS; its registry has Confluent's
+API too. What would change the bytes, or where schemas are, is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from spark_tasks.config.definition import ConfigDef, ConfigValue
+from spark_tasks.errors import ConfigError
+
+PREFIX = "apicurio.registry."
+_URL = "schema.registry.url"
+_TLS = "schema.registry.ssl."
+_SAME = {
+    "auth.service.token.endpoint": "bearer.auth.issuer.endpoint.url", "auth.client.id": "bearer.auth.client.id",
+    "auth.client.secret": "bearer.auth.client.secret", "auth.client.scope": "bearer.auth.scope",
+    "auto-register": "auto.register.schemas", "find-latest": "use.latest.version", "retry-count": "max.retries",
+    "retry-backoff-ms": "retries.wait.ms", "proxy.host": "proxy.host", "proxy.port": "proxy.port",
+    "tls.truststore.location": f"{_TLS}truststore.location", "tls.truststore.type": f"{_TLS}truststore.type",
+    "tls.truststore.password": f"{_TLS}truststore.password", "tls.keystore.location": f"{_TLS}keystore.location",
+    "tls.keystore.type": f"{_TLS}keystore.type", "tls.keystore.password": f"{_TLS}keystore.password",
+}  # fmt: skip
+# the only value that means what is done here; of class names the last part counts
+_ONLY = {
+    "id-handler": "Default4ByteIdHandler", "use-id": "contentId", "headers.enabled": "false",
+    "artifact-resolver-strategy": "TopicIdStrategy", "artifact.group-id": "default", "avro.encoding": "BINARY",
+    "auto-register.if-exists": "FIND_OR_CREATE_VERSION", "dereference-schema": "false", "canonicalize": "false",
+    "use-schema-from-headers": "false", "serde.contract-rules.enabled": "false", "tls.trust-all": "false",
+    "serde.send-type-ref": "false", "serde.read-type-ref": "false", "serde.send-indexes": "true",
+    "serde.read-indexes": "true",
+}  # fmt: skip
+_OF_NO_EFFECT = frozenset({
+    "url", "url.version", "auth.username", "auth.password", "check-period-ms", "cache-latest", "is-key",
+    "fault-tolerant-refresh", "background-refresh-enabled", "background-refresh.executor-threads",
+    "background-refresh.timeout-ms", "use-specific-avro-reader", "avro.schema-cache-size",
+})  # fmt: skip
+
+
+def translated(props: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with those of Apicurio's in the other form, and Apicurio's defaults where it is Apicurio's URL.
+    What is there in the other form too wins. ConfigError.
+    """
+    mine = {key.removeprefix(PREFIX): str(value).strip() for key, value in props.items() if key.startswith(PREFIX)}
+    if not mine:
+        return dict(props)
+    out: dict[str, Any] = {"auto.register.schemas": "false"} if "url" in mine else {}
+    for name, value in mine.items():
+        if name in _SAME:
+            out[_SAME[name]] = value
+        elif name in _ONLY:
+            if value.rpartition(".")[2].lower() != _ONLY[name].lower():
+                raise ConfigError(f"Invalid value {value} for configuration {PREFIX}{name}: not supported; it has to "
+                                  f"be {_ONLY[name]}")
+        elif name not in _OF_NO_EFFECT:
+            raise ConfigError(f"The configuration {PREFIX}{name} is not supported")
+    if "url" in mine:
+        out[_URL] = ",".join(_confluents(one.strip()) for one in mine["url"].split(","))
+    if "auth.username" in mine:
+        out["basic.auth.credentials.source"] = "USER_INFO"
+        out["basic.auth.user.info"] = f"{mine['auth.username']}:{mine.get('auth.password', '')}"
+    if "auth.service.token.endpoint" in mine:
+        out["bearer.auth.credentials.source"] = "OAUTHBEARER"
+    return {**out, **{key: value for key, value in props.items() if not key.startswith(PREFIX)}}
+
+
+def _confluents(url: str) -> str:
+    """Where Apicurio has Confluent's API, by where it has its own."""
+    if re.search(r"/apis/ccompat/v\d+/?$", url):
+        return url
+    found = re.fullmatch(r"(https?://[^/]+)(?:(.*)/apis(?:/registry(?:/v\d+)?)?)?/?", url)
+    if found is None:
+        raise ConfigError(f"Invalid value {url} for configuration {PREFIX}url: must be Apicurio's, such as "
+                          "http://apicurio:8080/apis/registry/v3")
+    return f"{found[1]}{found[2] or ''}/apis/ccompat/v7"
+
+
+class RegistryConfigDef(ConfigDef):
+    """Keys of a converter with a registry, which may be given as Apicurio's clients have them."""
+
+    def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """See ConfigDef."""
+        return super().parse(translated(props))
+
+    def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
+        """See ConfigDef: what is wrong with Apicurio's settings is said of the registry's URL."""
+        try:
+            return super().validate_all(translated(props))
+        except ConfigError as error:
+            found = super().validate_all(props)
+            found[_URL].errors[:] = [str(error)]
+            return found
