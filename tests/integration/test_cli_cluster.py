@@ -34,6 +34,7 @@ def test_top_story_and_restarts(rig, topic_name):
 
     wait_until(restarted, 60, "two restarts")
     release.touch()
+    rig.wait_records(topic_name, 20)  # by the first instance that does not fail
     rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
     status = terminal.run("connectors", "status", topic_name).stdout.splitlines()
     assert "RESTARTS" in status[0]
