@@ -27,6 +27,8 @@ QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO says nothing about connectors: WARN unless the configuration says another level."""
 SILENT = ("kafka.cluster",)
 """Loggers whose errors are harmless: they report a topic that has just been created, and ask for it again."""
+_EVENT_LOOP = "kafka.net.selector"
+"""Warns of each of its own steps that takes a tenth of a second, as all do at a start and on a busy machine."""
 _NAMES = {number: name for name, number in LEVELS.items()}
 TEXT, JSON = "text", "json"
 _context: ContextVar[tuple[str, int | None]] = ContextVar("connector_context", default=("", None))
@@ -118,10 +120,17 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
         logging.getLogger(name).setLevel(max(logging.WARNING, top.level))
     for name in SILENT:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger(_EVENT_LOOP).addFilter(_no_slow_step)
     for name, number in parsed.items():
         logging.getLogger(name).setLevel(number)
     logging.captureWarnings(capture=True)
     threading.excepthook = _log_uncaught
+
+
+def _no_slow_step(record: logging.LogRecord) -> bool:
+    """A slow step is told at DEBUG alone."""
+    told = logging.getLogger(_EVENT_LOOP).isEnabledFor(logging.DEBUG)
+    return told or "blocking the event loop" not in str(record.msg)
 
 
 def _log_uncaught(caught: threading.ExceptHookArgs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import logging
@@ -9,6 +10,7 @@ import re
 import threading
 import unicodedata
 
+import kafka.net.selector
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,6 +79,21 @@ def test_levels_by_logger_and_quiet_libraries(lines):
     for name in ("storage.log.topic_log", "actors.instances.task", "kafka.client", "kafka.net", "py4j"):
         logging.getLogger(name).info("from %s", name)
     assert [line.split()[4] for line in written()] == ["storage.log.topic_log", "kafka.net"]
+
+
+def test_slow_steps_of_kafka_pythons_loop_are_told_at_debug_alone(lines):
+    """It warns of each that takes a tenth of a second, as they do wherever a machine is busy."""
+    words = "blocking the event loop"
+    assert f"'{words} " in inspect.getsource(kafka.net.selector)
+    loop = logging.getLogger("kafka.net.selector")
+    written = lines()
+    loop.warning("Task %s is %s -- likely a tight sync loop", 1, words)  # the words are in an argument
+    loop.warning(f"Task is {words} -- likely a tight sync loop")
+    loop.warning("something else")
+    assert len(written()) == 2
+    written = lines(levels={"kafka.net.selector": "DEBUG"})
+    loop.warning(f"Task is {words} -- likely a tight sync loop")
+    assert words in written()[-1]
 
 
 def test_setting_up_again_does_not_double_lines(lines):
