@@ -2,6 +2,9 @@
 
     python -m tests.chaos.chaos --minutes 5 --seed 7
 
+Half of the time only plugins misbehave (they hang, hold the interpreter, end their process, break it) and executor
+processes are killed and suspended: nobody else may be more than some seconds behind. Then everything is killed.
+
 In the end a read_committed reader must have seen every number of every stream once and in order, and so must the
 Parquet files. Whoever operates a cluster restarts tasks that failed, and frees readers from transactions whose end
 Kafka has lost (docs/exactly-once.md, Limits); so does this.
@@ -19,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,7 @@ from heeler.cli.rest_client import RestError
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.connectors.verify import read_summary
+from tests.chaos.behind import Behind
 from tests.rigs.cluster import SCHEMALESS, Cluster
 from tests.rigs.exactly_once_cluster import Reader, numbers
 from tests.rigs.kafka_tools import abort_hanging_transactions
@@ -43,6 +47,10 @@ PAUSE_S = (1.0, 6.0)  # between two events
 LOOK_S = 2.0  # how often somebody looks for failed tasks
 HANGING_S = 75.0  # how often somebody looks for hanging transactions
 SUSPEND_S = (0.5, 9.0)  # the session is 3 s
+WAYS = ("sleep", "hold", "exit", "crash", "raise")
+TROUBLED = 6  # connectors that misbehave, at most
+BEHIND_S = 5.0
+CATCH_UP_S = 8.0  # for whoever was suspended, until it is measured again
 
 
 class Chaos:
@@ -61,6 +69,8 @@ class Chaos:
         self._look_at = 0.0
         self._look_for_hanging_at = time.monotonic() + HANGING_S
         self._suspended: set[int] = set()  # workers' numbers
+        self._troubled: list[str] = []
+        self.behind: Behind | None = None  # while nothing happens to workers and the broker
 
     def run(self, seconds: float) -> dict[str, Any]:
         """Cause trouble for so long, then check; the figures. AssertionError where a record is lost, doubled, moved."""
@@ -74,11 +84,24 @@ class Chaos:
                 self.reader = Reader(self.kafka, "numbers")
                 self.reader.wait_flowing(STREAMS, within=SETTLE_S, also=self._operate)
                 self.say("data flows; trouble begins")
-                until = time.monotonic() + seconds
-                while time.monotonic() < until:
-                    self._something()
-                    self._quiet(self.random.uniform(*self.pause))
-                return self._end()
+                with Behind(self.kafka, "numbers", STREAMS, self._sums) as behind:
+                    self.behind = behind
+                    self._trouble(seconds / 2, [self._plugin, self._plugin, self._no_plugin, self._kill_python,
+                                                self._suspend_python])
+                self.behind = None
+                furthest = {name: round(seconds, 1) for name, seconds in behind.furthest.items()}
+                self.say(f"furthest behind: {furthest}; now workers and the broker are in for it as well")
+                self._trouble(seconds / 2, [
+                    self._kill, self._kill, self._suspend, self._suspend, self._suspend, self._term, self._kill_jvm,
+                    self._kill_python, self._kill_python, self._suspend_python, self._restart_broker,
+                    self._reconfigure, self._plugin, self._no_plugin])
+                return {**self._end(), "furthest behind": furthest}
+
+    def _trouble(self, seconds: float, events: Sequence[Callable[[], str | None]]) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._something(events)
+            self._quiet(self.random.uniform(*self.pause))
 
     def _sinks(self) -> None:
         sink = {"topics": "numbers", "consumer.override.isolation.level": "read_committed", **SCHEMALESS}
@@ -86,9 +109,7 @@ class Chaos:
         self.cluster.create("sums", {"connector.class": "verify", "path": str(self.folder / "sums"), **sink}, 2)
 
     # ------------------------------------------------------------ trouble
-    def _something(self) -> None:
-        events = [self._kill, self._kill, self._suspend, self._suspend, self._suspend, self._term, self._kill_jvm,
-                  self._kill_python, self._kill_python, self._restart_broker, self._reconfigure]
+    def _something(self, events: Sequence[Callable[[], str | None]]) -> None:
         event = self.random.choice(events)
         detail = event()
         if detail is not None:
@@ -138,7 +159,8 @@ class Chaos:
     def _kill_python(self) -> str | None:
         return self._kill_below(lambda name: name.startswith("python"), below_java=True)
 
-    def _kill_below(self, wanted: Callable[[str], bool], *, below_java: bool = False) -> str | None:
+    def _kill_below(self, wanted: Callable[[str], bool], *, below_java: bool = False,
+                    kill: Callable[[psutil.Process], None] = psutil.Process.kill) -> str | None:
         found = self._victim()
         if found is None:
             return None
@@ -150,9 +172,47 @@ class Chaos:
             chosen = [p for p in everyone if wanted(p.name())]
             if chosen:
                 victim = self.random.choice(chosen)
-                victim.kill()
+                kill(victim)
                 return f"process {victim.pid} of worker {found[0]}"
         return None
+
+    def _suspend_python(self) -> str | None:
+        seconds = self.random.uniform(*SUSPEND_S)
+
+        def suspend(victim: psutil.Process) -> None:
+            victim.suspend()
+            if self.behind is not None:
+                self.behind.excused_until = time.monotonic() + seconds + CATCH_UP_S
+            alarm = threading.Timer(seconds, _resume, (victim,))
+            alarm.daemon = True
+            alarm.start()
+
+        return self._kill_below(lambda name: name.startswith("python"), below_java=True, kill=suspend)
+
+    def _plugin(self) -> str | None:
+        """One that misbehaves where it reads or writes, on executors."""
+        if len(self._troubled) == TROUBLED:
+            return None
+        name, how = f"trouble-{sum(self.happened.values())}", self.random.choice(WAYS)
+        kind, more = self.random.choice([("Source", {"topic": "trouble"}), ("Sink", {"topics": "numbers"})])
+        config = {"connector.class": f"deadly.Deadly{kind}Connector", "how": how, **more, **SCHEMALESS}
+        with suppress(RestError, OSError):
+            self.cluster.create(name, config, 1)
+            self._troubled.append(name)
+            return f"{name} has a {kind.lower()} that will {how}"
+        return None
+
+    def _no_plugin(self) -> str | None:
+        if not self._troubled:
+            return None
+        name = self._troubled.pop(self.random.randrange(len(self._troubled)))
+        try:
+            self.cluster.delete(name)
+        except (RestError, OSError):
+            self._troubled.append(name)
+            self.cluster.wanted[name] = 1
+            return None
+        return f"{name} is deleted"
 
     def _restart_broker(self) -> str:
         # Killed: an only broker that ends in order loses commits (KAFKA-20734; see docs/exactly-once.md).
@@ -178,7 +238,7 @@ class Chaos:
     def _operate(self) -> None:
         """What somebody who watches the cluster does: start what ended, restart what failed."""
         now = time.monotonic()
-        if now >= self._look_for_hanging_at:
+        if now >= self._look_for_hanging_at and self.behind is None:  # five JVMs, beside what is measured
             self._free_readers()
             self._look_for_hanging_at = time.monotonic() + HANGING_S
         for worker in self.cluster.workers:
@@ -218,6 +278,7 @@ class Chaos:
     def _end(self) -> dict[str, Any]:
         self.say("calm: everything is to get well")
         wait_until(lambda: not self._suspended, SETTLE_S, "the suspended to wake")
+        wait_until(lambda: not (self._operate() or self._no_plugin() or self._troubled), SETTLE_S, "no trouble")
         self._operate()
         self.reader.wait_flowing(STREAMS, 400, SETTLE_S, self._operate)
         wait_until(self._pause, SETTLE_S, "the source to pause")
@@ -259,12 +320,18 @@ class Chaos:
         return {int(stream): seen.highest + 1 for stream, seen in streams.items() if not seen.missing}
 
 
+def _resume(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.resume()
+
+
 def main() -> int:
     """The command line; exit code 1 where something is lost, doubled or out of order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--rate", type=int, default=400, help="records a second of each source task")
+    parser.add_argument("--behind", type=float, default=BEHIND_S, help="seconds that a healthy task may be behind")
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
     options = parser.parse_args()
     begun = time.monotonic()
@@ -284,6 +351,9 @@ def main() -> int:
         say(f"FAILED: {error}; everything is in {folder}")
         return 1
     say(", ".join(f"{name}: {value}" for name, value in figures.items()))
+    if max(figures["furthest behind"].values()) > options.behind:
+        say(f"FAILED: a task that nothing happened to was more than {options.behind:g} s behind")
+        return 1
     if not options.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return 0

@@ -26,6 +26,7 @@ class Reader:
     exactly: bool = True
     problems: list[str] = field(default_factory=list)
     next: dict[int, int] = field(default_factory=dict)
+    made_at: dict[int, float] = field(default_factory=dict)  # the newest record of each stream, seconds since 1970
 
     def __post_init__(self) -> None:
         self._consumer = Consumer({
@@ -53,6 +54,7 @@ class Reader:
                 f"stream {stream}: {sequence} at {message.partition()}:{message.offset()}, expected {expected} ({kind})"
             )
         self.next[stream] = max(expected, sequence + 1)
+        self.made_at[stream] = value["time"] / 1000
 
     def check(self) -> dict[int, int]:
         """Read, and fail where anything is wrong; the next number of each stream."""

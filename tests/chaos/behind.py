@@ -1,0 +1,66 @@
+"""How far what arrives is behind what is made: measured in a thread, by a reader of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from tests.rigs.exactly_once_cluster import Reader
+from tests.rigs.workers import Kafka
+
+_OF_ONE_TASK = 2  # streams: what a suspended process may hold up
+_KEPT_S = 120.0
+_LOOK_S = 0.2
+
+
+class Behind:
+    """`sunk` answers a sink's next number of each stream. `furthest` is the most that a task was behind, in seconds,
+    whose own process was not suspended. A context manager: it measures within the block.
+    """
+
+    def __init__(self, kafka: Kafka, topic: str, streams: int, sunk: Callable[[], Mapping[int, int]]) -> None:
+        self.furthest = {"source": 0.0, "sink": 0.0}
+        self.excused_until = 0.0  # a process is suspended, or was a moment ago: the two worst streams are its own
+        self._reader = Reader(kafka, topic)
+        self._streams = streams
+        self._sunk = sunk
+        self._history: deque[tuple[float, dict[int, int]]] = deque()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._reader.close()
+
+    def _run(self) -> None:
+        reader, caught_up = self._reader, False
+        while not self._stop.is_set():
+            reader.read(_LOOK_S)
+            now = time.monotonic()
+            self._history.append((now, dict(reader.next)))
+            while now - self._history[0][0] > _KEPT_S:
+                self._history.popleft()
+            made = [time.time() - at for at in reader.made_at.values()]
+            # What was there before is read first.
+            caught_up = caught_up or (len(made) == self._streams and max(made) < 1)
+            if caught_up:
+                self._note("source", made)
+                sunk = {**dict.fromkeys(range(self._streams), 0), **self._sunk()}
+                self._note("sink", [self._since(stream, at, now) for stream, at in sunk.items()])
+
+    def _since(self, stream: int, number: int, now: float) -> float:
+        """How long ago the reader had seen that number already."""
+        return next((now - at for at, seen in self._history if seen.get(stream, 0) > number), 0.0)
+
+    def _note(self, what: str, behind: list[float]) -> None:
+        spared = _OF_ONE_TASK if time.monotonic() < self.excused_until else 0
+        counted = sorted(behind)[: len(behind) - spared]
+        self.furthest[what] = max([self.furthest[what], *counted])
