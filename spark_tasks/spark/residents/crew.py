@@ -64,19 +64,19 @@ class Crew:
 
     def use(self, launcher: Launcher | None) -> None:
         """From now on they come from there. Those of before go as soon as the first new one has joined, the busy ones
-        when they are done. The caller holds the lock.
+        when they are done; until then what ends of them is replaced. The caller holds the lock.
         """
         if self._launcher is not None:
             self._former.append(self._launcher)
         self._launcher, self._failures, self._launch_after = launcher, 0, 0.0
-        for resident in self.starting:
-            self._forget(resident)
         if launcher is None:
             self._retire()
 
     def _retire(self) -> None:
         for resident in [r for r in self.idle if r.launcher is not self._launcher]:
             self.let_go(resident)
+        for resident in [r for r in self.starting if r.launcher is not self._launcher]:
+            self._forget(resident)
         former, self._former = self._former, []
         for launcher in former:
             launcher.close()
@@ -94,23 +94,23 @@ class Crew:
     @property
     def full(self) -> bool:
         """Whether no more processes may be started. The caller holds the lock."""
-        return self._launcher is not None and self._mine >= self._room
+        return self._launcher is not None and self._room(self._launcher) <= 0
 
-    @property
-    def _mine(self) -> int:
-        return sum(1 for r in self.residents.values() if r.launcher is self._launcher)
-
-    @property
-    def _room(self) -> int:
-        return min(self._most, self._launcher.most) if self._launcher is not None else 0
+    def _room(self, launcher: Launcher) -> int:
+        """How many more may come from there."""
+        return min(self._most, launcher.most) - sum(1 for r in self.residents.values() if r.launcher is launcher)
 
     def grow(self, wanted: int) -> None:
         """Have so many that are idle or about to join, where there is room. The caller holds the lock."""
-        launcher = self._launcher
-        if launcher is None or time.monotonic() < self._launch_after:
+        if self._launcher is None or time.monotonic() < self._launch_after:
             return
-        missing = wanted - len(self.starting) - sum(1 for r in self.idle if r.launcher is launcher)
-        for _ in range(min(missing, self._room - self._mine) if missing > 0 else 0):
+        self._grow(self._launcher, wanted)
+        if self._former:  # the first new one has not joined: Spark may take its time
+            self._grow(self._former[-1], wanted)
+
+    def _grow(self, launcher: Launcher, wanted: int) -> None:
+        there = sum(1 for r in (*self.idle, *self.starting) if r.launcher is launcher)
+        for _ in range(min(wanted - there, self._room(launcher))):
             resident = Resident(next(self._numbers), launcher)
             self.residents[resident.number] = resident
             self._launches.put(resident)
@@ -156,7 +156,8 @@ class Crew:
                 return
             resident.line = line
             self._failures = 0
-            self._retire()
+            if resident.launcher is self._launcher:
+                self._retire()
             resident.thread = threading.Thread(
                 target=self._drive, args=(resident, line), name=f"executor-{number}", daemon=True
             )

@@ -254,6 +254,37 @@ def test_processes_of_before_go_when_the_first_new_one_is_there(rig: Rig) -> Non
     assert rig.submit("b-0", Answer(2)).result(20) == [2]
 
 
+class Slow(Threads):
+    """Its processes come when they are let in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tickets: list[Ticket] = []
+
+    def launch(self, ticket: Ticket) -> None:
+        self.tickets.append(ticket)
+
+    def let_in(self) -> None:
+        for ticket in self.tickets:
+            Threads.launch(self, ticket)
+
+
+def test_what_ends_before_the_first_new_process_has_joined_is_replaced(rig: Rig) -> None:
+    """Spark is up, and its first Python process takes its time."""
+    assert rig.submit("a-0", Answer(1)).result(20) == [1]
+    new = Slow()
+    with rig.lock:
+        rig.pool.use(new)
+        rig.crew.kill(list(rig.crew.idle))
+    late = rig.submit("a-0", Answer(2))
+    wait_until(lambda: rig.settled(late))
+    assert late.result(1) == [2]
+    wait_until(lambda: new.tickets)
+    new.let_in()
+    wait_until(lambda: rig.crew.idle and all(r.launcher is new for r in list(rig.crew.residents.values())))
+    assert rig.submit("a-0", Answer(3)).result(20) == [3]
+
+
 def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it_tried_again(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +326,6 @@ def test_it_may_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(crew.threading, "Thread", Slow)
     rig.pool.use(Threads())
-    rig.submit("a-0", Answer(1))
-    wait_until(lambda: closed)
+    batch = rig.submit("a-0", Answer(1))
+    wait_until(lambda: rig.settled(batch) and closed)
     assert not any(closed)
