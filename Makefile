@@ -68,7 +68,7 @@ test-pure-data: $(READY)
 
 test: test-pure
 	@echo "== All other tests: real Kafka, real Spark, Java Connect"
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 --ignore=tests/benchmarks tests -m 'integration or interop'
 
 herder-doc: $(READY)
 	@$(BIN)/python -m tests.pure.actors.herder.chart

@@ -49,20 +49,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(os.environ[_TEMPORARY], ignore_errors=True)
 
 
-# A file runs in one process, and those of one long test would come last: one process would wait for the other.
-_LONGEST = (
-    "test_exactly_once_rolling", "test_chaos_short", "test_exactly_once_interop", "test_spark_cluster", "test_broker",
-    "test_group_interop", "test_mixed_cluster", "test_cluster_broker", "test_cluster_failures", "test_worker_process",
-    "test_demo", "test_cluster_sleep", "test_java_plugins", "test_worker_crash",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest go first; `make test` has xdist keep the order."""
-    rank = {name: place for place, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
-
-
 def pytest_collection_finish() -> None:
     """What is there by now stays to the end: the garbage collector need not look through it again and again."""
     gc.freeze()
