@@ -7,7 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from storage.ids import State
+from actors.instances.scaler import Scaled
+from storage.ids import ConnectorName, State
 from tests.rigs.metrics import Cluster, busy
 
 OPS = Path(__file__).parents[1] / "ops"
@@ -22,6 +23,7 @@ def known() -> set[str]:
         cluster.has(name, State.RUNNING)  # started once more
         busy(cluster, name, 0, kind)
     cluster.metrics.queues = lambda: ({"herder": 0}, {})
+    cluster.metrics.scaling = lambda: {ConnectorName("b"): Scaled(2, 5)}
     return set(re.findall(r"^([a-z_]+)[{ ]", cluster.metrics.page(), re.MULTILINE)) | {"heeler_spark_memory_bytes"}
 
 
