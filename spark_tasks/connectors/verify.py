@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,30 +118,21 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Write the summary anew."""
+        summary = _load(Path(self._file))
+        for message in messages:
+            if isinstance(message, Runs):
+                summary = summary.after(message.runs)
         path = Path(self._file)
         code_folders.check(self._file, code_folders.of_plugins())  # runs on the worker
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path):
-            summary = _load(path)
-            for message in messages:
-                if isinstance(message, Runs):
-                    summary = summary.after(message.runs)
-            hidden = path.with_name(f".{path.name}.tmp")
-            hidden.write_text(json.dumps(summary.to_json(), indent=1))
-            os.replace(hidden, path)  # noqa: PTH105
+        hidden = path.with_name(f".{path.name}.tmp")
+        hidden.write_text(json.dumps(summary.to_json(), indent=1))
+        os.replace(hidden, path)  # noqa: PTH105
 
 
 def summary_file(folder: str, task: int) -> Path:
     """Where a task's summary is."""
     return Path(folder) / f"task-{task}.json"
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """A worker that slept, and has lost its task by now, may write beside the one that has it: nobody's numbers go."""
-    with path.with_name(f".{path.name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _load(path: Path) -> Summary:
