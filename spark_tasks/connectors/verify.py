@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,22 +118,37 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
                 yield int(stream), (int(numbers[begin]), int(numbers[end]))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Write the summary anew."""
-        summary = _load(Path(self._file))
-        for message in messages:
-            if isinstance(message, Runs):
-                summary = summary.after(message.runs)
+        """Write the summary anew: again where somebody else has written it meanwhile. A worker that slept, and has
+        lost its task by now, may do so beside the one that has it.
+        """
         path = Path(self._file)
         code_folders.check(self._file, code_folders.of_plugins())  # runs on the worker
         path.parent.mkdir(parents=True, exist_ok=True)
-        hidden = path.with_name(f".{path.name}.tmp")
-        hidden.write_text(json.dumps(summary.to_json(), indent=1))
-        os.replace(hidden, path)  # noqa: PTH105
+        hidden = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+        written = False
+        while not written:
+            seen = _version(path)
+            summary = _load(path)
+            for message in messages:
+                if isinstance(message, Runs):
+                    summary = summary.after(message.runs)
+            hidden.write_text(json.dumps(summary.to_json(), indent=1))
+            if written := _version(path) == seen:  # a lock would have a sleeper stop who has its task
+                os.replace(hidden, path)  # noqa: PTH105
 
 
 def summary_file(folder: str, task: int) -> Path:
     """Where a task's summary is."""
     return Path(folder) / f"task-{task}.json"
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Tells one writing of a file from the next."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _load(path: Path) -> Summary:

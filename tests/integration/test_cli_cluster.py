@@ -44,7 +44,7 @@ def test_top_story_and_restarts(rig, topic_name):
     story = terminal.data("connectors", "story", topic_name)["story"]
     assert any("restarting after a failure" in str(step) for step in story)
     assert "restarting after a failure" in terminal.run("connectors", "story", topic_name).stdout
-    terminal.run("connectors", "story", "nobody", code=4)
+    terminal.run("connectors", "story", f"{topic_name}-nobody", code=4)
 
     def caught_up() -> bool:
         shown = terminal.run("top", "--times", "2", "--interval", "0.5").stdout.rpartition("CONNECTOR")[2].splitlines()

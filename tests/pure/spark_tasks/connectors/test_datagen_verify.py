@@ -1,10 +1,12 @@
 import json
 import pickle
+import threading
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_tasks.connectors.datagen import DatagenSourceConnector
+from spark_tasks.connectors.intervals import Summary
 from spark_tasks.connectors.verify import VerifySinkConnector, read_summary
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
@@ -75,6 +77,24 @@ def test_tasks_together(tmp_path):
     verify(tmp_path, numbers(0, 1, 2), task=0)
     found = verify(tmp_path, numbers(2, 3), task=1)
     assert (found["records"], found["duplicates"], found["missing"]) == (5, 1, 0)
+
+
+def test_two_that_write_one_summary_lose_nothing(tmp_path, monkeypatch):
+    """A worker that slept between reading the summary and writing it: another one has the task by now."""
+    verify(tmp_path, numbers(0))
+    late = threading.Thread(target=verify, args=(tmp_path, numbers(2)))
+    from_json = Summary.from_json
+
+    def read(content):
+        if late.ident is None:
+            late.start()
+            late.join(0.2)
+        return from_json(content)
+
+    monkeypatch.setattr(Summary, "from_json", read)
+    verify(tmp_path, numbers(1))
+    late.join(10)
+    assert read_summary(tmp_path).to_json()["records"] == 3
 
 
 def test_records_of_somebody_else(tmp_path):
