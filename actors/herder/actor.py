@@ -217,8 +217,8 @@ class HerderActor(pykka.ThreadingActor):
         match effect:
             case Reply():
                 self._reply(effect)
-            case Log(level, message):
-                log.log(logging.getLevelNamesMapping()[level], "%s [%s]", message, cause)
+            case Log(level, message, about):
+                log.log(logging.getLevelNamesMapping()[level], "%s [%s]", message, cause, extra={"about": about})
             case SetTimer(key, at_ms):
                 tell = self.actor_ref.tell
                 self._ticker.set((self.actor_urn, key), at_ms, lambda: tell(TimerFired(key)))

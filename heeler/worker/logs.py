@@ -15,6 +15,7 @@ from typing import IO, Any
 from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.errors import ConfigError
 from spark_tasks.process.log_lines import LineFormatter
+from storage.ids import ConnectorTaskId, ItemId
 
 TRACE = 5
 OFF = logging.CRITICAL + 10
@@ -44,9 +45,12 @@ def log_context(connector: str, task: int | None = None) -> Iterator[None]:
         _context.reset(token)
 
 
-def current_connector() -> str:
-    """Which connector this thread works for; empty where it works for none."""
-    return _context.get()[0]
+def subject(record: logging.LogRecord) -> tuple[str, int | None]:
+    """Connector and task that a line is about: whom this thread works for, or `about` of the record's `extra`."""
+    about: ItemId | None = getattr(record, "about", None)
+    if isinstance(about, ConnectorTaskId):
+        return about.connector, about.task
+    return (about, None) if about is not None else _context.get()
 
 
 def _prefix() -> str:
@@ -75,7 +79,7 @@ class JsonFormatter(LineFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """ASCII only."""
-        connector, task = _context.get()
+        connector, task = subject(record)
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
         told: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Final
 
-from heeler.worker.logs import ConnectFormatter, current_connector
+from heeler.worker.logs import ConnectFormatter, subject
 from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.config.masking import process_secrets
 
@@ -17,7 +17,7 @@ LONGEST: Final = 10_000  # characters of one, with its trace
 
 
 class RecentLogs(logging.Handler):
-    """Keeps lines that threads of connectors and tasks write on this worker, as the log has them."""
+    """Keeps what this worker's log says of connectors and tasks: their own lines, and the herder's about them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class RecentLogs(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep it, if it is about a connector. The caller holds the handler's lock."""
-        connector = current_connector()
+        connector, _ = subject(record)
         if not connector:
             return
         try:

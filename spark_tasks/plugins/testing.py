@@ -9,6 +9,7 @@ end the sink must hold each record once.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
@@ -162,11 +163,13 @@ class _Run:
             told = pipe.read()
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
-        assert code in (0, _KILLED), f"{method} failed: {told.decode(errors='replace')}"
+        assert code in (0, _KILLED), f"{method} ended with {code}: {told.decode(errors='replace')}"
         return int(told) if code == 0 else None
 
     def _child(self, method: str, die_at: int, send: int) -> None:
         counter = _Steps(die_at)
+        # What the parent has left over may end threads when it goes (a Kafka client does), and they are not here.
+        gc.freeze()
         try:
             writer = self._sink.writer()
             position = dict.fromkeys(self._partitions, 0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +106,29 @@ def test_a_database_that_keeps_rows_and_offsets_in_one_transaction(tmp_path: Pat
 
     sink = SinkUnderTest(lambda: Table(file), batch, contents, lambda: file.unlink(missing_ok=True))
     assert check_exactly_once_sink(sink, kills=4) > 4
+
+
+class Left:
+    """Garbage of the parent's that must not be collected by another process, as a Kafka client."""
+
+    def __init__(self) -> None:
+        self.itself, self.pid = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.pid:
+            os._exit(77)
+
+
+def test_what_the_parent_has_left_over_does_not_go_in_a_child(tmp_path: Path) -> None:
+    sink, parent = parquet(tmp_path / "rows"), os.getpid()
+    left: list[Left] = []
+
+    def writer() -> Any:
+        left[:] = [Left()] if os.getpid() == parent else []
+        gc.collect()
+        return sink.writer()
+
+    assert check_exactly_once_sink(replace(sink, writer=writer), partitions=1, records=12, kills=1) > 1
 
 
 class Lines(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types

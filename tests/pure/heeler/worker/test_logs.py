@@ -30,6 +30,7 @@ from heeler.worker.recent_logs import RecentLogs
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
 from spark_tasks.process.log_lines import escaped
+from storage.ids import ConnectorName, ConnectorTaskId
 
 
 @pytest.fixture
@@ -207,6 +208,24 @@ def test_recent_lines_are_kept_by_connector(recent):
     assert [line.split("] ", 1)[1].split(" (")[0] for line in recent.lines("a")] == ["INFO [a|task-0] one"]
     assert [line.split("] ", 1)[1].split(" (")[0] for line in recent.lines("b")] == ["INFO [b|worker] two\\nlines"]
     assert recent.lines("c") == []
+
+
+def test_the_herders_lines_about_a_connector_are_among_its_own(recent):
+    logging.getLogger("actors.herder.actor").info("a: started", extra={"about": ConnectorName("a")})
+    with log_context("a", 0):
+        logging.getLogger("x").info("one")
+    task = ConnectorTaskId(ConnectorName("a"), 0)
+    logging.getLogger("actors.herder.actor").info("a-0: restarting", extra={"about": task})
+    logging.getLogger("actors.herder.actor").info("nobody's", extra={"about": None})
+    assert [line.split("INFO ")[1].split(" (")[0] for line in recent.lines("a")] == [
+        "a: started", "[a|task-0] one", "a-0: restarting"]
+
+
+def test_json_lines_name_whom_they_are_about(lines):
+    written = lines(form="json")
+    logging.getLogger("x").info("restarting", extra={"about": ConnectorTaskId(ConnectorName("a"), 1)})
+    (line,) = map(json.loads, written())
+    assert (line["connector"], line["task"]) == ("a", 1)
 
 
 def test_recent_lines_are_bounded_and_masked(recent, monkeypatch):
