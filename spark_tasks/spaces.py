@@ -84,7 +84,7 @@ class Space:
         if not self._compiled(top, spec) and (spec.origin is not None or elsewhere is None):
             return f"{self.name}.{top}"
         if elsewhere is None or elsewhere.origin is None:
-            owner = _found_last.setdefault(top, self)
+            owner = found_last.setdefault(top, self)
             if owner.place != self.place:
                 _log.warning("%s of %s is used, not that of %s: what is compiled is loaded once in a process",
                              top, owner.place, self.place)
@@ -132,7 +132,7 @@ class Space:
 
 
 # Packages that keep their own names, since they are compiled or spread over several folders: who imported one first.
-_found_last: dict[str, Space] = {}
+found_last: dict[str, Space] = {}
 
 
 @cache
@@ -195,7 +195,7 @@ class _LastFinder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG004
         top, *inner = name.split(".")
-        owner = _found_last.get(top)
+        owner = found_last.get(top)
         if owner is not None:
             return owner.spec(name, [str(Path(owner.place, top, *inner[:-1])) if inner else owner.place])
         space = None if inner else _asking()

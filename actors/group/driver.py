@@ -29,6 +29,8 @@ from storage.config.state import ClusterConfigState
 _log = logging.getLogger(__name__)
 
 GroupEvent = JoinPreparing | Joined | CoordinatorLost
+NewCoordinator = Callable[[GroupSettings, Callable[[], ClusterConfigState], Callable[[str], None]], GroupCoordinator]
+"""How a driver gets its coordinator, from settings, snapshot and who hears of a loss: as GroupCoordinator is made."""
 
 _AT_ONCE = (
     Errors.MemberIdRequiredError,
@@ -43,11 +45,12 @@ class GroupDriver:
     """One worker's membership. `tell` takes events on the IO thread: it must neither block nor raise."""
 
     def __init__(
-        self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], tell: Callable[[GroupEvent], None]
+        self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], tell: Callable[[GroupEvent], None],
+        coordinator: NewCoordinator = GroupCoordinator,
     ) -> None:
         self._settings = settings
         self._tell = tell
-        self._coordinator = GroupCoordinator(settings, snapshot, self._lose)
+        self._coordinator = coordinator(settings, snapshot, self._lose)
         self._wanted = False  # between join() and leave()
         self._closing = False
         self._joined = False  # the herder was told Joined, and not CoordinatorLost since

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pykka
 
-from actors.group.coordinator import GroupSettings
-from actors.group.driver import GroupDriver, GroupEvent
+from actors.group.coordinator import GroupCoordinator, GroupSettings
+from actors.group.driver import GroupDriver, GroupEvent, NewCoordinator
 from actors.messages.commands import AllowJoin, HerderAlive, JoinGroup, LeaveGroup, RequestRejoin
 from storage.config.state import ClusterConfigState
 
@@ -26,11 +26,12 @@ class GroupMemberActor(pykka.ThreadingActor):
     use_daemon_thread = True
 
     def __init__(
-        self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], tell: Callable[[GroupEvent], None]
+        self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], tell: Callable[[GroupEvent], None],
+        coordinator: NewCoordinator = GroupCoordinator,
     ) -> None:
         super().__init__()
         self._tell = tell
-        self._driver = GroupDriver(settings, snapshot, self._report)
+        self._driver = GroupDriver(settings, snapshot, self._report, coordinator)
 
     def on_start(self) -> None:
         """Connect; the group is joined when the herder says so."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Answer = Callable[[Any, Exception | None], None]
 Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
 
-_TIMEOUT_S = 60.0
+TIMEOUT_S = 60.0
 _OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
             "that the connector uses.")
 _ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
@@ -126,10 +126,10 @@ class OffsetRequests:
 
         self._store.tell(message(done))
         try:
-            return future.get(timeout=_TIMEOUT_S)
+            return future.get(timeout=TIMEOUT_S)
         except pykka.Timeout as error:
             raise ConnectError(
-                f"No answer from the offsets topic in {_TIMEOUT_S:.0f} s: its brokers are away, or a transaction that "
+                f"No answer from the offsets topic in {TIMEOUT_S:.0f} s: its brokers are away, or a transaction that "
                 "somebody left open on it has to time out. Try again later; until then, offsets that were to be "
                 "altered or reset may still be"
             ) from error

@@ -153,7 +153,7 @@ def _connectors(scene: Scene) -> dict[str, dict[str, str]]:
 def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCluster) -> int:
     rows = pa.csv.read_csv(scene.csv, convert_options=pa.csv.ConvertOptions(include_columns=["year"])).num_rows
     started = first = time.monotonic()
-    with _asking(worker):
+    with asking(worker):
         for name, config in _connectors(scene).items():
             worker.rest.put_config(name, config)
     bars = Progress(TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -171,7 +171,7 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
             if records >= rows and committed >= records:
                 break
             for name in (scene.source, scene.sink):
-                with _asking(worker):
+                with asking(worker):
                     trace = worker.rest.failure(name)
                 if trace is not None:
                     raise SetupError(f"{name} failed:\n{trace}\nThe worker's log ends with:\n{worker.tail()}")
@@ -183,7 +183,7 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
 
 
 @contextmanager
-def _asking(worker: WorkerProcess) -> Iterator[None]:
+def asking(worker: WorkerProcess) -> Iterator[None]:
     """What the worker refuses, or that it is gone, is a SetupError that shows its log."""
     try:
         yield

@@ -91,7 +91,7 @@ def resolve(jars: JarSet = BROKER, progress: Progress = log.info) -> Path:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.with_name(f".{jars.folder}.lock")):
+        with locked(target.with_name(f".{jars.folder}.lock")):
             if not is_complete(target):  # another process may have fetched it while this one waited
                 _fetch(jars, target, progress)
     except OSError as error:
@@ -111,7 +111,8 @@ def is_complete(folder: Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file's lock, which one process at a time has."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -137,9 +138,9 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
     settings = os.environ.get("HEELER_IVY_SETTINGS")
     if not settings:
         settings = str(work / "settings.xml")
-        Path(settings).write_text(_IVY_SETTINGS)
+        Path(settings).write_text(IVY_SETTINGS)
     command = [
-        find_java(), "-jar", str(_ivy_jar()), "-settings", settings, "-cache", str(cache_root() / "ivy"),
+        find_java(), "-jar", str(ivy_jar()), "-settings", settings, "-cache", str(cache_root() / "ivy"),
         "-ivy", str(work / "ivy.xml"), "-confs", "default", "-types", "jar", "bundle",
         "-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]"),
     ]
@@ -161,7 +162,7 @@ def _run_ivy(jars: JarSet, work: Path, progress: Progress) -> None:
         raise SetupError(_unreachable(jars, said))
 
 
-def _ivy_jar() -> Path:
+def ivy_jar() -> Path:
     """PySpark's Ivy, found without importing PySpark (which takes long)."""
     spec = importlib.util.find_spec("pyspark")
     for place in (spec.submodule_search_locations or ()) if spec else ():
@@ -183,7 +184,7 @@ def _ivy_file(jars: JarSet) -> str:
 
 
 # Ivy's own defaults wait for a silent host for minutes a file; `ibiblio` without a root is Maven Central.
-_IVY_SETTINGS = """<ivysettings>
+IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="registry"/>
   <timeout-constraints><timeout-constraint name="short" connectionTimeout="10000" readTimeout="60000"/>
   </timeout-constraints>

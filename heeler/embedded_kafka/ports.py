@@ -14,15 +14,15 @@ _VERSION = 4  # of the Metadata request: known to every broker since 0.11
 
 
 # Below what operating systems give to whoever asks for any port: what is free now is free when its user has started.
-_PORTS = range(20_000, 32_000)
+PORTS = range(20_000, 32_000)
 _given: set[int] = set()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port that nobody listens on now, another one each time. Raises OSError for an address of another machine."""
     random = SystemRandom()
-    for _ in _PORTS:
-        port = random.choice(_PORTS)
+    for _ in PORTS:
+        port = random.choice(PORTS)
         if port in _given:
             continue
         try:
@@ -33,7 +33,7 @@ def free_port(host: str = "127.0.0.1") -> int:
         else:
             _given.add(port)
             return port
-    raise SetupError(f"No free port was found on {host} from {_PORTS.start} to {_PORTS.stop - 1}.")
+    raise SetupError(f"No free port was found on {host} from {PORTS.start} to {PORTS.stop - 1}.")
 
 
 def require_free(host: str, port: int) -> None:

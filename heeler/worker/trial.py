@@ -19,16 +19,18 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
 
 LONGEST_S: Final = 60.0
-_AT_ONCE: Final = 2  # each is a process of some 200 MB
+AT_ONCE: Final = 2  # each is a process of some 200 MB
 
 
 class Trials:
     """Of one worker. Any thread."""
 
-    def __init__(self, worker: Mapping[str, str], providers: Mapping[str, ConfigProvider]) -> None:
+    def __init__(self, worker: Mapping[str, str], providers: Mapping[str, ConfigProvider],
+                 at_once: int = AT_ONCE) -> None:
         self._worker = dict(worker)
         self._transformer = ConfigTransformer(providers)
-        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        self._at_once = at_once
+        self._free = threading.BoundedSemaphore(at_once)
 
     def run(self, config: Mapping[str, str], records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
         """`{"stages": [...]}` as `heeler try -o json` prints it.
@@ -37,7 +39,7 @@ class Trials:
         long or its process ends.
         """
         if not self._free.acquire(blocking=False):
-            raise ConflictError(f"{_AT_ONCE} other configurations are being tried on this worker; try again later")
+            raise ConflictError(f"{self._at_once} other configurations are being tried on this worker; try again later")
         try:
             resolved = dict(self._transformer.transform(config))
             process_secrets().learn(None, passwords(resolved))

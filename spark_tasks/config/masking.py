@@ -28,8 +28,8 @@ MASK: Final = "[hidden]"
 ALONE: Final = 4
 ANYWHERE: Final = 8
 _PLAIN: Final = ("true", "false", "null", "none")
-_OWNERS: Final = 10_000
-_EACH: Final = 1000  # values of an owner: some live for minutes only, and clients may validate what they like
+OWNERS: Final = 10_000
+VALUES_EACH: Final = 1000  # values of an owner: some live for minutes only, and clients may validate what they like
 _WORD = re.compile(r"[^\W_]")
 # A password inside a value such as a login of sasl.jaas.config.
 _QUOTED = re.compile(
@@ -120,7 +120,7 @@ class Secrets:
             for value in new:
                 known[value] = None
                 known.move_to_end(value)
-            if _shortened(known, _EACH) or _shortened(self._values, _OWNERS):
+            if _shortened(known, VALUES_EACH) or _shortened(self._values, OWNERS):
                 self._index = _Index({value for values in self._values.values() for value in values})
 
     def mask(self, text: str) -> str:
@@ -191,7 +191,7 @@ def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
     return True
 
 
-@lru_cache(maxsize=_OWNERS)  # a thousand connectors that start bring their values one after the other
+@lru_cache(maxsize=OWNERS)  # a thousand connectors that start bring their values one after the other
 def _finders_of(value: str, alone: int) -> tuple[Find, ...]:
     found: dict[str, Find] = {}
     lines = [line.strip() for line in value.splitlines()]

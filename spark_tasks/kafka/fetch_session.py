@@ -15,7 +15,7 @@ from kafka.protocol.consumer import FetchRequest
 
 TopicPartition = tuple[str, int]
 _NONE, _FIRST = 0, 0  # session id and epoch of a request that asks for a session
-_LAST_EPOCH: Final = 2**31 - 1
+LAST_EPOCH: Final = 2**31 - 1
 _GONE: Final = frozenset({protocol.FetchSessionIdNotFoundError.errno, protocol.InvalidFetchSessionEpochError.errno})
 _Partition = FetchRequest.FetchTopic.FetchPartition
 
@@ -62,7 +62,7 @@ class FetchSession:
                 self._id = _NONE
             return error_code not in _GONE
         self._id = session_id
-        self._epoch = _FIRST if session_id == _NONE else 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
+        self._epoch = _FIRST if session_id == _NONE else 1 if self._epoch == LAST_EPOCH else self._epoch + 1
         return True
 
     def lost(self) -> None:

@@ -20,18 +20,18 @@ from spark_tasks.plugins.discovery import Found
 from spark_tasks.plugins.kinds import Kind
 
 _log = logging.getLogger(__name__)
-_in_folders: dict[Found, None] = {}
+in_folders: dict[Found, None] = {}
 _NOT_THEIRS = ("heeler", "pyspark")
 
 
 def add(found: Iterable[Found]) -> None:
     """What lies in the folders of `plugin.path`, of which there is one list in a process."""
-    _in_folders.update(dict.fromkeys(f for f in found if f.kind is Kind.DATA_SOURCE))
+    in_folders.update(dict.fromkeys(f for f in found if f.kind is Kind.DATA_SOURCE))
 
 
 def offered() -> list[Found]:
     """All of them. An `alias` is the name of the format, where that can be read without importing anything."""
-    return [*_in_folders, *installed()]
+    return [*in_folders, *installed()]
 
 
 @cache

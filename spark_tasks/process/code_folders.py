@@ -21,17 +21,17 @@ from spark_tasks.process.private_files import name_of_private
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "HEELER_CACHE", "NUMBA_CACHE_DIR")
 _CODE = (*importlib.machinery.all_suffixes(), ".pth", ".zip", ".whl", ".egg")  # what Python takes from sys.path
-_of_plugins: dict[str, None] = {}
+plugin_folders: dict[str, None] = {}
 
 
 def add(folders: Iterable[str]) -> None:
     """Folders of `plugin.path`, of which there is one list in a process."""
-    _of_plugins.update((os.path.abspath(folder), None) for folder in folders)  # noqa: PTH100 - a link counts as well
+    plugin_folders.update((os.path.abspath(folder), None) for folder in folders)  # noqa: PTH100 - a link counts as well
 
 
 def of_plugins() -> tuple[str, ...]:
     """What was added: what a writer takes along to where it writes."""
-    return tuple(_of_plugins)
+    return tuple(plugin_folders)
 
 
 def complaint(path: str, plugins: Sequence[str]) -> str | None:
@@ -40,7 +40,7 @@ def complaint(path: str, plugins: Sequence[str]) -> str | None:
     `plugins`: as `of_plugins` says on the worker.
     """
     real = os.path.realpath(path)
-    for folders, what in ((plugins, "plugins"), (_python(), "code")):
+    for folders, what in ((plugins, "plugins"), (python_folders(), "code")):
         for folder in folders:
             if _within(real, os.path.realpath(folder)):
                 return (f"{path} is in {folder}, from where the worker takes {what}: nothing is written there. Name a "
@@ -67,7 +67,8 @@ def _within(path: str, folder: str) -> bool:
 
 
 @cache
-def _python() -> tuple[str, ...]:
+def python_folders() -> tuple[str, ...]:
+    """Where Python, its libraries, heeler and caches of compiled code are; looked up once."""
     ours = Path(__file__).resolve().parents[2]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return tuple(dict.fromkeys((

@@ -24,8 +24,8 @@ _logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
-_END_S = 3.0  # for each of three ways to end a JVM that starts; who stops the engine waits for all of them
-_ORPHAN_S = 30  # for a JVM whose worker was killed: it ends by itself as soon as it is up, and takes its files along
+END_S = 3.0  # for each of three ways to end a JVM that starts; who stops the engine waits for all of them
+ORPHAN_S = 30  # for a JVM whose worker was killed: it ends by itself as soon as it is up, and takes its files along
 MASTER_PATIENCE_S = 60.0  # with a standalone cluster that starts at the same time; Spark's own patience
 _STANDALONE = "spark://"
 
@@ -118,7 +118,7 @@ def launch(
 def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Who dies in this block takes the process and its group along; later the JVM heeds the end of its input."""
     watcher = subprocess.Popen(  # noqa: S603 - a fixed script
-        ["/bin/sh", "-c", _WATCH, "heeler-watch", str(process.pid), str(_ORPHAN_S)],
+        ["/bin/sh", "-c", _WATCH, "heeler-watch", str(process.pid), str(ORPHAN_S)],
         stdin=subprocess.PIPE, start_new_session=True,
     )
     try:
@@ -156,12 +156,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None  # noqa: S101 - a pipe was asked for
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_END_S)
+        process.wait(END_S)
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)  # what starts it is a script with children of its own: all of them are meant
-            process.wait(_END_S)
+            process.wait(END_S)
             return
 
 

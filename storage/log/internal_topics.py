@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _UNAUTHORISED = (ClusterAuthorizationFailedError, TopicAuthorizationFailedError, UnsupportedVersionError)
 _SLOW = (KafkaTimeoutError, RequestTimedOutError)
-_BACKOFF_S = 0.5
+BACKOFF_S = 0.5
 _POLICY = "cleanup.policy"
 _CONFIG = "config.storage."
 
@@ -131,7 +131,7 @@ def _create_in_time(admin: KafkaAdminClient, topic: InternalTopic, deadline: flo
             if not told:
                 log.warning("%s. Trying again for %.0f s: the brokers may still be starting", error, left)
                 told = True
-        time.sleep(_BACKOFF_S)
+        time.sleep(BACKOFF_S)
 
 
 def _create(admin: KafkaAdminClient, topic: InternalTopic) -> bool:

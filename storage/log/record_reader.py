@@ -32,7 +32,7 @@ def install(consumer: KafkaConsumer) -> None:
     Where the position after a fetch is not the offset after the last record (control records, aborted transactions,
     compacted gaps), a mark ends the list: `is_mark` tells it.
     """
-    consumer._fetcher.PartitionRecords = _Records  # noqa: SLF001  (no public hook)
+    consumer._fetcher.PartitionRecords = FetchedRecords  # noqa: SLF001  (no public hook)
 
 
 def is_mark(record: LogRecord) -> bool:
@@ -40,7 +40,7 @@ def is_mark(record: LogRecord) -> bool:
     return record.value is END
 
 
-class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]
+class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
     """The records of one partition in one fetch response."""
 
     def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[LogRecord]:

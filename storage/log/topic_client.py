@@ -19,7 +19,7 @@ from storage.log.protocol import SuspendedError
 
 # The library waits that long between two metadata requests: 100 ms would delay every start.
 _METADATA_BACKOFF_MS: Final = 20
-_SOON_S: Final = 0.1  # what was decided before a sleep is handed over by then; to join a group again takes longer
+SOON_S: Final = 0.1  # what was decided before a sleep is handed over by then; to join a group again takes longer
 
 
 class Freshness:
@@ -50,7 +50,7 @@ class Freshness:
         """Why nothing of what is on its way may be sent now."""
         with self._lock:
             since = min(self._since.values(), default=time.monotonic())
-        slept = process_pulse().silence_since(min(since, time.monotonic() - _SOON_S))
+        slept = process_pulse().silence_since(min(since, time.monotonic() - SOON_S))
         return SuspendedError(f"this process did nothing for {slept:.1f} s") if slept > self._session_s else None
 
 

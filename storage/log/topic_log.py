@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 _FETCH_WAIT_MS = 10_000  # the broker holds an empty fetch that long
 _FETCH_BYTES = 32 << 20
-_TOPIC_WAIT = 30.0  # seconds for a topic that was just created to be known
+TOPIC_WAIT_S = 30.0  # seconds for a topic that was just created to be known
 _FOREVER_MS = 2**31 - 1
 _KNOWN = (KafkaError, ConnectError, RuntimeError)  # RuntimeError: a network loop has ended; others are defects
 
@@ -211,12 +211,13 @@ class KafkaTopicLog(TopicLog):
             raise
 
     def _assign(self, consumer: KafkaConsumer) -> list[TopicPartition]:
-        deadline = time.monotonic() + _TOPIC_WAIT
+        deadline = time.monotonic() + TOPIC_WAIT_S
         while not (numbers := partitions_of(consumer, self._topic)):
             if time.monotonic() > deadline or self._stopping.wait(0.05):
                 raise ConnectError(
-                    f"Could not look up partition metadata for topic '{self._topic}' in {_TOPIC_WAIT:.0f} s. There may "
-                    "be a connectivity issue, the topic may not exist, or it was created just now and needs more time"
+                    f"Could not look up partition metadata for topic '{self._topic}' in {TOPIC_WAIT_S:.0f} s. There "
+                    "may be a connectivity issue, the topic may not exist, or it was created just now and needs more "
+                    "time"
                 )
         partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
         begins = self._list(dict.fromkeys(partitions, OffsetSpec.EARLIEST))

@@ -23,13 +23,13 @@ from pathlib import Path
 
 import orjson
 import psutil
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.connectors.verify import read_summary
 from tests.rigs.cluster import SCHEMALESS
 from tests.rigs.spark_cluster import SparkCluster, other_python
 from tests.rigs.support import wait_until
+from tests.rigs.topic_reader import read_topic
 from tests.rigs.workers import PATIENT, Kafka, Rig, running_worker
 
 STREAMS = 4
@@ -59,20 +59,10 @@ class Stream:
 
 def read(kafka: Kafka, topic: str, *, committed: bool) -> dict[int, Stream]:
     """All records of the topic that are there now, by librdkafka."""
-    consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "reader", "enable.auto.commit": False,
-                         "enable.partition.eof": True, "log_level": 0,
-                         "isolation.level": "read_committed" if committed else "read_uncommitted"})
     found: dict[int, Stream] = {}
-    try:
-        for number in consumer.list_topics(topic, 10).topics[topic].partitions:
-            consumer.assign([TopicPartition(topic, number, 0)])
-            while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
-                value = orjson.loads(message.value())
-                found.setdefault(value["stream"], Stream()).take(value["sequence"])
-            assert message is not None, f"no end of {topic}-{number}"
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-    finally:
-        consumer.close()
+    for message in read_topic(kafka.servers, topic, committed=committed, within_s=PATIENCE_S):
+        value = orjson.loads(message.value())
+        found.setdefault(value["stream"], Stream()).take(value["sequence"])
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError, RetriableError
@@ -32,11 +32,15 @@ class Topic:
         self.logs: list[KafkaTopicLog] = []
 
     def log(self, **more: Any) -> tuple[KafkaTopicLog, list[LogRecord]]:
-        log = KafkaTopicLog(self.name, self.clients, nullcontext(self.admin), client_id="test", **more)
+        log = KafkaTopicLog(self.name, self.clients, nullcontext(self), client_id="test", **more)
         self.logs.append(log)
         records: list[LogRecord] = []
         log.start(records.extend, lambda _: None).result(WAIT)
         return log, records
+
+    def list_partition_offsets(self, *arguments: Any) -> Any:
+        """As the log's admin client: what `admin` is now."""
+        return self.admin.list_partition_offsets(*arguments)
 
     def close(self) -> None:
         for log in self.logs:
@@ -51,6 +55,31 @@ def topic(broker: Any, topic_name: str) -> Iterator[Topic]:
     made.close()
 
 
+class Consumer(KafkaConsumer):  # type: ignore[misc]
+    """`made` has all of them; one with a `defect` raises it once."""
+
+    made: list[Consumer]
+    defect: Exception | None = None
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.made.append(self)
+
+    def poll(self, *arguments: Any, **options: Any) -> Any:
+        found = super().poll(*arguments, **options)
+        if self.defect is not None:
+            raise self.defect
+        return found
+
+
+@pytest.fixture
+def consumers(monkeypatch: pytest.MonkeyPatch) -> list[Consumer]:
+    """Those that logs make."""
+    monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", Consumer)
+    monkeypatch.setattr(Consumer, "made", [], raising=False)
+    return Consumer.made
+
+
 @pytest.fixture
 def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
     return Sleeper(monkeypatch, "storage.log.topic_client")
@@ -59,7 +88,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
 def test_what_is_sent_as_the_process_wakes_is_refused(
     topic: Topic, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.log.topic_client._SOON_S", 1.5)  # a busy machine may take longer than it has by itself
+    monkeypatch.setattr("storage.log.topic_client.SOON_S", 1.5)  # a busy machine may take longer than it has by itself
     log, seen = topic.log(session_s=60.0)
     assert log.send(b"a", b"1").result(WAIT)
     sleeper.wake()
@@ -160,7 +189,7 @@ def test_other_producers_batches(topic: Topic, compression: str | None) -> None:
 
 
 def test_what_prevents_the_start_is_told(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.log.topic_log._TOPIC_WAIT", 0.3)
+    monkeypatch.setattr("storage.log.topic_log.TOPIC_WAIT_S", 0.3)
     for name, error in (("no-such-topic", ConnectError), ("not/a/name", ValueError)):
         log = KafkaTopicLog(name, topic.clients, nullcontext(topic.admin), client_id="test", writable=False)
         with pytest.raises(error, match=name):
@@ -170,27 +199,30 @@ def test_what_prevents_the_start_is_told(topic: Topic, monkeypatch: pytest.Monke
     assert "no-such-topic" not in topic.admin.list_topics()  # nobody made it, uncompacted, by asking for it
 
 
-def test_reading_is_taken_up_again_however_often_that_fails(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
+def test_reading_is_taken_up_again_however_often_that_fails(
+    topic: Topic, consumers: list[Consumer], caplog: pytest.LogCaptureFixture
+) -> None:
     log, seen = topic.log()
     log.read_past([log.send(b"a", b"1").result(WAIT)]).result(WAIT)
     topic.admin.close()  # a consumer can be made again, but the topic's beginning cannot be asked for
-    assert log._consumer is not None
-    log._consumer._client.cluster.closed = True  # its refresh loop may else spin for ever in a loop that is closed
-    log._consumer._net.close()  # what a defect in the client's network loop leaves behind
+    (consumer,) = consumers
+    consumer._client.cluster.closed = True  # noqa: SLF001 - else its refresh may spin for ever in a loop that is closed
+    consumer._net.close()  # noqa: SLF001 - what a defect in kafka-python's network loop leaves behind
     wait_until(lambda: caplog.text.count(f"Reading topic {topic.name} failed; retrying") > 1)
-    log._admin = topic.admin = KafkaAdminClient(**topic.clients)
+    topic.admin = KafkaAdminClient(**topic.clients)
     log.read_past([log.send(b"b", b"2").result(WAIT)]).result(WAIT)
     assert [r.key for r in seen] == [b"a", b"b"]
 
 
-def test_a_defect_while_reading_does_not_end_the_reading(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_while_reading_does_not_end_the_reading(
+    topic: Topic, consumers: list[Consumer], caplog: pytest.LogCaptureFixture
+) -> None:
     log, seen = topic.log()
     log.read_past([log.send(b"a", b"1").result(WAIT)]).result(WAIT)
-    assert log._consumer is not None
-    log._consumer._fetcher = None  # the poll after the running one raises an AttributeError
+    consumers[0].defect = AttributeError("a defect")  # of the running poll, whose records are lost with it
     log.read_past([log.send(b"b", b"2").result(WAIT), log.send(b"c", b"3").result(WAIT)]).result(WAIT)
     assert [r.key for r in seen] == [b"a", b"b", b"c"]
-    assert "AttributeError" in caplog.text
+    assert "AttributeError: a defect" in caplog.text
 
 
 def test_a_broker_that_goes_away_and_comes_back(topic_name: str) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from spark_tasks.errors import ToleranceExceededError
 from tests.integration.test_sink_task import SinkRig
 from tests.integration.test_source_task import SourceRig
 from tests.rigs.support import wait_until
+from tests.rigs.topic_reader import read_topic
 from tests.rigs.workers import Rig
 
 pytestmark = pytest.mark.integration
@@ -43,18 +42,11 @@ def source(broker: Any, tmp_path: Path) -> Iterator[SourceRig]:
 
 def letters(bootstrap: str, topic: str) -> list[tuple[bytes | None, dict[str, str]]]:
     """Value and headers of all records of a topic, those of committed transactions only."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
-    while True:
-        message = consumer.poll(20)
-        assert message is not None
-        if message.error() is not None:
-            assert message.error().code() == KafkaError._PARTITION_EOF
-            consumer.close()
-            return found
+    for message in read_topic(bootstrap, topic):
         headers = {k.removeprefix("__connect.errors."): v.decode() for k, v in message.headers() or () if v is not None}
         found.append((message.value(), headers))
+    return found
 
 
 def test_a_writer_refuses_records_and_the_rest_is_written_in_order(sink: SinkRig, caplog: Any) -> None:

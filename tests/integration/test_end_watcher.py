@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.fetch_session import FetchSession
 from spark_tasks.kafka.watcher import EndWatcher
 from tests.rigs.workers import Kafka
 
@@ -15,8 +17,26 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 SOON_S = 20.0
 
 
-def test_a_session_goes_on_whatever_the_broker_forgets(kafka: Kafka, topic_name: str) -> None:
+class Session(FetchSession):
+    """One that the broker does not know as soon as a test adds something to its number or its epoch."""
+
+    number = epoch = 0  # added to the next request
+    granted = 0  # the number of the last request's session
+
+    def request(self, *arguments: Any, **limits: Any) -> Any:
+        request = super().request(*arguments, **limits)
+        Session.granted = request.session_id
+        request.session_id += Session.number
+        request.session_epoch += Session.epoch
+        Session.number = Session.epoch = 0
+        return request
+
+
+def test_a_session_goes_on_whatever_the_broker_forgets(
+    kafka: Kafka, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each task is woken by its own partition alone, on and on, also where the broker knows the session no more."""
+    monkeypatch.setattr("spark_tasks.kafka.watcher.FetchSession", Session)
     kafka.create(topic_name, 3)
     watcher = EndWatcher(KafkaCluster({"bootstrap_servers": kafka.servers}))
     woken = [threading.Event() for _ in range(3)]
@@ -30,11 +50,10 @@ def test_a_session_goes_on_whatever_the_broker_forgets(kafka: Kafka, topic_name:
                 assert woken[number].wait(SOON_S)
                 woken[number].clear()
             assert not woken[2].is_set()
-            (session,) = watcher._sessions.values()
-            assert session._id != 0
+            assert Session.granted != 0
             if round_ == 1:
-                session._id += 1
+                Session.number = 1
             elif round_ == 2:
-                session._epoch += 5
+                Session.epoch = 5
     finally:
         watcher.close()

@@ -334,13 +334,12 @@ def test_a_plugin_that_stops_spark_has_it_started_again(
 @only(["batch"])
 def test_a_shared_job_ends_when_the_last_task_has_given_it_up(engine: SparkEngine, tmp_path: Path) -> None:
     busy = all_busy(engine, tmp_path)
-    tasks = ["shared-0", "shared-1"]
-    shared = [engine.submit(task, [Hang(str(tmp_path / task))]) for task in tasks]
+    shared = [engine.submit(task, [Hang(str(tmp_path / task))]) for task in ("shared-0", "shared-1")]
     engine.cancel(busy.pop())  # one slot comes free, for both that wait
-    wait_until(lambda: tasks in [[s.task for s in job] for job in engine._running.values()], what="a shared job")
+    wait_until(lambda: engine.figures().running == len(busy) + 2, what="a job for both")
     for batch in shared + busy:
         engine.cancel(batch)
-    wait_until(lambda: not engine._running, what="free slots")
+    wait_until(lambda: engine.figures().running == 0, what="free slots")
 
 
 def test_what_the_worker_s_own_processes_write_is_masked_and_forges_no_line_of_its_log(

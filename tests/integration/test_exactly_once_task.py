@@ -95,26 +95,8 @@ def test_dead_letters_are_in_the_transaction_of_their_batch(rig: OnceRig) -> Non
 
 def test_what_a_lost_job_has_written_is_aborted(rig: OnceRig) -> None:
     """Spark loses the answer of a job that did all of its work."""
-    engine = rig.engine
-    run = engine._run
-    lost = []
-
-    def run_and_lose(future: Any, splits: list[bytes]) -> None:
-        run(future, splits)
-        if len(lost) < 2:
-            lost.append(future.result(0))
-            future._result, future._exception = None, SparkLostError("the executor is gone")
-
-    engine._run = run_and_lose  # type: ignore[method-assign]
+    rig.engine.lose_answers += [SparkLostError("the executor is gone")] * 2
     rig.limit(2000)
-    submit = engine.submit
-
-    def slowly(task: str, splits: Any) -> Any:
-        future = submit(task, splits)
-        wait_until(future.done, 20)
-        return future
-
-    engine.submit = slowly  # type: ignore[method-assign]
     loop = rig.start()
     loop.await_records(2000, 40)
     loop.stop()
@@ -125,13 +107,13 @@ def test_what_a_lost_job_has_written_is_aborted(rig: OnceRig) -> None:
 def test_an_executor_that_comes_late_can_write_no_more(rig: OnceRig) -> None:
     """A split of a task whose successor has started: its epoch is stale wherever it runs."""
     kept: list[bytes] = []
-    run = rig.engine._run
+    submit = rig.engine.submit
 
-    def keep(future: Any, splits: list[bytes]) -> None:
-        kept.extend(splits)
-        run(future, splits)
+    def keep(task: str, splits: Any) -> Any:
+        kept.extend(pickle.dumps(split) for split in splits)
+        return submit(task, splits)
 
-    rig.engine._run = keep  # type: ignore[method-assign]
+    rig.engine.submit = keep  # type: ignore[method-assign]
     rig.limit(1000)
     first = rig.start()
     first.await_records(1000)

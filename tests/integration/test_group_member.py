@@ -7,12 +7,11 @@ from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
 from actors.assignment.protocol import AssignmentError, Protocol
-from actors.group.coordinator import GroupCoordinator
 from actors.messages.commands import AllowJoin, HerderAlive, RequestRejoin
 from actors.messages.events import CoordinatorLost, JoinPreparing
 from heeler.embedded_kafka.ports import free_port
 from storage.config.state import ClusterConfigState
-from tests.rigs.group_herder import CONFIG, EVERYTHING, FakeHerder, settled
+from tests.rigs.group_herder import CONFIG, EVERYTHING, BabblingCoordinator, FakeHerder, settled
 from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.integration
@@ -233,10 +232,7 @@ def test_a_member_whose_thread_died_dies_too(worker):
     """Its supervisor notices that; without it nobody would, and the work would run on outside the group."""
     one = worker("w1").join()
     one.joined(30)
-    coordinator = one.member._actor_weakref()._driver._coordinator
-    thread = coordinator._net._io_thread
-    coordinator._net._poll_once = lambda: 1 // 0  # a defect in the client's network loop
-    coordinator.wake()
+    thread = one.coordinator.break_loop()
     wait_until(lambda: not thread.is_alive(), what="the thread to die")
     one.member.tell(HerderAlive())
     wait_until(lambda: not one.member.is_alive(), 20, "the member to die")
@@ -299,40 +295,25 @@ def test_a_leader_that_is_behind_says_so(worker):
     wait_until(lambda: settled(one, two), what="an even share")
 
 
-def test_a_member_that_cannot_be_read_harms_nobody(worker, monkeypatch):
+def test_a_member_that_cannot_be_read_harms_nobody(worker):
     one = worker("w1").join()
     one.joined(30)
-    broken = worker("w2")
-    # A worker of a future that this one does not understand.
-    broken.on_io_thread(
-        lambda: setattr(
-            broken.member._actor_weakref()._driver._coordinator, "group_protocols", lambda: [("sessioned", b"\0\2?")]
-        )
-    )
-    broken.join()
+    broken = worker("w2", offers=[("sessioned", b"\0\2?")]).join()  # of a version to come
     assert not broken.joined().assignment.assigned
     assert settled(one)
 
 
 def test_group_type_and_protocol_are_kafka_connects(pair):
     one, _ = pair
-    coordinator = one.member._actor_weakref()._driver._coordinator
-    assert GroupCoordinator.protocol_type(coordinator) == "connect"
-    assert [name for name, _ in coordinator.group_protocols()] == ["sessioned", "compatible", "default"]
+    assert one.coordinator.protocol_type() == "connect"
+    assert [name for name, _ in one.coordinator.group_protocols()] == ["sessioned", "compatible", "default"]
 
 
 def test_a_leader_that_gives_nonsense_ends_no_follower(worker, caplog):
     """It says why, tries again, and works as soon as somebody else leads."""
-    one = worker("w1").join()
+    one = worker("w1", kind=BabblingCoordinator).join()
     one.joined(30)
-    given = one.member._actor_weakref()._driver._coordinator
-    perform = given._perform_assignment
-
-    def nonsense(leader_id, protocol, members):
-        perform(leader_id, protocol, members)
-        return {member.member_id: b"\xff" * 50 for member in members}
-
-    given._perform_assignment = nonsense
+    one.coordinator.babbles = True
     two = worker("w2").join()
     wait_until(lambda: "cannot be joined: protocol version -1 is not known" in caplog.text)
     one.leave()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.records import CorruptRecordsError, OversizedRecordError, encode
-from spark_tasks.kafka.sender import Batch
+from spark_tasks.kafka.sender import Batch, Sender
 from tests.integration.test_sink_task import SinkRig, numbers
 from tests.rigs.support import wait_until
 
@@ -67,12 +68,16 @@ def raw(values: list[bytes]) -> pa.RecordBatch:
 def append(cluster: KafkaCluster, topic: str, values: list[bytes], times: int = 1, **options: Any) -> None:
     """One batch of these values, as often as that."""
     (batch,) = encode(raw(values), max_batch_bytes=2**31 - 1, **options)
-    appender = Appender(cluster, None)
+    outcomes: SimpleQueue[Exception | None] = SimpleQueue()
+    sender = Sender(
+        cluster, None, acks=-1, in_flight=5, max_request_bytes=DEFAULT_REQUEST_BYTES, delivery_timeout_ms=120_000,
+        done=lambda _: outcomes.put(None), broken=outcomes.put, split=lambda whole: [whole])
     for number in range(times):
-        appender._sender.add([Batch((topic, 0), batch.data, batch.count, -1, (number,))])
-        appender._buffered += len(batch.data)
-    appender.flush()
-    appender.close()
+        sender.add([Batch((topic, 0), batch.data, batch.count, -1, (number,))])
+    for _ in range(times):
+        if (error := outcomes.get(timeout=130)) is not None:
+            raise error
+    sender.stop()
 
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip"])

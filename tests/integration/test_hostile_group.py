@@ -143,9 +143,7 @@ def test_connectors_that_the_groups_record_cannot_hold_are_refused(worker, works
 def test_a_member_that_says_nonsense_keeps_nobody_from_working(worker, small_broker, works, what):
     offset = 2**60 if what == "far ahead" else 0
     intruder = FakeHerder(small_broker.bootstrap_servers, GROUP, f"intruder-{offset}",
-                          ClusterConfigState(offset=offset))
-    if what == "garbage":
-        intruder.member._actor_weakref()._driver._coordinator.group_protocols = lambda: GARBAGE
+                          ClusterConfigState(offset=offset), offers=GARBAGE if what == "garbage" else None)
     try:
         membership = intruder.join().joined(30)
         assert membership.protocol is Protocol.SESSIONED

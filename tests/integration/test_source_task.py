@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
@@ -19,6 +18,7 @@ from spark_tasks.spark.context import SparkLostError
 from tests.rigs.support import BACK_SOON, Sleeper, wait_until
 from tests.rigs.task_plugins import Folder
 from tests.rigs.tasks import Loop, MemoryOffsets, ThreadEngine, context_of, plugins_with
+from tests.rigs.topic_reader import read_topic
 
 pytestmark = pytest.mark.integration
 
@@ -66,23 +66,10 @@ class SourceRig:
 
     def records(self) -> dict[int, list[str]]:
         """Values by partition, in order."""
-        consumer = Consumer({
-            "bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex, "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        })
-        partitions = self.admin.list_topics(self.topic, timeout=20).topics[self.topic].partitions
-        consumer.assign([TopicPartition(self.topic, p, 0) for p in partitions])
-        found: dict[int, list[str]] = {p: [] for p in partitions}
-        left = set(partitions)
-        while left:
-            message = consumer.poll(20)
-            assert message is not None
-            if message.error() is None:
-                found[message.partition()].append(message.value().decode())
-            else:
-                assert message.error().code() == KafkaError._PARTITION_EOF
-                left.discard(message.partition())
-        consumer.close()
+        found: dict[int, list[str]] = {
+            number: [] for number in self.admin.list_topics(self.topic, timeout=20).topics[self.topic].partitions}
+        for message in read_topic(self.bootstrap, self.topic):
+            found[message.partition()].append(message.value().decode())
         return found
 
     def values(self) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyspark import SparkContext
 
 import tests
 from spark_tasks.errors import ConfigError
@@ -54,8 +55,7 @@ def test_a_cluster(
     assert waiting.result(CLUSTER_S) == [1]
     in_flight = engine.submit("a-0", [Hang(str(tmp_path / "started"))])
     wait_until((tmp_path / "started").exists, CLUSTER_S)
-    assert engine.spark is not None
-    engine.spark._context._jsc.sc().stop()
+    SparkContext.getOrCreate()._jsc.sc().stop()  # noqa: SLF001 - PySpark's: in the JVM, as a cluster ends it
     with pytest.raises(SparkLostError):
         in_flight.result(CLUSTER_S)
 

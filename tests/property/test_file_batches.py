@@ -30,7 +30,7 @@ def batches(file, limit, **options):
 @given(CONTENT, st.integers(-1, 7), st.none() | st.integers(1, 20), st.integers(1, 9))
 def test_batches_have_so_many_lines_and_together_all(content, size, limit, block):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_ends, "_BLOCK", block)  # what is read at a time ends anywhere, within a CR LF too
+        patch.setattr(line_ends, "BLOCK_BYTES", block)  # what is read at a time ends anywhere, within a CR LF too
         file = Path(folder, "in")
         file.write_bytes(content)
         whole = [line for batch in batches(file, None) for line in batch]

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from kafka.admin import KafkaAdminClient
 
@@ -25,6 +25,7 @@ from storage.offsets.stores import ConnectorOffsetStore, OffsetStores, OffsetTop
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import Folder, NumbersConnector, NumbersReader, Range
 from tests.rigs.tasks import Loop, ThreadEngine, plugins_with
+from tests.rigs.topic_reader import read_topic
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
@@ -90,21 +91,8 @@ class Guard:
 
 
 def visible(servers: str, topic: str, *, committed: bool = True) -> list[str]:
-    """The values that a reader of the topic's partition 0 sees now."""
-    consumer = Consumer({
-        "bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "enable.partition.eof": True,
-        "enable.auto.commit": False, "isolation.level": "read_committed" if committed else "read_uncommitted",
-    })
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[str] = []
-    while True:
-        message = consumer.poll(20)
-        assert message is not None
-        if message.error() is not None:
-            assert message.error().code() == KafkaError._PARTITION_EOF
-            consumer.close()
-            return found
-        found.append((message.value() or b"").decode())
+    """The values that a reader of the topic sees now, partition by partition."""
+    return [(message.value() or b"").decode() for message in read_topic(servers, topic, committed=committed)]
 
 
 class OnceRig:
@@ -168,7 +156,7 @@ class OnceRig:
         return loop
 
     def values(self, topic: str | None = None, *, committed: bool = True) -> list[str]:
-        """What a reader of the topic's partition 0 sees now."""
+        """What a reader of the topic sees now."""
         return visible(self.bootstrap, topic or self.topic, committed=committed)
 
     def size(self) -> int:

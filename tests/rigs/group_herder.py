@@ -4,7 +4,7 @@ import queue
 import time
 
 from actors.assignment.protocol import Allocation, Membership, Protocol
-from actors.group.coordinator import GroupSettings
+from actors.group.coordinator import GroupCoordinator, GroupSettings
 from actors.group.member import GroupMemberActor
 from actors.messages.commands import AllowJoin, JoinGroup, LeaveGroup, RequestRejoin
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
@@ -14,10 +14,37 @@ CONFIG = ClusterConfigState(offset=7, connector_configs={"a": {}, "b": {}}, task
 EVERYTHING = frozenset(CONFIG.connectors()).union(*(CONFIG.tasks(name) for name in CONFIG.connectors()))
 
 
-class FakeHerder:
-    """One worker's herder, with a real member below it. `holds` makes it keep its AllowJoin back."""
+class Coordinator(GroupCoordinator):
+    """The real one, in trouble where a test wants it."""
 
-    def __init__(self, bootstrap_servers, group, name, config=CONFIG, **settings):
+    def crash(self):
+        """Every connection is gone without a word."""
+        self._client.close()
+
+    def break_loop(self):
+        """A defect in the client's network loop. Returns the thread that dies of it."""
+        thread = self._net._io_thread  # noqa: SLF001 - kafka-python's
+        self._net._poll_once = lambda: 1 // 0  # noqa: SLF001
+        self.wake()
+        return thread
+
+
+class BabblingCoordinator(Coordinator):
+    """As the leader, it assigns garbage once `babbles` is set."""
+
+    babbles = False
+
+    def _perform_assignment(self, leader_id, protocol, members):
+        assigned = super()._perform_assignment(leader_id, protocol, members)
+        return dict.fromkeys(assigned, b"\xff" * 50) if self.babbles else assigned
+
+
+class FakeHerder:
+    """One worker's herder, with a real member below it. `holds` makes it keep its AllowJoin back; `offers`: what its
+    member says to the group in place of what it should.
+    """
+
+    def __init__(self, bootstrap_servers, group, name, config=CONFIG, *, kind=Coordinator, offers=None, **settings):
         self.events = queue.Queue()
         self.owned = Allocation()
         self.config = config
@@ -28,7 +55,15 @@ class FakeHerder:
         self.settings = GroupSettings(
             group, f"http://{name}:8083/", {"bootstrap_servers": bootstrap_servers, "client_id": name}, **options
         )
-        self.member = GroupMemberActor.start(self.settings, lambda: self.config, self.on_event)
+        self.coordinator: Coordinator | None = None
+
+        def made(*arguments):
+            self.coordinator = kind(*arguments)
+            if offers is not None:
+                self.coordinator.group_protocols = lambda: offers
+            return self.coordinator
+
+        self.member = GroupMemberActor.start(self.settings, lambda: self.config, self.on_event, made)
 
     def on_event(self, event):
         """Called on the member's IO thread."""
@@ -89,14 +124,11 @@ class FakeHerder:
 
     def on_io_thread(self, function):
         """Run something on the member's IO thread, as a stopped process or a lost request would be felt there."""
-        driver = self.member._actor_weakref()._driver
-        driver._coordinator.post(function)
-        return driver
+        self.coordinator.post(function)
 
     def crash(self):
         """The process is gone without a word to the group."""
-        coordinator = self.member._actor_weakref()._driver._coordinator
-        coordinator._client.close()
+        self.coordinator.crash()
         self.member.stop(block=False)
         self.membership, self.owned = None, Allocation()
 

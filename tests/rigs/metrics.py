@@ -7,7 +7,7 @@ from dataclasses import replace
 from actors.herder.state import HerderSettings, HerderState, Slot
 from actors.messages.ids import Epoch
 from heeler.worker.metrics.registry import WorkerMetrics
-from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.metrics.task import SplitFigures, TaskMetrics
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
 from storage.status.state import Status, StatusState
@@ -57,7 +57,7 @@ class Cluster:
         self.follow()
 
 
-def busy(cluster: Cluster, name: str, number: int, kind: str) -> None:
+def busy(cluster: Cluster, name: str, number: int, kind: str) -> TaskMetrics:
     """A task that has done a bit of everything."""
     task = cluster.metrics.task(ConnectorTaskId(ConnectorName(name), number))
     task.kind = kind
@@ -70,3 +70,4 @@ def busy(cluster: Cluster, name: str, number: int, kind: str) -> None:
     task.lags = {("topic", 0): 5, ("topic", 1): 7} if kind == "sink" else {}
     task.plugins.counter("rows_skipped", "Rows.", table="t").inc(2)
     task.plugins.summary("call_seconds").observe(0.5)
+    return task

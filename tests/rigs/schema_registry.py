@@ -39,15 +39,15 @@ def application() -> Path:
     """The registry's folder in heeler's cache, fetched once from Maven Central (155 MB)."""
     target = cache_root() / f"apicurio-registry-{VERSION}"
     target.parent.mkdir(parents=True, exist_ok=True)
-    with jars._locked(target.with_name(f".{target.name}.lock")):
+    with jars.locked(target.with_name(f".{target.name}.lock")):
         if target.exists():
             return target
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
             (work / "ivy.xml").write_text(_IVY.format(version=VERSION))
-            (work / "settings.xml").write_text(jars._IVY_SETTINGS)
+            (work / "settings.xml").write_text(jars.IVY_SETTINGS)
             subprocess.run(
-                [find_java(), "-jar", str(jars._ivy_jar()), "-ivy", str(work / "ivy.xml"), "-confs", "default",
+                [find_java(), "-jar", str(jars.ivy_jar()), "-ivy", str(work / "ivy.xml"), "-confs", "default",
                  "-settings", os.environ.get("HEELER_IVY_SETTINGS") or str(work / "settings.xml"),
                  "-cache", str(work / "cache"), "-retrieve", str(work / "[artifact].[ext]")],
                 check=True, timeout=500, stdout=subprocess.DEVNULL)

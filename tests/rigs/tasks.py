@@ -27,13 +27,15 @@ def plugins_with(*connectors: str) -> Plugins:
 class ThreadEngine:
     """The Engine contract with threads for executors; splits are pickled as they would be for Spark.
 
-    `hold` set: jobs wait. `lose`: so many next jobs fail as if Spark had lost them.
+    `free` cleared: jobs wait. `lose`: so many next jobs fail as if Spark had lost them; `lose_answers`: so many next
+    jobs fail after they did all of their work.
     """
 
     def __init__(self) -> None:
         self.free = threading.Event()
         self.free.set()
         self.lose: list[Exception] = []
+        self.lose_answers: list[Exception] = []
         self.jobs = 0
 
     def submit(self, task: str, splits: Sequence[Any]) -> Future[list[Any]]:  # noqa: ARG002
@@ -49,20 +51,23 @@ class ThreadEngine:
             return
         with suppress(InvalidStateError):
             try:
-                future.set_result([value_of(run_split(split)) for split in splits if not self._lost()])
+                answers = [value_of(run_split(split)) for split in splits if not _lost(self.lose)]
+                _lost(self.lose_answers)
+                future.set_result(answers)
             except InvalidStateError:
                 raise
             except Exception as error:  # noqa: BLE001
                 future.set_exception(error)
 
-    def _lost(self) -> bool:
-        if self.lose:
-            raise self.lose.pop(0)
-        return False
-
     def cancel(self, batch: Future[list[Any]]) -> None:
         with suppress(InvalidStateError):
             batch.set_exception(CancelledError())
+
+
+def _lost(errors: list[Exception]) -> bool:
+    if errors:
+        raise errors.pop(0)
+    return False
 
 
 class MemoryOffsets:

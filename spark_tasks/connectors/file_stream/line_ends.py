@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-_BLOCK = 64 * 1024
+BLOCK_BYTES = 64 * 1024
 _LINE_BLOCK = 1024 * 1024
 _LF, _CR = 10, 13
 
@@ -18,7 +18,7 @@ def last_line_end(fd: int, start: int, bound: int, size: int) -> int:
     """
     at = bound
     while at > start:
-        begin = max(start, at - _BLOCK)
+        begin = max(start, at - BLOCK_BYTES)
         end = _last_in(os.pread(fd, at - begin + 1, begin), begin, at, size)
         if end is not None:
             return end
@@ -61,7 +61,7 @@ def nth_line_end(fd: int, start: int, bound: int, lines: int) -> int:
     """The position after so many complete lines from `start` on; `bound` where that is before them."""
     at = start
     # One byte more, which tells whether a CR ends a line. Where the file has none, its end is the bound anyway.
-    while len(block := np.frombuffer(os.pread(fd, min(_BLOCK, bound - at) + 1, at), np.uint8)) > 1:
+    while len(block := np.frombuffer(os.pread(fd, min(BLOCK_BYTES, bound - at) + 1, at), np.uint8)) > 1:
         here, following = block[:-1], block[1:]
         ends = np.flatnonzero((here == _LF) | ((here == _CR) & (following != _LF)))
         if len(ends) >= lines:

@@ -27,7 +27,7 @@ from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, Sour
 
 _LOG = logging.getLogger(__name__)
 _FIRST_CHUNK = 1024 * 1024  # small: the broker has work while the next one is read
-_CHUNK = 8 * 1024 * 1024
+CHUNK_BYTES = 8 * 1024 * 1024
 _HELD_BYTES = 64 * 1024 * 1024  # of the standard input: the worker's memory has them
 _MAX_LONG = 2**63 - 1
 
@@ -210,7 +210,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                     continue
                 yield line_batch(partition.topic, lines)
                 at += used
-                room = max(room, min(2 * room, _CHUNK))
+                room = max(room, min(2 * room, CHUNK_BYTES))
 
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
         """See PartitionedOffsets."""

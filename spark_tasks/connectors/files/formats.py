@@ -25,7 +25,7 @@ from spark_tasks.pipeline.converters.json_columns import parse_columns
 Columns = tuple[tuple[str, pa.DataType], ...]
 
 _SAMPLE = 1024 * 1024
-_BLOCK = 4 * 1024 * 1024
+BLOCK_BYTES = 4 * 1024 * 1024
 _ROWS = 65_536
 
 
@@ -117,7 +117,7 @@ def _read_csv(part: Part, settings: FilesSettings) -> Iterator[Column]:
     parsing, converting = _options(settings)
     names = _header(part.path, parsing) if settings.header else [name for name, _ in columns]
     reading = csv.ReadOptions(
-        use_threads=False, block_size=_BLOCK, column_names=names,
+        use_threads=False, block_size=BLOCK_BYTES, column_names=names,
         skip_rows=1 if settings.header and part.start == 0 else 0,
     )  # fmt: skip
     conversion = csv.ConvertOptions(
@@ -154,7 +154,7 @@ def _read_json(part: Part) -> Iterator[Column]:
     data = np.frombuffer(_bytes(part), np.uint8)
     at = 0
     while at < len(data):
-        piece = data[at : at + _BLOCK]
+        piece = data[at : at + BLOCK_BYTES]
         last = at + len(piece) == len(data)
         lines, used = split_lines(piece, final=last)
         rest = piece[used:]

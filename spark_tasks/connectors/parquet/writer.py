@@ -40,16 +40,16 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
     """
 
     def __init__(self, settings: ParquetSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._claims = deque[tuple[float, Path]]()  # of its own commits, and when they were made
 
     def __reduce__(self) -> tuple[type[ParquetWriter], tuple[ParquetSettings]]:
         """The claims stay with the one who commits."""
-        return ParquetWriter, (self._settings,)
+        return ParquetWriter, (self.settings,)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Files:
         """See DataSourceArrowWriter."""
-        settings, done = self._settings, list[tuple[str, OffsetRange]]()
+        settings, done = self.settings, list[tuple[str, OffsetRange]]()
         code_folders.check(settings.folder, settings.code)
         try:
             Path(settings.folder).mkdir(parents=True, exist_ok=True)
@@ -79,8 +79,8 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         files = sorted((r, path) for m in messages if isinstance(m, Files) for path, r in m.files)
         for held in {(r.topic, r.partition) for r, _ in files}:
             self._refuse_overlap([r for r, _ in files if (r.topic, r.partition) == held])
-        folder = Path(self._settings.folder)
-        code_folders.check(self._settings.folder, self._settings.code)
+        folder = Path(self.settings.folder)
+        code_folders.check(self.settings.folder, self.settings.code)
         for held_range, path in files:
             if not claim(folder, path, held_range):
                 raise OverlapError(
@@ -97,10 +97,10 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
     def _refuse_overlap(self, new: Sequence[OffsetRange]) -> None:
         """Files that hold some of the offsets under other names were written by somebody else in the meantime."""
         names = {one.name for one in new}
-        for there in present(self._settings.folder, new[0].topic, new[0].partition):
+        for there in present(self.settings.folder, new[0].topic, new[0].partition):
             if there.name not in names and any(there.overlaps(one) for one in new):
                 raise OverlapError(
-                    f"{self._settings.folder} already has {there.name}, offsets {new[0].first} to {new[-1].last} of "
+                    f"{self.settings.folder} already has {there.name}, offsets {new[0].first} to {new[-1].last} of "
                     f"{there.topic}-{there.partition} were to be added: another task has written them"
                 )
 
@@ -111,12 +111,12 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
     def resume_from(self, topic: str, partition: int) -> int | None:
         """See ResumableWriter. Also removes hidden files that were left behind long ago."""
         self._remove_stale()
-        finish(Path(self._settings.folder), topic, partition)
-        there = present(self._settings.folder, topic, partition)
+        finish(Path(self.settings.folder), topic, partition)
+        there = present(self.settings.folder, topic, partition)
         return there[-1].last + 1 if there else None
 
     def _remove_stale(self) -> None:
-        folder = Path(self._settings.folder)
+        folder = Path(self.settings.folder)
         for path in folder.glob(".*.parquet.tmp") if folder.is_dir() else ():
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _STALE_S:

@@ -46,7 +46,9 @@ def _murmur2(data: Any, at: Any, size: Any) -> Any:
 
 
 @kernel
-def _assign(keys: Any, values: Any, partitions: int, available: Any, sticky_bytes: int, state: Any, out: Any) -> None:
+def assign_rows(
+    keys: Any, values: Any, partitions: int, available: Any, sticky_bytes: int, state: Any, out: Any
+) -> None:
     """Fill the negative entries of `out`. `state`: the sticky partition (-1: none), bytes it got, the random state."""
     key_ends, key_data, key_valid, key_base = keys
     value_ends, _, _, _ = values
@@ -89,18 +91,19 @@ class Partitioner:
         if rows:
             keys, values = binary_column(raw.column("key")), binary_column(raw.column("value"))
             drawn = frozen(available.astype(np.int32))
-            _assign(keys, values, self.partitions, drawn, self._sticky_bytes, self._state, out)
+            assign_rows(keys, values, self.partitions, drawn, self._sticky_bytes, self._state, out)
         return out
 
 
 def murmur2(key: bytes) -> int:
     """The hash as Java's Utils.murmur2 returns it: a signed 32-bit number. For tests and tools."""
-    unsigned = int(_hash(frozen(np.frombuffer(key or b"\0", np.uint8)), len(key)))
+    unsigned = int(hash_rows(frozen(np.frombuffer(key or b"\0", np.uint8)), len(key)))
     return unsigned - (1 << 32) if unsigned >= 1 << 31 else unsigned
 
 
 @kernel
-def _hash(data: Any, size: int) -> Any:
+def hash_rows(data: Any, size: int) -> Any:
+    """The murmur2 hash of `size` bytes, unsigned."""
     return _murmur2(data, 0, size)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from spark_tasks.errors import ConfigError
 
 _MAGIC: Final = b"\xfe\xed\xfe\xed"
-_LONGEST_S: Final = 60  # keytool takes a second where the machine has nothing else to do
+LONGEST_S: Final = 60  # keytool takes a second where the machine has nothing else to do
 _KEYS = re.compile(r"^Alias name: (.*)\n.*\nEntry type: PrivateKeyEntry$", re.MULTILINE)
 _ERROR = re.compile(r"^keytool error: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
 _one_at_a_time = Lock()  # a hundred tasks that start together with the same store wait for one keytool
@@ -32,11 +32,12 @@ def to_pkcs12(content: bytes, password: str | None, key_password: str | None) ->
     store unchecked. `key_password`: of the key, where it has one of its own. Raises ConfigError.
     """
     with _one_at_a_time:
-        return _converted(content, password, key_password)
+        return converted(content, password, key_password)
 
 
 @lru_cache(maxsize=32)
-def _converted(content: bytes, password: str | None, key_password: str | None) -> tuple[bytes, str]:
+def converted(content: bytes, password: str | None, key_password: str | None) -> tuple[bytes, str]:
+    """What `to_pkcs12` returns, remembered."""
     keytool, new_password = _find_keytool(), secrets.token_urlsafe()
     given = {"HEELER_OLD": password, "HEELER_KEY": key_password, "HEELER_NEW": new_password}
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # English, and passwords that are not ASCII arrive whole
@@ -77,7 +78,7 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Java
             command, env=environment, input="", capture_output=True, encoding="utf-8", errors="replace",
-            timeout=_LONGEST_S, check=False,
+            timeout=LONGEST_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{command[0]}, which a JKS store needs, does not work: {error}") from None

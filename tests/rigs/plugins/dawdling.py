@@ -16,7 +16,7 @@ class Writer(ParquetWriter):
         self._release = release
 
     def __reduce__(self):
-        return Writer, (self._settings, self._release)
+        return Writer, (self.settings, self._release)
 
     def write(self, iterator):
         if not Path(self._release).exists():
@@ -26,7 +26,7 @@ class Writer(ParquetWriter):
 
 class Data(ParquetData):
     def writer(self, schema, overwrite):
-        return Writer(super().writer(schema, overwrite)._settings, self.options["release"])
+        return Writer(super().writer(schema, overwrite).settings, self.options["release"])
 
 
 class DawdlingSinkConnector(ParquetSinkConnector):

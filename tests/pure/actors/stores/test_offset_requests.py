@@ -29,7 +29,7 @@ class Silent(pykka.ThreadingActor):
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetRequests]:
-    monkeypatch.setattr(offset_requests, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(offset_requests, "TIMEOUT_S", 0.05)
     config: Any = SimpleNamespace(own_offsets=lambda _: None, exactly_once=False)
     source = SimpleNamespace(cls=SourceConnector)
     plugins: Any = SimpleNamespace(connector_of=lambda _: source, connector_type=lambda _: "source")

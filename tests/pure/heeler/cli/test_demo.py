@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from heeler.cli.demo import Scene, _asking, report, run_demo
+from heeler.cli.demo import Scene, asking, report, run_demo
 from heeler.cli.rest_client import RestError
 from heeler.cli.worker_process import WorkerProcess
 from heeler.errors import SetupError
@@ -54,7 +54,7 @@ def test_a_refusal_is_told_with_the_worker_s_log(tmp_path):
     worker = WorkerProcess(tmp_path, {})
     worker.log.write_text("the log")
     with pytest.raises(SetupError, match="refused a request: HTTP 400: no such class\nIts log ends with:\nthe log"), \
-            _asking(worker):
+            asking(worker):
         raise RestError(400, "no such class")
-    with pytest.raises(SetupError, match="Connection refused"), _asking(worker):
+    with pytest.raises(SetupError, match="Connection refused"), asking(worker):
         worker.rest.put_config("name", {})

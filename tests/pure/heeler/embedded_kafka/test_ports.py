@@ -24,7 +24,7 @@ def test_free_ports_differ_and_are_not_what_anybody_is_given():
 def test_no_free_port(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        monkeypatch.setattr("heeler.embedded_kafka.ports._PORTS", range(port, port + 1))
+        monkeypatch.setattr("heeler.embedded_kafka.ports.PORTS", range(port, port + 1))
         with pytest.raises(SetupError, match=f"^No free port was found on 127.0.0.1 from {port} to {port}"):
             free_port()
 

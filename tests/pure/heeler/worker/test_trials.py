@@ -59,9 +59,6 @@ def test_one_that_hangs_is_ended_and_its_place_is_free_again(tmp_path, monkeypat
             trials.run({"connector.class": "Loud", "topic": "t", "mode": "hang"}, None, 5)
 
 
-def test_there_are_not_too_many(monkeypatch):
-    trials = Trials(WORKER, {})
-    trials._free.acquire()
-    trials._free.acquire()
+def test_there_are_not_too_many():
     with pytest.raises(ConflictError, match="are being tried"):
-        trials.run({}, None, 5)
+        Trials(WORKER, {}, at_once=0).run({}, None, 5)

@@ -88,12 +88,12 @@ def test_in_what_is_said_about_one_configuration_short_values_are_hidden_too():
 
 
 def test_an_owner_s_values_stay_whatever_others_bring(monkeypatch):
-    monkeypatch.setattr(masking, "_EACH", 20)
+    monkeypatch.setattr(masking, "VALUES_EACH", 20)
     secrets = knowing("of-the-connector")
     for n in range(50):
         secrets.learn(None, [f"validated-{n}-"])
     assert secrets.mask("of-the-connector validated-49- validated-1-") == f"{MASK} {MASK} validated-1-"
-    monkeypatch.setattr(masking, "_OWNERS", 3)
+    monkeypatch.setattr(masking, "OWNERS", 3)
     for n in range(5):
         secrets.learn(f"c{n}", [f"of-another-{n}-"])
     assert secrets.mask("of-the-connector of-another-4-") == f"of-the-connector {MASK}"

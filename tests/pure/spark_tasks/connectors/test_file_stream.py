@@ -47,7 +47,7 @@ def test_limits_cut_at_line_ends(tmp_path):
 
 
 def test_a_line_longer_than_a_chunk(tmp_path, monkeypatch):
-    monkeypatch.setattr("spark_tasks.connectors.file_stream.source._CHUNK", 16)
+    monkeypatch.setattr("spark_tasks.connectors.file_stream.source.CHUNK_BYTES", 16)
     file = tmp_path / "f"
     file.write_bytes(b"a\n" + b"b" * 100 + b"\nc\r\nd\r")
     file.write_bytes(file.read_bytes() + b"e\n")

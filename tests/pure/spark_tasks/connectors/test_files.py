@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxFiles
 
+from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.connector import FilesSourceConnector
 from spark_tasks.errors import ConfigError, ConnectError, DataError
 from spark_tasks.pipeline.converters.python_values import to_python
@@ -80,14 +81,13 @@ def test_files_that_always_grow_starve_no_others(tmp_path):
 def test_a_file_that_vanishes_while_it_is_looked_at(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
     reader = reader_of(tmp_path)
-    seen = type(reader)._has_more
+    complete_until = formats.complete_until
 
-    def vanish(self, path, position):
-        found = seen(self, path, position)
+    def vanish(path, *rest):
         path.unlink()
-        return found
+        return complete_until(path, *rest)
 
-    monkeypatch.setattr(type(reader), "_has_more", vanish)
+    monkeypatch.setattr(formats, "complete_until", vanish)
     assert reader.latestOffset(reader.initialOffset()) == reader.initialOffset()
 
 
@@ -159,7 +159,7 @@ def test_json_lines(tmp_path):
 
 
 def test_json_lines_over_several_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("spark_tasks.connectors.files.formats._BLOCK", 16)
+    monkeypatch.setattr("spark_tasks.connectors.files.formats.BLOCK_BYTES", 16)
     (tmp_path / "a.jsonl").write_text(
         "".join(f'{{"i":{i}}}\n' for i in range(20)) + '{"i":"' + "x" * 60 + '"}\n{"i":1}\n'
     )

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_tasks.connectors.parquet.claims import claim
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
 from spark_tasks.errors import ConnectError, RetriableError
@@ -81,12 +82,13 @@ def test_a_task_that_slept_between_its_look_and_its_commit(tmp_path, monkeypatch
     late = write(zombie, records(0, 4))
     successor = writer_of(tmp_path)
 
-    def sleep(self, _new):
+    def sleep(*claimed):
         monkeypatch.undo()
         assert successor.resume_from("t-x", 2) is None
         successor.commit([write(successor, records(0, 9))])
+        return claim(*claimed)
 
-    monkeypatch.setattr(type(zombie), "_refuse_overlap", sleep)
+    monkeypatch.setattr("spark_tasks.connectors.parquet.writer.claim", sleep)
     with pytest.raises(RetriableError, match="another task has written"):
         zombie.commit([late])
     zombie.abort([late])

@@ -29,7 +29,7 @@ HERE = __name__
 @pytest.fixture(autouse=True)
 def offered(monkeypatch):
     """This file's data sources, as if it lay in a folder of plugin.path."""
-    monkeypatch.setattr(data_sources, "_in_folders", {})
+    monkeypatch.setattr(data_sources, "in_folders", {})
     found = discovery.in_source(Path(__file__), Path(f"{HERE.replace('.', '/')}.py"), "here", print)
     data_sources.add([*found, Found(f"{HERE}.Counting", Kind.DATA_SOURCE, f"{HERE}:Counting", "here", "counting")])
 

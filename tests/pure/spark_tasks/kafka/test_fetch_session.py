@@ -73,7 +73,7 @@ def test_the_broker_waits_where_it_is_asked_to(steps):
 
 
 def test_epochs_begin_again_at_one(monkeypatch):
-    monkeypatch.setattr(fetch_session, "_LAST_EPOCH", 2)
+    monkeypatch.setattr(fetch_session, "LAST_EPOCH", 2)
     session, epochs = FetchSession(), []
     for _ in range(5):
         epochs.append(session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1).session_epoch)

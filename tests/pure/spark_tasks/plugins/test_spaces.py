@@ -63,7 +63,7 @@ def load(folder: Path, module: str) -> typing.Any:
 def forget(monkeypatch):
     """What was loaded goes; outside of spaces, nothing else came than what is compiled."""
     before, path = dict(sys.modules), list(sys.path)
-    monkeypatch.setattr(spaces, "_found_last", {})
+    monkeypatch.setattr(spaces, "found_last", {})
     yield
     for name in set(sys.modules) - set(before):
         if name.startswith(("spark_tasks.spaces.", "acmecompiled", "acmespread")):

@@ -24,7 +24,7 @@ ROW = pa.record_batch({"value": pa.array([{"stream": 0, "sequence": 0}]), "topic
 
 @pytest.fixture(autouse=True)
 def plugins(tmp_path, monkeypatch):
-    monkeypatch.setattr(code_folders, "_of_plugins", {})
+    monkeypatch.setattr(code_folders, "plugin_folders", {})
     folder = tmp_path / "plugins"
     folder.mkdir()
     (tmp_path / "link").symlink_to(folder)
@@ -36,7 +36,7 @@ def plugins(tmp_path, monkeypatch):
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """The worker's plugin.path is a link."""
-    monkeypatch.setattr(code_folders, "_of_plugins", {})
+    monkeypatch.setattr(code_folders, "plugin_folders", {})
     Plugins(str(tmp_path / "link"))
 
 
@@ -72,7 +72,7 @@ def test_where_links_lead_counts_when_it_is_written(tmp_path, sink, key, plugins
         (tmp_path / "later").unlink()
     (tmp_path / "later").symlink_to(plugins / "x")
     if sink is not VerifySinkConnector:  # it writes on the worker
-        code_folders._of_plugins.clear()
+        code_folders.plugin_folders.clear()
     with pytest.raises(ConnectError, match="nothing is written there"):
         write(writer)
     assert list(plugins.iterdir()) == []
@@ -86,9 +86,9 @@ def test_where_links_lead_counts_when_it_is_written(tmp_path, sink, key, plugins
 def test_nor_where_other_code_is(path, monkeypatch):
     for name in ("HEELER_CACHE", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    code_folders._python.cache_clear()
+    code_folders.python_folders.cache_clear()
     assert FileStreamSinkConnector.validate({"file": str(Path(path).expanduser())}).keys() == {"file"}
-    code_folders._python.cache_clear()
+    code_folders.python_folders.cache_clear()
 
 
 @pytest.mark.parametrize(("sink", "key"), SINKS)

@@ -74,7 +74,7 @@ def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
     submit.write_text(f"#!/bin/sh\necho $* > {tmp_path}/arguments; echo $$ > {tmp_path}/pid\n{script}\n")
     submit.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    monkeypatch.setattr(gateway, "_END_S", 0.3)
+    monkeypatch.setattr(gateway, "END_S", 0.3)
     stop = threading.Event()
     folder = tmp_path / "private"
     folder.mkdir()
@@ -96,7 +96,7 @@ ORPHANED = """
 import sys, threading
 from pathlib import Path
 from spark_tasks.spark import gateway
-gateway._ORPHAN_S = 0
+gateway.ORPHAN_S = 0
 gateway.launch({}, threading.Event(), Path(sys.argv[1]))
 """
 

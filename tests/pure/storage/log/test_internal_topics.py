@@ -29,7 +29,7 @@ class Admin:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch):
-    monkeypatch.setattr(storage.log.internal_topics, "_BACKOFF_S", 0)
+    monkeypatch.setattr(storage.log.internal_topics, "BACKOFF_S", 0)
 
 
 def test_brokers_that_are_on_their_way_are_waited_for(caplog):

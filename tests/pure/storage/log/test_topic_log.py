@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from storage.log.topic_log import KafkaTopicLog
 
@@ -43,17 +45,64 @@ def test_sends_that_fail_share_one_producer_which_is_closed(monkeypatch: pytest.
     assert [producer.closed for producer in DeafProducer.made] == [True]
 
 
-def test_who_asks_for_the_end_is_told_when_the_log_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
+class IdleConsumer:
+    """Of an empty topic; its poll lasts until it is closed."""
+
+    def __init__(self, **_: Any) -> None:
+        self.closed = threading.Event()
+
+    def partitions_for_topic(self, _topic: str) -> set[int]:
+        return {0}
+
+    def assign(self, _partitions: Any) -> None:
+        pass
+
+    def seek(self, _partition: Any, _offset: int) -> None:
+        pass
+
+    def poll(self, *_: Any, **__: Any) -> dict[Any, Any]:
+        self.closed.wait(20)
+        return {}
+
+    def close(self, **_: Any) -> None:
+        self.closed.set()
+
+
+class Admin:
+    """Says that all partitions begin and end at 0, and does as `answer` does once that is set."""
+
+    answer: Callable[[], Any] | None = None
+
+    def list_partition_offsets(self, wanted: Any, _isolation: str) -> dict[Any, Any]:
+        return dict.fromkeys(wanted, SimpleNamespace(offset=0)) if self.answer is None else self.answer()
+
+
+@pytest.fixture
+def admin() -> Admin:
+    return Admin()
+
+
+@pytest.fixture
+def log(admin: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTopicLog]:
+    """A log that reads."""
+    monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
+    monkeypatch.setattr("storage.log.topic_log.install", lambda _: None)
+    log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
+    log.start(lambda _: None, lambda _: None).result(10)
+    yield log
+    log.stop()
+
+
+def test_who_asks_for_the_end_is_told_when_the_log_is_stopped(log: KafkaTopicLog, admin: Admin) -> None:
     asking, stopped = threading.Event(), threading.Event()
 
-    def no_answer(done: Future[None], _deadline: float) -> None:
+    def no_answer() -> None:
         assert threading.current_thread().daemon, "the process could not end before Kafka answers"
         asking.set()
         stopped.wait(10)
-        done.cancel()
+        raise KafkaConnectionError
 
-    monkeypatch.setattr(log, "_find_end", no_answer)
+    admin.answer = no_answer
     under_way, waiting = log.read_to_end(), log.read_to_end()
     assert asking.wait(10)
     log.stop()
@@ -65,9 +114,8 @@ def test_who_asks_for_the_end_is_told_when_the_log_is_stopped(monkeypatch: pytes
         under_way.result(10)
 
 
-def test_a_defect_reaches_who_asks_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = KafkaTopicLog("t", {"bootstrap_servers": ["127.0.0.1:1"]}, nullcontext(), client_id="test")
-    monkeypatch.setattr(log, "_find_end", lambda *_: 1 // 0)
+def test_a_defect_reaches_who_asks_for_the_end(log: KafkaTopicLog, admin: Admin) -> None:
+    log.read_to_end().result(10)
+    admin.answer = lambda: 1 // 0
     with pytest.raises(ZeroDivisionError):
         log.read_to_end().result(10)
-    log.stop()

@@ -12,7 +12,7 @@ from tests.golden.records import BATCHES, RECORDS
 
 KERNELS = [
     scan.count_batches, scan.scan_batches, decode_kernels.decode_records, decode_kernels.decode_headers,
-    encode_kernels.header_sizes, encode_kernels.encode_records, partitioner._assign, partitioner._hash,
+    encode_kernels.header_sizes, encode_kernels.encode_records, partitioner.assign_rows, partitioner.hash_rows,
 ]  # fmt: skip
 
 

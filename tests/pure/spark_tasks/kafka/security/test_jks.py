@@ -44,7 +44,7 @@ def stores(tmp_path_factory):
 @pytest.fixture
 def java(tmp_path, monkeypatch):
     """A Java home whose keytool does as the real one after noting its command line and the folder of its files."""
-    jks._converted.cache_clear()
+    jks.converted.cache_clear()
     home, temporary = tmp_path / "java", tmp_path / "tmp"
     (home / "bin").mkdir(parents=True)
     temporary.mkdir()
@@ -115,6 +115,6 @@ def test_without_keytool_it_is_told_what_to_do(stores, java, monkeypatch):
 
 def test_a_keytool_that_never_ends_is_not_waited_for(stores, java, monkeypatch):
     (java / "bin" / "keytool").write_text("#!/bin/sh\nexec tail -f /dev/null\n")
-    monkeypatch.setattr(jks, "_LONGEST_S", 0.1)
+    monkeypatch.setattr(jks, "LONGEST_S", 0.1)
     with pytest.raises(ConfigError, match=r"bin/keytool, which a JKS store needs, does not work: .*timed out"):
         certificates(stores["trust"], PASSWORD)

@@ -1,0 +1,25 @@
+"""What is in a topic now, read with librdkafka: a client that is not heeler's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+
+def read_topic(servers: str, topic: str, *, committed: bool = True, within_s: float = 20) -> Iterator[Message]:
+    """All records, one partition after the other. `committed`: not those of open and aborted transactions."""
+    consumer = Consumer({
+        "bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "enable.partition.eof": True, "log_level": 0,
+        "enable.auto.commit": False, "isolation.level": "read_committed" if committed else "read_uncommitted",
+    })
+    try:
+        for number in sorted(consumer.list_topics(topic, within_s).topics[topic].partitions):
+            consumer.assign([TopicPartition(topic, number, 0)])
+            while (message := consumer.poll(within_s)) is not None and message.error() is None:
+                yield message
+            assert message is not None, f"no end of {topic}-{number}"
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()  # noqa: SLF001 - so it is called
+    finally:
+        consumer.close()
