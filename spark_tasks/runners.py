@@ -10,14 +10,16 @@ from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
+from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import SinkTask
 from spark_tasks.sources.delivery import Delivery
+from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
 from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.task import TaskContext, TaskRunner
 
-MakeDelivery = Callable[[TaskContext], Delivery | None]
+MakeDelivery = Callable[[TaskContext, SourceSettings], Delivery | None]
 
 
 class Runners:
@@ -41,19 +43,28 @@ class Runners:
         """The runner of a task, not started. Raises ConfigError, PluginNotFoundError."""
         name = context.connector.get("connector.class", "")
         connector = self._plugins.connector_of(context.connector).cls
-        if (make := getattr(connector, "make_runner", None)) is not None:  # of another runtime
-            sink = issubclass(connector, SinkConnector)
-            shared = (self._watchers, self._io) if sink else (self._make_delivery(context),)
-            runner: TaskRunner = make(context, *shared)
-            return runner
+        make = getattr(connector, "make_runner", None)  # of another runtime
+        runner: TaskRunner
         if issubclass(connector, SinkConnector):
-            pipeline = SinkPipeline(context.worker, context.connector)
-            return SinkTask(context, connector, pipeline, self._watchers, self._io)
-        if issubclass(connector, SourceConnector):
-            rows = connector.yields == "rows"
-            source = SourcePipeline(context.worker, context.connector, rows=rows)
-            return SourceTask(context, connector, source, self._make_delivery(context))
-        raise ConfigError(f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
+            sink = SinkSettings.of(context)
+            if make is not None:
+                runner = make(context, sink, self._watchers, self._io)
+            else:
+                pipeline = SinkPipeline(context.worker.converters, context.connector)
+                runner = SinkTask(context, sink, connector, pipeline, self._watchers, self._io)
+        elif issubclass(connector, SourceConnector):
+            settings = SourceSettings.of(context)
+            delivery = self._make_delivery(context, settings)
+            if make is not None:
+                runner = make(context, settings, delivery)
+            else:
+                rows = connector.yields == "rows"
+                source = SourcePipeline(context.worker.converters, context.connector, rows=rows)
+                runner = SourceTask(context, settings, connector, source, delivery)
+        else:
+            raise ConfigError(
+                f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
+        return runner
 
     def close(self) -> None:
         """Stop Spark and close the connections; the tasks must be gone."""

@@ -83,16 +83,30 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What tasks need of the worker's settings, parsed when it started. `clients`: the properties from which the Kafka
+    clients of its connectors start, see client_properties; `converters`: those of its converters, and `plugin.path`.
+    """
+
+    group_id: str
+    clients: Mapping[str, str]
+    converters: Mapping[str, str]
+    session_timeout_ms: int
+    offset_flush_interval_ms: int
+    max_record_bytes: int
+    topic_creation: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TaskContext:
-    """Everything a runner needs. `worker`: the worker's properties (resolved); `connector` and `config`: the
-    connector's and the task's configuration with config-provider placeholders resolved. `wake` may be called from
-    any thread and makes the task actor call `run_once` soon. `topic_used` reports a topic for topic tracking.
+    """Everything a runner needs. `connector` and `config`: the connector's and the task's configuration with
+    config-provider placeholders resolved. `wake` may be called from any thread and makes the task actor call
+    `run_once` soon. `topic_used` reports a topic for topic tracking.
     """
 
     connector_name: str
     task: int
-    group_id: str
-    worker: Mapping[str, str]
+    worker: WorkerSettings
     connector: Mapping[str, str]
     config: Mapping[str, str]
     engine: Engine

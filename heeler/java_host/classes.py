@@ -20,7 +20,9 @@ from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRun
 if TYPE_CHECKING:
     from spark_tasks.kafka.membership import GroupIo
     from spark_tasks.kafka.watcher import EndWatchers
+    from spark_tasks.sinks.settings import SinkSettings
     from spark_tasks.sources.delivery import Delivery
+    from spark_tasks.sources.settings import SourceSettings
 
 log = logging.getLogger(__name__)
 
@@ -179,11 +181,11 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
         return bool(told["altered"])
 
     @classmethod
-    def make_runner(cls, context: TaskContext, delivery: Delivery | None) -> TaskRunner:
+    def make_runner(cls, context: TaskContext, settings: SourceSettings, delivery: Delivery | None) -> TaskRunner:
         """What runs a task of it."""
         from heeler.java_host.source_task import JavaSourceTask  # noqa: PLC0415 - numba and more, for tasks only
 
-        return JavaSourceTask(context, cls.host, cls.named(), delivery)
+        return JavaSourceTask(context, settings, cls.host, cls.named(), delivery)
 
 
 class JavaSinkConnector(_JavaConnector, SinkConnector):
@@ -197,11 +199,13 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
         return bool(told["altered"])
 
     @classmethod
-    def make_runner(cls, context: TaskContext, watchers: EndWatchers, io: GroupIo) -> TaskRunner:
+    def make_runner(
+        cls, context: TaskContext, settings: SinkSettings, watchers: EndWatchers, io: GroupIo
+    ) -> TaskRunner:
         """What runs a task of it."""
         from heeler.java_host.sink_task import JavaSinkTask  # noqa: PLC0415 - numba and more, for tasks only
 
-        return JavaSinkTask(context, cls.host, cls.named(), watchers, io)
+        return JavaSinkTask(context, settings, cls.host, cls.named(), watchers, io)
 
 
 _BASES: Final[Mapping[str, type[Connector]]] = {"source": JavaSourceConnector, "sink": JavaSinkConnector}

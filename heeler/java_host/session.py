@@ -112,8 +112,9 @@ def order(context: TaskContext, named: Mapping[str, str]) -> Message:
     """What the host needs to know of a task. The worker's converters are the connector's where it names none."""
     connector = {"name": context.connector_name, **context.connector}
     for name in _CONVERTERS:
-        if not connector.get(name) and context.worker.get(name):
-            connector |= {k: v for k, v in context.worker.items() if k == name or k.startswith(f"{name}.")}
+        worker = context.worker.converters
+        if not connector.get(name) and worker.get(name):
+            connector |= {k: v for k, v in worker.items() if k == name or k.startswith(f"{name}.")}
     return {"name": context.connector_name, "task": context.task, **named, "connector": connector,
             "config": dict(context.config)}
 

@@ -20,48 +20,44 @@ from heeler.java_host.feed import Feed
 from heeler.java_host.frames import Batch
 from heeler.java_host.host import JavaHost
 from heeler.java_host.session import HeldSession, Session, order, unexpected
-from spark_tasks.dead_letters.handling import ErrorHandling
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.append import Appender
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, GroupIo
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.kafka.task_clients import connection_settings, consumer_settings, isolation, number, reset_policy
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.sinks.positions import Positions
+from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import COMMIT_TIMEOUT_MS, JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
 from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.retries import Patience
 
 log = logging.getLogger(__name__)
 
+MAX_POLL_RECORDS = 500  # a Java consumer's own
+
 
 class JavaSinkTask:
     """A TaskRunner. `named`: what its connector is known by in the host; `watchers` and `io`: the worker's."""
 
-    def __init__(self, context: TaskContext, host: JavaHost, named: Mapping[str, str],
+    def __init__(self, context: TaskContext, settings: SinkSettings, host: JavaHost, named: Mapping[str, str],
                  watchers: EndWatchers, io: GroupIo) -> None:
         self.version = named["version"]
         self._context = context
         self._host = host
-        properties = client_properties(context.worker, context.connector, "consumer")
-        self._settings = consumer_settings(context.connector_name, context.task, context.connector, properties)
-        self._client = connection_settings(properties)
-        self._isolation = isolation(properties)
+        self._settings = settings
         self._io = io
-        self._watcher = watchers.of(self._client)
-        self._positions = Positions(self._watcher, self._isolation, reset_policy(properties), None)
+        self._watcher = watchers.of(settings.client)
+        self._positions = Positions(self._watcher, settings.isolation, settings.reset, None)
         self._order = {
-            **order(context, named), "most": number(properties, "max.poll.records", 500, 1),
-            "flush": number(context.worker, "offset.flush.interval.ms", 60_000, 1),
+            **order(context, named), "most": settings.max_poll_records or MAX_POLL_RECORDS,
+            "flush": max(1, context.worker.offset_flush_interval_ms),
         }
-        limit = number(context.worker, MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES, 1)
-        self._feed = Feed(self._positions, self._client, self._isolation, limit, context.topic_used)
-        self._errors = ErrorHandling.of(context)
+        self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,
+                          context.topic_used)
+        self._errors = settings.errors
         self._prepared = False
         self._metrics = context.metrics
         self._metrics.kind = "sink"
@@ -134,7 +130,7 @@ class JavaSinkTask:
     @property
     def _member(self) -> GroupConsumer:
         if self._consumer is None:
-            self._consumer = GroupConsumer(self._settings, self._io, self._context.wake)
+            self._consumer = GroupConsumer(self._settings.consumer, self._io, self._context.wake)
         return self._consumer
 
     # ------------------------------------------------------------ what the host says
@@ -243,7 +239,7 @@ class JavaSinkTask:
         self._metrics.lags = self._positions.lags()
         if busy:
             return Progress(count, idle_ms=UPKEEP_MS)  # the host wakes the task
-        armed = self._watcher.arm(self, self._feed.at(), self._isolation, self._context.wake)
+        armed = self._watcher.arm(self, self._feed.at(), self._settings.isolation, self._context.wake)
         return Progress(count, idle_ms=UPKEEP_MS if armed else 0)
 
     def _look_at_lag(self) -> None:

@@ -23,18 +23,15 @@ from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import HeldSession, Session, order, unexpected
 from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.kafka.append import Appender
-from spark_tasks.kafka.appender_settings import appender_options
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.kafka.task_clients import connection_settings
-from spark_tasks.kafka.topic_creation import topic_creation
 from spark_tasks.kafka.transactions import Member
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import Kind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
+from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.retries import Patience
 
@@ -47,7 +44,7 @@ IDLE_MS: Final = 60_000  # the thread that reads wakes the task
 class JavaSourceTask:
     """A TaskRunner. `named`: what its connector is known by in the host; `delivery` None: at least once."""
 
-    def __init__(self, context: TaskContext, host: JavaHost, named: Mapping[str, str],
+    def __init__(self, context: TaskContext, settings: SourceSettings, host: JavaHost, named: Mapping[str, str],
                  delivery: Delivery | None = None) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
@@ -55,17 +52,15 @@ class JavaSourceTask:
         self._context = context
         self._offsets = context.offsets
         self._host = host
-        properties = client_properties(context.worker, context.connector, "producer")
-        client = connection_settings(properties)
-        self._options, idempotent = appender_options(properties)
-        self._cluster = shared_cluster(client)
-        self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=idempotent)
+        producer = settings.producer
+        self._options = producer.appender
+        self._cluster = shared_cluster(producer.client)
+        self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=producer.idempotent)
         boundary = self._delivery.boundary
         self._order = {**order(context, named),
                        "boundaries": boundary is not None and boundary.kind is Kind.CONNECTOR}
-        admin = connection_settings(client_properties(context.worker, context.connector, "admin"))
-        self._creation = topic_creation(context.worker, context.connector, admin)
-        self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
+        self._creation = settings.topics
+        self._session_s = context.worker.session_timeout_ms / 1000
         self._metrics = context.metrics
         self._metrics.kind = "source"
         self._patience = Patience(context.id, self._metrics)

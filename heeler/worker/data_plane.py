@@ -23,7 +23,7 @@ from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.plugins import Plugins
 from spark_tasks.process.pandas_later import hold_back_pandas
-from spark_tasks.task import TaskContext, TaskRunner
+from spark_tasks.task import TaskContext, TaskRunner, WorkerSettings
 from spark_tasks.tasks.configs import check_tasks_max
 from storage.config.view import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, TopicName
@@ -121,6 +121,7 @@ class TaskRunners:
     """Makes runners in the task actor's thread; whatever it raises makes the task FAILED."""
 
     config: WorkerConfig
+    settings: WorkerSettings
     plugins: Plugins
     data_plane: DataPlane
     offsets: OffsetStores
@@ -144,8 +145,7 @@ class TaskRunners:
         offsets = self.offsets.of(task.connector, self.config.own_offsets(connector)) if source else None
         try:
             return runners.make(TaskContext(
-                connector_name=task.connector, task=task.task, group_id=self.config.group_id,
-                worker=self.config.originals, connector=connector,
+                connector_name=task.connector, task=task.task, worker=self.settings, connector=connector,
                 config=self.resolve(command.task_config, task.connector), engine=runners.engine, offsets=offsets,
                 wake=wake, topic_used=lambda topic: self.topic_used(task, TopicName(topic)),
                 guard=guard if source and self.config.exactly_once else None, metrics=metrics,

@@ -59,7 +59,7 @@ from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.metrics.registry import WorkerMetrics, queue_length
 from heeler.worker.reloads import Resolver
-from heeler.worker.settings import group_settings, herder_settings, new_session_key, progress_limit
+from heeler.worker.settings import group_settings, herder_settings, new_session_key, progress_limit, task_settings
 from heeler.worker.startup import (
     StoppedError,
     Turns,
@@ -226,8 +226,8 @@ class Worker:
         config = self.config
         leader = LeaderClient(self._tell_herder, config["inter.worker.signature.algorithm"], self.rest.client_tls)
         fencing = ProducerFencing(config.originals, self.resolve, self._tell_herder)
-        make = TaskRunners(config, self._plugins, data_plane, self._offsets, self._configs, self.resolve,
-                           self._topic_used, Herding(self._tell_herder, leader, self._configs),
+        make = TaskRunners(config, task_settings(config), self._plugins, data_plane, self._offsets, self._configs,
+                           self.resolve, self._topic_used, Herding(self._tell_herder, leader, self._configs),
                            self.metrics.task).make
         tasks = TaskActors(self._tell_herder, make, self._ticker, lambda task: log_context(task.connector, task.task),
                            self._start_watchdog(data_plane), progress_limit(config.originals))

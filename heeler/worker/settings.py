@@ -16,10 +16,14 @@ from heeler.worker.config import WorkerConfig
 from spark_tasks.config import healing
 from spark_tasks.config.healing import Healing
 from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.client_properties import of_worker
+from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
+from spark_tasks.task import WorkerSettings
 from storage.config.state import SessionKey
 from storage.ids import Config, WorkerId
 
 log = logging.getLogger(__name__)
+_CONVERTERS = ("key.converter", "value.converter", "header.converter", "plugin.path")
 _LONG_KEYS = ("HmacMD5", "HmacSHA1")  # Java's default for these: a leader of another size would make the key anew
 
 
@@ -68,6 +72,19 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
         transactional_leader=config.transactional_leader,
         connector_type=connector_type,
         healing=healing_of(config.originals),
+    )
+
+
+def task_settings(config: WorkerConfig) -> WorkerSettings:
+    """For its tasks."""
+    return WorkerSettings(
+        group_id=config.group_id,
+        clients=of_worker(config.originals),
+        converters={k: v for k, v in config.originals.items() if k.startswith(_CONVERTERS)},
+        session_timeout_ms=config["session.timeout.ms"],
+        offset_flush_interval_ms=config["offset.flush.interval.ms"],
+        max_record_bytes=config[MAX_RECORD_KEY],
+        topic_creation=config["topic.creation.enable"],
     )
 
 

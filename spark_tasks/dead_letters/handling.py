@@ -9,11 +9,9 @@ from typing import Any
 from spark_tasks.config.connector_keys import SINK
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
-from spark_tasks.kafka.appender_settings import appender_options
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.errors import UnknownTopicError
+from spark_tasks.kafka.producer_settings import ProducerSettings
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
 from spark_tasks.task import TaskContext
 
@@ -46,17 +44,14 @@ class ErrorHandling:
     admin: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, context: TaskContext) -> ErrorHandling:
-        """From the configurations of worker and connector. ConfigError."""
-        given = context.connector
-        tolerance, timeout, delay, log, records, queue, replication, headers = _DEFINITION.parse(given).values()
-        producer = client_properties(context.worker, given, "producer")
-        options, _ = appender_options(producer)
-        admin = connection_settings(client_properties(context.worker, given, "admin"))
+    def of(cls, context: TaskContext, producer: ProducerSettings, admin: Mapping[str, Any]) -> ErrorHandling:
+        """From the connector's configuration; `producer` and `admin`: the settings of its clients. ConfigError."""
+        tolerance, timeout, delay, log, records, queue, replication, headers = (
+            _DEFINITION.parse(context.connector).values())
         return cls(
             context.connector_name, context.task, tolerance == "all", int(timeout), int(delay), bool(log),
-            bool(records), (queue or "").strip(), int(replication), bool(headers), connection_settings(producer),
-            options, admin,
+            bool(records), (queue or "").strip(), int(replication), bool(headers), producer.client, producer.appender,
+            admin,
         )
 
     def prepare(self) -> None:

@@ -12,6 +12,12 @@ _OF_THE_WORKER: Final = (
     "reconnect.backoff.max.ms", "retry.backoff.ms", "connections.max.idle.ms",
 )  # fmt: skip
 _SECURITY: Final = ("security.", "ssl.", "sasl.")
+_PREFIXES: Final = ("producer.", "consumer.", "admin.")
+
+
+def of_worker(worker: Mapping[str, str]) -> dict[str, str]:
+    """What counts of a worker's properties for the clients of its connectors."""
+    return {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith((*_SECURITY, *_PREFIXES))}
 
 
 def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], kind: Kind) -> dict[str, str]:

@@ -90,15 +90,13 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
         client.close()
 
 
-def topic_creation(
-    worker: Mapping[str, str], connector: Mapping[str, str], admin: Mapping[str, Any]
-) -> TopicCreation | None:
-    """None where the brokers create topics by themselves: the worker or the connector does not ask for more.
+def topic_creation(connector: Mapping[str, str], admin: Mapping[str, Any]) -> TopicCreation | None:
+    """None where the brokers create topics by themselves: the connector does not ask for more.
 
     Raises ConfigError for settings that no topic could be created with, whether one has to be or not.
     """
     mine = {k: v for k, v in connector.items() if k.startswith(_PREFIX)}
-    if not mine or worker.get("topic.creation.enable", "true").strip().lower() == "false":
+    if not mine:
         return None
     found = TopicCreation(mine, admin)
     for group in ("default", *found.groups):

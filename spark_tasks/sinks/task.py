@@ -19,14 +19,10 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceWriter
 
-from spark_tasks.dead_letters.handling import ErrorHandling
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, GroupIo
-from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
-from spark_tasks.kafka.task_clients import connection_settings, consumer_settings, isolation, number, reset_policy
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
@@ -36,6 +32,7 @@ from spark_tasks.plugins.api import SinkConnector
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.replay import Replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
+from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import Progress, TaskContext
@@ -58,23 +55,19 @@ class SinkTask:
     """A TaskRunner. `pipeline`: a picklable SinkPipeline of the connector; `watchers` and `io`: the worker's."""
 
     def __init__(
-        self, context: TaskContext, connector: type[SinkConnector], pipeline: SinkPipeline, watchers: EndWatchers,
-        io: GroupIo,
+        self, context: TaskContext, settings: SinkSettings, connector: type[SinkConnector], pipeline: SinkPipeline,
+        watchers: EndWatchers, io: GroupIo,
     ) -> None:
         self.version = connector.version
         self._context = context
         self._connector = connector
         self._pipeline = pipeline
         self._io = io
-        properties = client_properties(context.worker, context.connector, "consumer")
-        self._settings = consumer_settings(context.connector_name, context.task, context.connector, properties)
-        self._client = connection_settings(properties)
-        self._isolation = isolation(properties)
-        self._reset = reset_policy(properties)
+        self._settings = settings
         self._watchers = watchers
         # What Kafka Connect bounds a put by bounds a split here, but only where somebody has set it.
-        self._size = SplitSize.at_most(number(properties, "max.poll.records", MOST_RECORDS, 1))
-        self._errors = ErrorHandling.of(context)
+        self._size = SplitSize.at_most(settings.max_poll_records or MOST_RECORDS)
+        self._errors = settings.errors
         self._prepared = False
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
         self._metrics = context.metrics
@@ -109,13 +102,14 @@ class SinkTask:
     def _start(self) -> None:
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
+        settings = self._settings
         job = SinkJob(
-            self._client, self._isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
-            number(self._context.worker, MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES, 1), self._errors,
+            settings.client, settings.isolation, self._connector.accepts, self._pipeline, pickled(self._writer),
+            self._context.worker.max_record_bytes, self._errors,
         )
         self._job = pickle.dumps(job)
-        self._watcher = self._watchers.of(self._client)
-        self._positions = Positions(self._watcher, self._isolation, self._reset, self._writer)
+        self._watcher = self._watchers.of(settings.client)
+        self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
 
     def run_once(self) -> Progress:
         """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
@@ -156,7 +150,7 @@ class SinkTask:
             return self._replay_next(replay, consumer)
         self._replayed_last = False
         if not splits:
-            armed = self._watcher.arm(self, self._positions.at(), self._isolation, self._context.wake)
+            armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
             return Progress(idle_ms=UPKEEP_MS if armed else 0)
         self._metrics.spent("plan", time.perf_counter() - begun)
         self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
@@ -175,7 +169,7 @@ class SinkTask:
     @property
     def _member(self) -> GroupConsumer:
         if self._consumer is None:
-            self._consumer = GroupConsumer(self._settings, self._io, self._context.wake)
+            self._consumer = GroupConsumer(self._settings.consumer, self._io, self._context.wake)
         return self._consumer
 
     def _plan(self) -> list[SinkSplit]:

@@ -32,10 +32,8 @@ class Boundary:
     interval_ms: int = DEFAULT_INTERVAL_MS
 
     @classmethod
-    def configured(
-        cls, worker: Mapping[str, str], connector: Mapping[str, str], transaction_timeout_ms: int
-    ) -> Boundary:
-        """What the connector's configuration says; raises ConfigError."""
+    def configured(cls, connector: Mapping[str, str], usual_ms: int, transaction_timeout_ms: int) -> Boundary:
+        """What the connector's configuration says; `usual_ms`: the interval where it names none. Raises ConfigError."""
         text = connector.get("transaction.boundary", "").strip().lower() or Kind.POLL.value
         try:
             kind = Kind(text)
@@ -44,8 +42,7 @@ class Boundary:
             raise ConfigError(
                 f"Invalid value {text} for configuration transaction.boundary: expected one of {allowed}"
             ) from None
-        default = number(worker, "offset.flush.interval.ms", DEFAULT_INTERVAL_MS)
-        interval = number(connector, "transaction.boundary.interval.ms", default)
+        interval = number(connector, "transaction.boundary.interval.ms", usual_ms)
         return cls(kind, min(interval, int(transaction_timeout_ms * _LONGEST_SHARE)))
 
     def ends(self, open_ms: float, signal: TransactionSignal) -> bool:

@@ -17,13 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from spark_tasks.dead_letters.handling import ErrorHandling
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.kafka.appender_settings import appender_options
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.kafka.task_clients import connection_settings
-from spark_tasks.kafka.topic_creation import topic_creation
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
@@ -33,6 +28,7 @@ from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import signal_of
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
 from spark_tasks.sources.readers import Plan, StreamReader, deal
+from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
 from spark_tasks.task import Progress, TaskContext
@@ -61,8 +57,8 @@ class SourceTask:
     """A TaskRunner. `delivery` None: at least once."""
 
     def __init__(
-        self, context: TaskContext, connector: type[SourceConnector], pipeline: SourcePipeline,
-        delivery: Delivery | None = None,
+        self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
+        pipeline: SourcePipeline, delivery: Delivery | None = None,
     ) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
@@ -71,20 +67,18 @@ class SourceTask:
         self._connector = connector
         self._pipeline = pipeline
         self._offsets = context.offsets
-        self._properties = client_properties(context.worker, context.connector, "producer")
-        self._client = connection_settings(self._properties)
-        self._options, idempotent = appender_options(self._properties)
-        cluster = shared_cluster(self._client)
-        self._delivery = delivery or AtLeastOnce(cluster, context.offsets, idempotent=idempotent)
+        self._settings = settings
+        cluster = shared_cluster(settings.producer.client)
+        self._delivery = delivery or AtLeastOnce(cluster, context.offsets, idempotent=settings.producer.idempotent)
         self._size = SplitSize()
-        self._errors = ErrorHandling.of(context)
+        self._errors = settings.errors
         limits = RetryLimits(self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms)
         self._metrics = context.metrics
         self._metrics.kind = "source"
         self._patience = Patience(context.id, self._metrics, limits)
         self._prepared = False
         self._idling = Idling()
-        self._session_s = int(context.worker.get("session.timeout.ms", "10000")) / 1000
+        self._session_s = context.worker.session_timeout_ms / 1000
         self._loaded_at = time.monotonic()
         self._paused = False
         self._cancelled = False
@@ -108,11 +102,10 @@ class SourceTask:
     def _start(self) -> None:
         _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
         self._stream = StreamReader(data_source_of(self._connector, self._context.config))
-        admin = connection_settings(client_properties(self._context.worker, self._context.connector, "admin"))
+        producer = self._settings.producer
         job = SourceJob(
-            self._client, self._options, self._pipeline, pickled(self._stream.reader),
-            self._stream.schema, topic_creation(self._context.worker, self._context.connector, admin),
-            self._errors,
+            producer.client, producer.appender, self._pipeline, pickled(self._stream.reader), self._stream.schema,
+            self._settings.topics, self._errors,
         )
         self._job = pickle.dumps(job)
         self._delivery.start()

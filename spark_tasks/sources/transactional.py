@@ -10,61 +10,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.append import Appender
-from spark_tasks.kafka.appender_settings import appender_options
-from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.errors import ProducerFencedError
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.kafka.task_clients import connection_settings, number
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.plugins.api import TransactionSignal
-from spark_tasks.sources.boundaries import Boundary
 from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.settings import SourceSettings, TransactionSettings
 from spark_tasks.sources.stream_offsets import Changed, SourceOffsets, partition_key
 from spark_tasks.task import OffsetStore, StartGuard, TaskContext
 
 _logger = logging.getLogger(__name__)
-
-TRANSACTION_TIMEOUT_MS: Final = 60_000  # Kafka's default
-_MAX_BLOCK_MS: Final = 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """A task's producer. `appender`: keyword arguments of the Appender; times in milliseconds."""
-
-    transactional_id: str
-    boundary: Boundary
-    appender: Mapping[str, Any]
-    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    max_block_ms: int = _MAX_BLOCK_MS
-
-    @classmethod
-    def of(cls, context: TaskContext) -> Settings:
-        """From the configurations of worker and connector; raises ConfigError."""
-        properties = client_properties(context.worker, context.connector, "producer")
-        options, idempotent = appender_options({**properties, "enable.idempotence": "true"})
-        if not idempotent:
-            raise ConfigError(
-                f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery needs all"
-            )
-        mine = f"{context.group_id}-{context.connector_name}-{context.task}"
-        if properties.get("transactional.id", mine) != mine:
-            _logger.warning("%s: transactional.id is ignored, exactly-once delivery needs %s", context.id, mine)
-        timeout = number(properties, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS, 1)
-        return cls(
-            mine, Boundary.configured(context.worker, context.connector, timeout), options, timeout,
-            number(properties, "max.block.ms", _MAX_BLOCK_MS, 1),
-        )
-
 
 class Transactional:
     """A Delivery. One lane, and no overlap: a transaction has one writer, and ends before the next one begins."""
@@ -72,7 +35,9 @@ class Transactional:
     most_lanes = 1
     overlaps = False
 
-    def __init__(self, cluster: KafkaCluster, offsets: OffsetStore, guard: StartGuard, settings: Settings) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, offsets: OffsetStore, guard: StartGuard, settings: TransactionSettings
+    ) -> None:
         self.boundary = settings.boundary
         self._cluster = cluster
         self._offsets = offsets
@@ -212,14 +177,14 @@ class Transactional:
         self._broken = False
 
 
-def delivery_of(context: TaskContext) -> Transactional | None:
+def delivery_of(context: TaskContext, settings: SourceSettings) -> Transactional | None:
     """The delivery of a source task that has a guard; None: at least once."""
-    if context.guard is None:
+    if context.guard is None or settings.transactions is None:
         return None
     if context.offsets is None:
         raise ConnectError(f"source task {context.id} has no offset store")
-    cluster = shared_cluster(connection_settings(client_properties(context.worker, context.connector, "producer")))
-    return Transactional(cluster, context.offsets, context.guard, Settings.of(context))
+    cluster = shared_cluster(settings.producer.client)
+    return Transactional(cluster, context.offsets, context.guard, settings.transactions)
 
 
 def _raw(records: Sequence[tuple[bytes, bytes | None]]) -> pa.RecordBatch:

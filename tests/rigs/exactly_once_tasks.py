@@ -24,7 +24,7 @@ from storage.offsets.own import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores, OffsetTopic
 from tests.rigs.support import wait_until
 from tests.rigs.task_plugins import Folder, NumbersConnector, NumbersReader, Range
-from tests.rigs.tasks import Loop, ThreadEngine, plugins_with
+from tests.rigs.tasks import Loop, ThreadEngine, plugins_with, worker_settings
 from tests.rigs.topic_reader import read_topic
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -147,7 +147,7 @@ class OnceRig:
         }  # fmt: skip
         loop = Loop()
         context = TaskContext(
-            connector_name=self.name, task=0, group_id="group", worker=self.worker, connector=connector,
+            connector_name=self.name, task=0, worker=worker_settings(self.worker), connector=connector,
             config=connector, engine=self.engine, offsets=self.store(own_offsets), wake=loop.wake,
             topic_used=lambda _topic: None, guard=guard or Guard(),
         )  # fmt: skip

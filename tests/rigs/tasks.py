@@ -11,10 +11,12 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
+from heeler.worker.config import WorkerConfig
+from heeler.worker.settings import task_settings
 from spark_tasks.plugins import Kind, Plugins
 from spark_tasks.plugins.discovery import Found, installed
 from spark_tasks.spark.executor import run_split, value_of
-from spark_tasks.task import Progress, TaskContext, TaskRunner
+from spark_tasks.task import Progress, TaskContext, TaskRunner, WorkerSettings
 from tests.rigs.support import wait_until
 
 
@@ -164,12 +166,23 @@ class Loop:
         return wait_until(lambda: self.error, within, "the task to fail")
 
 
+_REQUIRED = {
+    "bootstrap.servers": "localhost:9", "group.id": "group", "key.converter": "none", "value.converter": "none",
+    **{f"{kind}.storage.topic": kind for kind in ("config", "offset", "status")},
+}
+
+
+def worker_settings(properties: Mapping[str, str]) -> WorkerSettings:
+    """What tasks get from a worker with these properties."""
+    return task_settings(WorkerConfig.of({**_REQUIRED, **properties}))
+
+
 def context_of(
     engine: Any, worker: Mapping[str, str], connector: Mapping[str, str], wake: Callable[[], None], task: int = 0,
     offsets: Any = None, topic_used: Callable[[str], None] = lambda _topic: None,
 ) -> TaskContext:
     """The context of a connector's task whose configuration is the connector's."""
     return TaskContext(
-        connector_name=connector["name"], task=task, group_id="group", worker=worker, connector=connector,
+        connector_name=connector["name"], task=task, worker=worker_settings(worker), connector=connector,
         config=connector, engine=engine, offsets=offsets, wake=wake, topic_used=topic_used,
     )

@@ -15,11 +15,14 @@ from heeler.java_host.feed import AHEAD, FRAME_RECORDS
 from heeler.java_host.frames import BATCH, HEAD
 from heeler.java_host.sink_task import JavaSinkTask
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.dead_letters.handling import ErrorHandling
 from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.task import TaskContext
 from tests.pure.heeler.java_host.test_frames import packed
 from tests.pure.heeler.java_host.test_source_task import Host, failure_of, stepped
 from tests.rigs.support import wait_until
+from tests.rigs.tasks import worker_settings
 
 TP = ("t", 0)
 
@@ -93,16 +96,17 @@ def rig(monkeypatch):
     monkeypatch.setattr(feed, "read_range", read_range)
     monkeypatch.setattr(feed, "shared_cluster", lambda _: None)
     monkeypatch.setattr(sink_task, "shared_cluster", lambda _: SimpleNamespace(partitions=lambda _: 1))
-    monkeypatch.setattr(sink_task.ErrorHandling, "prepare", lambda _: None)
+    monkeypatch.setattr(ErrorHandling, "prepare", lambda _: None)
     monkeypatch.setattr(sink_task, "Appender", lambda *_, **__: appender)
     monkeypatch.setattr(sink_task, "GroupConsumer", lambda *_: group)
     used = []
     context = TaskContext(
-        connector_name="c", task=1, group_id="g", worker={"bootstrap.servers": "localhost:9"},
+        connector_name="c", task=1, worker=worker_settings({}),
         connector={"topics": "t", "consumer.override.max.poll.records": "7",
                    "errors.deadletterqueue.topic.name": "dead"},
         config={"task.class": "x.Task"}, engine=None, offsets=None, wake=woken.set, topic_used=used.append)
-    task = JavaSinkTask(context, host, {"class": "x.Connector", "version": "1"}, group, None)
+    settings = SinkSettings.of(context)
+    task = JavaSinkTask(context, settings, host, {"class": "x.Connector", "version": "1"}, group, None)
     yield SimpleNamespace(task=task, group=group, host=host, woken=woken, used=used, metrics=context.metrics)
     task.cancel()
     task.close()

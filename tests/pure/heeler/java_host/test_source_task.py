@@ -18,9 +18,11 @@ from heeler.java_host.frames import BATCH, HEAD, message
 from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import StartCancelledError
 from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import TaskContext
 from tests.pure.heeler.java_host.test_frames import packed
 from tests.rigs.support import wait_until
+from tests.rigs.tasks import worker_settings
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
@@ -123,12 +125,12 @@ def rig(monkeypatch):
     monkeypatch.setattr(source_task, "shared_cluster", lambda _: None)
     used = []
     context = TaskContext(
-        connector_name="c", task=2, group_id="g",
-        worker={"bootstrap.servers": "localhost:9", "key.converter": JSON, "key.converter.schemas.enable": "false",
-                "value.converter": JSON},
+        connector_name="c", task=2,
+        worker=worker_settings({"key.converter": JSON, "key.converter.schemas.enable": "false",
+                                "value.converter": JSON}),
         connector={"value.converter": "own.Converter"}, config={"task.class": "x.Task"}, engine=None, offsets=kafka,
         wake=woken.set, topic_used=used.append)
-    task = JavaSourceTask(context, host, {"class": "x.Connector", "version": "1"}, kafka)
+    task = JavaSourceTask(context, SourceSettings.of(context), host, {"class": "x.Connector", "version": "1"}, kafka)
     rig = SimpleNamespace(task=task, kafka=kafka, host=host, woken=woken, used=used, metrics=context.metrics)
     yield rig
     task.cancel()

@@ -10,8 +10,8 @@ import javaproperties
 import pytest
 
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.appender_settings import appender_options
 from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.producer_settings import appender_options
 from spark_tasks.kafka.task_clients import consumer_settings, isolation, reset_policy
 from spark_tasks.kafka.topic_creation import TopicSettings, topic_creation
 from spark_tasks.spark.context import spark_settings
@@ -74,7 +74,7 @@ CREATION = {
 
 
 def test_topics_are_created_by_the_first_group_that_matches() -> None:
-    found = topic_creation({}, CREATION, {})
+    found = topic_creation(CREATION, {})
     assert found is not None
     assert found.settings_of("log-7") == TopicSettings(1, 3, {"retention.ms": "9"})
     assert found.settings_of("log-0") == TopicSettings(5, -1, {})
@@ -82,8 +82,7 @@ def test_topics_are_created_by_the_first_group_that_matches() -> None:
 
 
 def test_topics_are_left_to_the_brokers() -> None:
-    assert topic_creation({"topic.creation.enable": "false"}, CREATION, {}) is None
-    assert topic_creation({}, {"topic": "t"}, {}) is None
+    assert topic_creation({"topic": "t"}, {}) is None
 
 
 @pytest.mark.parametrize(("changed", "why"), [
@@ -93,7 +92,7 @@ def test_topics_are_left_to_the_brokers() -> None:
 ])
 def test_settings_that_no_topic_could_be_created_with_are_refused_at_once(changed: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        topic_creation({}, {**CREATION, **changed}, {})
+        topic_creation({**CREATION, **changed}, {})
 
 
 @pytest.mark.parametrize(("settings", "folder", "enabled"), [

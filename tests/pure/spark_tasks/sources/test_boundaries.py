@@ -8,15 +8,15 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.sources.boundaries import Boundary, Kind
 
 
-def boundary(worker: dict[str, str] | None = None, timeout_ms: int = 60_000, **connector: str) -> Boundary:
+def boundary(usual_ms: int = 60_000, timeout_ms: int = 60_000, **connector: str) -> Boundary:
     named = {f"transaction.{key.replace('_', '.')}": value for key, value in connector.items()}
-    return Boundary.configured(worker or {}, named, timeout_ms)
+    return Boundary.configured(named, usual_ms, timeout_ms)
 
 
 def test_an_interval_is_the_connectors_else_the_workers_and_shorter_than_the_time_out() -> None:
     assert boundary() == Boundary(Kind.POLL, 40_000)
-    assert boundary({"offset.flush.interval.ms": "2000"}).interval_ms == 2000
-    assert boundary({"offset.flush.interval.ms": "2000"}, boundary_interval_ms="500").interval_ms == 500
+    assert boundary(2000).interval_ms == 2000
+    assert boundary(2000, boundary_interval_ms="500").interval_ms == 500
     assert boundary(timeout_ms=9000, boundary_interval_ms="8000").interval_ms == 6000
 
 

@@ -1,15 +1,31 @@
-"""A producer's properties as the Appender takes them."""
+"""A producer's properties as heeler's own producer takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.task_clients import number
+from spark_tasks.kafka.task_clients import connection_settings, number
 
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """`client`: the connection's, as kafka-python takes it; `appender`: keyword arguments of the Appender."""
+
+    client: Mapping[str, Any]
+    appender: Mapping[str, Any]
+    idempotent: bool
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> ProducerSettings:
+        """From Kafka's properties. Raises ConfigError."""
+        options, idempotent = appender_options(properties)
+        return cls(connection_settings(properties), options, idempotent)
 
 
 def appender_options(properties: Mapping[str, str]) -> tuple[dict[str, Any], bool]:

@@ -1,0 +1,52 @@
+"""What the configurations of worker and connector say to a sink task, parsed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.cluster import Isolation
+from spark_tasks.kafka.membership import ConsumerSettings
+from spark_tasks.kafka.producer_settings import ProducerSettings
+from spark_tasks.kafka.task_clients import (
+    Reset,
+    connection_settings,
+    consumer_settings,
+    isolation,
+    number,
+    reset_policy,
+)
+from spark_tasks.task import TaskContext
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """`client`: the connection's, as kafka-python takes it; `reset`: where a partition without an offset begins;
+    `max_poll_records`: None where nobody has set it.
+    """
+
+    consumer: ConsumerSettings
+    client: Mapping[str, Any]
+    isolation: Isolation
+    reset: Reset
+    max_poll_records: int | None
+    errors: ErrorHandling
+
+    @classmethod
+    def of(cls, context: TaskContext) -> SinkSettings:
+        """Raises ConfigError."""
+        clients, connector = context.worker.clients, context.connector
+        properties = client_properties(clients, connector, "consumer")
+        return cls(
+            consumer=consumer_settings(context.connector_name, context.task, connector, properties),
+            client=connection_settings(properties),
+            isolation=isolation(properties),
+            reset=reset_policy(properties),
+            max_poll_records=number(properties, "max.poll.records", 0, 1) or None,
+            errors=ErrorHandling.of(
+                context, ProducerSettings.of(client_properties(clients, connector, "producer")),
+                connection_settings(client_properties(clients, connector, "admin"))),
+        )

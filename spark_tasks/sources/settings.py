@@ -1,0 +1,73 @@
+"""What the configurations of worker and connector say to a source task, parsed once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.errors import ConfigError
+from spark_tasks.kafka.client_properties import client_properties
+from spark_tasks.kafka.producer_settings import ProducerSettings
+from spark_tasks.kafka.task_clients import connection_settings, number
+from spark_tasks.kafka.topic_creation import TopicCreation, topic_creation
+from spark_tasks.sources.boundaries import Boundary
+from spark_tasks.task import TaskContext
+
+_logger = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_MS: Final = 60_000  # Kafka's default
+_MAX_BLOCK_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """A task's transactional producer. `appender`: keyword arguments of the Appender; times in milliseconds."""
+
+    transactional_id: str
+    boundary: Boundary
+    appender: Mapping[str, Any]
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    max_block_ms: int = _MAX_BLOCK_MS
+
+    @classmethod
+    def of(cls, context: TaskContext, properties: Mapping[str, str]) -> TransactionSettings:
+        """`properties`: the producer's. Raises ConfigError."""
+        producer = ProducerSettings.of({**properties, "enable.idempotence": "true"})
+        if not producer.idempotent:
+            raise ConfigError(
+                f"Invalid value {properties.get('acks')} for configuration acks: exactly-once delivery needs all"
+            )
+        mine = f"{context.worker.group_id}-{context.connector_name}-{context.task}"
+        if properties.get("transactional.id", mine) != mine:
+            _logger.warning("%s: transactional.id is ignored, exactly-once delivery needs %s", context.id, mine)
+        timeout = number(properties, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS, 1)
+        boundary = Boundary.configured(context.connector, context.worker.offset_flush_interval_ms, timeout)
+        return cls(mine, boundary, producer.appender, timeout, number(properties, "max.block.ms", _MAX_BLOCK_MS, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """`topics`: None where brokers create them by themselves; `transactions`: None where records are delivered at least
+    once.
+    """
+
+    producer: ProducerSettings
+    topics: TopicCreation | None
+    errors: ErrorHandling
+    transactions: TransactionSettings | None
+
+    @classmethod
+    def of(cls, context: TaskContext) -> SourceSettings:
+        """Raises ConfigError."""
+        clients, connector = context.worker.clients, context.connector
+        properties = client_properties(clients, connector, "producer")
+        transactions = None if context.guard is None else TransactionSettings.of(context, properties)
+        producer = ProducerSettings.of(properties)
+        admin = connection_settings(client_properties(clients, connector, "admin"))
+        return cls(
+            producer, topic_creation(connector, admin) if context.worker.topic_creation else None,
+            ErrorHandling.of(context, producer, admin), transactions,
+        )
