@@ -1,4 +1,7 @@
-"""Rules of HTTP that hold for every resource: media types, CORS, extra headers, 404 before the worker is up."""
+"""Rules of HTTP that hold for every resource: media types, CORS, extra headers, 404 before the worker is up.
+
+CORS and Accept are read as Kafka Connect does, which flask-cors and Werkzeug do not (docs/adr/0035).
+"""
 
 from __future__ import annotations
 

@@ -288,12 +288,22 @@ def test_cors_as_java_connect() -> None:
         refused = client.get("/connectors", headers=headers)
         assert refused.status_code == 200
         assert "Access-Control-Allow-Origin" not in refused.headers
+        assert refused.headers["Vary"] == "Origin"
     preflight = client.options("/connectors", headers={
         "Origin": "http://ui.example", "Access-Control-Request-Method": "PUT"})
     assert preflight.status_code == 200
     assert {key: value for key, value in preflight.headers if key.startswith("Access-Control")} == {
         "Access-Control-Allow-Origin": "http://ui.example", "Access-Control-Allow-Methods": "GET,PUT",
         "Access-Control-Allow-Headers": "Content-Type", "Access-Control-Max-Age": "60"}
+
+
+@pytest.mark.parametrize(("accept", "status"), [
+    ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", 200),  # of Java's HttpURLConnection
+    ("*", 200), ("APPLICATION/JSON", 200), ("application/json; charset=utf-8", 200), ("application/json;q=2", 200),
+    ("text/*, application/*;q=0.1", 200), ("", 200), ("text/html", 406), ("json", 406), ("application/jsonx", 406),
+])
+def test_accept_headers(accept: str, status: int) -> None:
+    assert client_of(FakeWorker()).get("/connectors", headers={"Accept": accept}).status_code == status
 
 
 def test_cors_for_everybody() -> None:
