@@ -16,17 +16,20 @@ from tests.rigs.sources import FILES, PACKAGES, ROOT, nodes
 
 # room (a folder, or a file beside the folders) -> the rooms that it may import, beside BASE; a name that ends in a dot
 # stands for all rooms of its package
+_EVERYWHERE = ("spark_tasks.errors", "spark_tasks.limits", "spark_tasks.futures", "spark_tasks.backoff")
 BASE = {
-    "actors": ("storage.ids", "spark_tasks.errors", "spark_tasks.limits"),
-    "heeler": ("storage.ids", "spark_tasks.errors", "spark_tasks.limits"),
-    "rest": ("storage.ids", "spark_tasks.errors", "spark_tasks.limits"),
-    "storage": ("storage.ids", "storage.errors", "spark_tasks.errors", "spark_tasks.limits"),
-    "spark_tasks": ("spark_tasks.errors", "spark_tasks.limits"),
+    "actors": ("storage.ids", *_EVERYWHERE),
+    "heeler": ("storage.ids", *_EVERYWHERE),
+    "rest": ("storage.ids", *_EVERYWHERE),
+    "storage": ("storage.ids", "storage.errors", *_EVERYWHERE),
+    "spark_tasks": _EVERYWHERE,
 }
 ROOMS = {
     # what runs on executors: nothing of the rooms above it
     "spark_tasks": (),
     "spark_tasks.errors": (),
+    "spark_tasks.futures": (),
+    "spark_tasks.backoff": (),
     "spark_tasks.limits": (),
     "spark_tasks.spaces": (),
     "spark_tasks.metrics": (),
@@ -90,14 +93,13 @@ ROOMS = {
     "storage": (),
     "storage.ids": (),
     "storage.errors": (),
-    "storage.futures": (),
     "storage.daemon_pool": (),
     "storage.log": (
-        "storage.daemon_pool", "storage.futures", "spark_tasks.java", "spark_tasks.kafka", "spark_tasks.process",
+        "storage.daemon_pool", "spark_tasks.java", "spark_tasks.kafka", "spark_tasks.process",
     ),
     "storage.config": ("storage.log",),
     "storage.status": ("storage.config", "storage.log"),
-    "storage.offsets": ("storage.futures", "storage.log", "spark_tasks.kafka"),
+    "storage.offsets": ("storage.log", "spark_tasks.kafka"),
     # the control plane
     "actors": (),
     "actors.errors": (),

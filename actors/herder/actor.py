@@ -57,6 +57,7 @@ from actors.messages.commands import (
 )
 from actors.messages.events import ConnectorStateReported, Remark, TaskStateReported
 from actors.messages.ids import Epoch, RequestId
+from actors.messages.replies import answer
 from actors.messages.requests import Ask, GetStory
 from actors.ticker import Ticker
 from spark_tasks.config.masking import process_secrets
@@ -171,7 +172,7 @@ class HerderActor(pykka.ThreadingActor):
         replies = [*self._replies.values(), *self._unread()]
         self._replies.clear()
         for reply in replies:
-            reply.set_exception((ConnectError, ConnectError("Worker is shutting down"), None))
+            answer(reply, error=ConnectError("Worker is shutting down"))
 
     def _unread(self) -> list[Any]:
         """The replies of requests that are still in the inbox; Pykka answers the other messages there."""
@@ -287,9 +288,9 @@ class HerderActor(pykka.ThreadingActor):
             if not story and not self._state.store.contains(connector):
                 raise NotFoundError(f"Connector {connector} not found")  # noqa: TRY301 - as any answer
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked gets it
-            reply.set_exception((type(error), error, None))
+            answer(reply, error=error)
         else:
-            reply.set(story)
+            answer(reply, story)
 
     def _answer(self, request_id: RequestId, value: Any, error: Exception | None) -> None:
         # Called from any thread: the futures belong to this actor's thread, so it goes through the inbox.
@@ -297,9 +298,5 @@ class HerderActor(pykka.ThreadingActor):
 
     def _reply(self, effect: Reply) -> None:
         reply = self._replies.pop(effect.request_id, None)
-        if reply is None:
-            return
-        if effect.error is not None:
-            reply.set_exception((type(effect.error), effect.error, None))
-        else:
-            reply.set(effect.value)
+        if reply is not None:
+            answer(reply, effect.value, effect.error)

@@ -12,6 +12,7 @@ from actors.herder.state import GeneratedTasks, Publish, PublishedTasks, Reconfi
 from actors.herder.turn import Turn
 from actors.messages.commands import PutTaskConfigSet, WriteConfig
 from actors.messages.events import TaskConfigsGenerated, TaskReconfigurationRequested
+from spark_tasks.backoff import doubled
 from storage.ids import Config, ConnectorName, State, TargetState
 
 CHECK_AFTER_MS = 2000
@@ -112,7 +113,7 @@ def on_published(turn: Turn, then: PublishedTasks, error: Exception | None) -> N
 
 def retry(turn: Turn, request: Reconfigure, error: Exception) -> None:
     """Ask the connector again after a while that doubles with each failure."""
-    delay = min(BACKOFF_FIRST_MS * 2**min(request.attempt, 10), BACKOFF_LAST_MS)
+    delay = doubled(BACKOFF_FIRST_MS, request.attempt, BACKOFF_LAST_MS)
     rotating = getattr(error, "status", None) == 403 and turn.now - request.first_ms < KEY_ROTATION_MS
     text = f"{request.connector}: failed to reconfigure the tasks, trying again in {delay} ms: {error}"
     turn.log("DEBUG" if rotating else "ERROR", text, request.connector)

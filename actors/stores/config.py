@@ -21,15 +21,16 @@ import pykka
 from actors.messages.commands import ClaimWritePrivileges, PutLoggerLevel, ReadConfigToEnd, WriteConfig
 from actors.messages.events import ConfigChanged, ConfigOpDone
 from actors.messages.ids import OpId
+from actors.messages.replies import answer
 from actors.messages.requests import Ask, SetClusterLoggerLevel
 from actors.stores.config_writes import Plan, plan
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
+from spark_tasks.futures import error_of, gather
 from storage.config.fold import Deferred, fold
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
 from storage.errors import PrivilegedWriteError
-from storage.futures import error_of, gather
 from storage.ids import ConnectorName
 from storage.log.protocol import PrivilegedWriter, TopicLog
 from storage.log.record import LogRecord, Position
@@ -266,13 +267,7 @@ class ConfigStoreActor(pykka.ThreadingActor):
 
 
 def _reply_to(reply: Any) -> Callable[[Exception | None], None]:
-    def answer(error: Exception | None) -> None:
-        if error is None:
-            reply.set(None)
-        else:
-            reply.set_exception((type(error), error, None))
-
-    return answer
+    return lambda error: answer(reply, None, error)
 
 
 def _caused(error: Exception, cause: Exception) -> Exception:

@@ -14,7 +14,7 @@ import pykka
 
 from actors.messages.commands import Answer, ReadSourceOffsets, WriteSourceOffsets
 from spark_tasks.errors import ConnectError
-from storage.futures import complete, done, error_of, fail, then
+from spark_tasks.futures import complete, done, error_of, fail, then
 from storage.log.protocol import PrivilegedWriter
 from storage.offsets.fold import Offset, Partition
 from storage.offsets.own import OwnOffsets

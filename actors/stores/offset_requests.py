@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
@@ -18,6 +19,7 @@ from kafka.structs import OffsetAndMetadata
 from actors.errors import BadRequestError, NotFoundError
 from actors.herder.zombie_fencing import transactional_id
 from actors.messages.commands import ReadSourceOffsets, WriteSourceOffsets
+from actors.messages.replies import answer
 from actors.messages.requests import AlterOffsets, GetOffsets
 from actors.peers.producer_fencing import ProducerFencing
 from spark_tasks.errors import ConnectError
@@ -117,14 +119,7 @@ class OffsetRequests:
 
     def _ask_store(self, message: Callable[[Answer], Any]) -> Any:
         future: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
-
-        def done(value: Any, error: Exception | None) -> None:
-            if error is None:
-                future.set(value)
-            else:
-                future.set_exception((type(error), error, None))
-
-        self._store.tell(message(done))
+        self._store.tell(message(partial(answer, future)))
         try:
             return future.get(timeout=TIMEOUT_S)
         except pykka.Timeout as error:

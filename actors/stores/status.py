@@ -21,7 +21,7 @@ from actors.messages.events import StatusesFlushed, StatusesRead
 from actors.messages.ids import OpId
 from actors.messages.requests import Ask, ResetTopics
 from actors.ticker import Ticker
-from storage.futures import error_of
+from spark_tasks.futures import error_of
 from storage.ids import ConnectorName
 from storage.log.errors import is_retriable
 from storage.log.protocol import TopicLog

@@ -15,6 +15,7 @@ import numpy as np
 
 from heeler.java_host.frames import BATCH, HEAD, Batch, batch, message
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.futures import complete, fail
 
 log = logging.getLogger(__name__)
 _BUFFER = 1 << 20
@@ -110,8 +111,7 @@ class Connection:
         self._gone = True
         self._socket.close()
         for future in list(self._asked.values()):
-            if not future.done():
-                future.set_exception(why)
+            fail(future, why)
         self._on_event(why)
 
     def _frame(self) -> None:
@@ -124,7 +124,7 @@ class Connection:
         if number > 0:
             asked = self._asked.pop(number, None)
             if asked is not None:
-                asked.set_result(told)
+                complete(asked, told)
         elif number < 0:
             self._answer(number)
         else:

@@ -33,6 +33,7 @@ from actors.messages.commands import (
     ReplayLetters,
     WriteConfig,
 )
+from actors.messages.replies import answer
 from actors.messages.requests import (
     Ask,
     ReplayDeadLetters,
@@ -314,7 +315,7 @@ class Worker:
             target = None
         if target is None:
             why = ConnectError("Worker is shutting down" if self.halting.is_set() else "Worker is still starting up")
-            reply.set_exception((ConnectError, why, None))
+            answer(reply, error=why)
         return reply
 
     def _tell_herder(self, message: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spark_tasks.backoff import doubled
 from spark_tasks.config.definition import (
     Check,
     ConfigDef,
@@ -96,7 +97,7 @@ class Healing:
     def next_ms(self, restarts: Sequence[int], now_ms: int) -> int:
         """When to restart what fails now and was restarted at these times before."""
         counted = self.lately(restarts, now_ms)
-        pause: int = min(self.first_ms * 2 ** min(len(counted), 40), self.longest_ms)
+        pause = doubled(self.first_ms, len(counted), self.longest_ms)
         if len(counted) < self.limit:
             return now_ms + pause
         return max(now_ms + pause, counted[0] + self.period_ms)

@@ -15,6 +15,8 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
 
+from spark_tasks.backoff import doubled
+
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -216,5 +218,5 @@ class Deadline:
 
     def next_wait(self) -> float | None:
         """Milliseconds to wait before the next attempt, doubling; None when there is no time for one."""
-        wait, self._next = self._next, min(self._next * 2, self._largest)
+        wait, self._next = self._next, doubled(self._next, 1, self._largest)
         return wait if wait < self.left_ms else None

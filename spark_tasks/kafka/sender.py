@@ -12,6 +12,7 @@ import kafka.errors as protocol
 import numpy as np
 from kafka.protocol.producer import ProduceRequest
 
+from spark_tasks.backoff import doubled
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
@@ -261,7 +262,7 @@ class Sender:
     async def _resume(self, line: _Line) -> None:
         """All that was sent has come back: wait a little, then send the failed ones again, in their order."""
         await self._cluster.io.sleep(line.wait_ms)
-        line.wait_ms = min(line.wait_ms * 2, _LARGEST_WAIT_MS)
+        line.wait_ms = doubled(line.wait_ms, 1, _LARGEST_WAIT_MS)
         line.retried = max(batch.number for batch in line.failed)
         line.waiting.extendleft(sorted(line.failed, key=lambda batch: batch.number, reverse=True))
         line.failed.clear()

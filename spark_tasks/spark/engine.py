@@ -8,17 +8,17 @@ error, what waited goes on waiting.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import pickle
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_tasks.futures import complete, fail
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, SparkLostError, SparkSilentError, spark_settings
 from spark_tasks.spark.executor import Outcome, value_of
@@ -53,12 +53,10 @@ class _Submission:
         except Exception as error:  # noqa: BLE001 - whatever the plugin raised in the executor
             self.fail(error)
             return
-        with contextlib.suppress(InvalidStateError):
-            self.future.set_result(results)
+        complete(self.future, results)
 
     def fail(self, error: BaseException) -> None:
-        with contextlib.suppress(InvalidStateError):  # it may have been cancelled meanwhile
-            self.future.set_exception(error)
+        fail(self.future, error)
 
 
 class _WarmSplit:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import time
 from dataclasses import dataclass, replace
 
+from spark_tasks.backoff import doubled
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import StageOutageError
@@ -49,7 +51,7 @@ class Retries:
         """How long to wait before the next attempt."""
         if not self.failures:
             return 0
-        wait: int = min(LONGEST_WAIT_MS, FIRST_WAIT_MS << min(self.failures, 20))
+        wait = doubled(FIRST_WAIT_MS, self.failures, LONGEST_WAIT_MS)
         return max(wait, LOST_WAIT_MS) if self.lost_last else wait
 
 
@@ -69,7 +71,7 @@ class RetryLimits:
         left = float("inf") if self.timeout_ms < 0 else self.timeout_ms - since_ms
         if left <= 0:
             return None
-        wait = LEAST_DELAY_MS << min(failures - 1, 40)
+        wait = doubled(LEAST_DELAY_MS, failures - 1, sys.maxsize)
         if wait > self.delay_max_ms:
             wait = int(chance * self.delay_max_ms)
         return int(min(wait, left))

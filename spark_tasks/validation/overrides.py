@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.config.definition import ConfigError, ConfigValue, parse_type
 from spark_tasks.config.types import Type
 from spark_tasks.config.unsupported import refused
 from spark_tasks.kafka.client_properties import Kind, client_properties
-from spark_tasks.validation.client_configs import client_config_def
 from spark_tasks.validation.infos import ConfigInfos, under_prefix
 
 _PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")

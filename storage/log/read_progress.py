@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
-from storage.futures import complete
+from spark_tasks.futures import complete
 from storage.log.record import Position
 
 Ends = Mapping[int, int]  # partition -> first offset that need not have been read

@@ -23,8 +23,8 @@ from kafka.errors import KafkaError, RetriableError
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
+from spark_tasks.futures import complete, error_of, fail
 from storage.daemon_pool import DaemonPool
-from storage.futures import complete, error_of, fail
 from storage.log.protocol import OnError, OnRecords, TopicLog
 from storage.log.read_progress import Ends, ReadProgress, ends_of
 from storage.log.record import LogRecord, Position

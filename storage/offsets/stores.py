@@ -15,7 +15,7 @@ from typing import TypeVar
 import kafka.errors as protocol
 
 from spark_tasks.errors import ConnectError, RetriableError
-from storage.futures import done, error_of, gather, then
+from spark_tasks.futures import done, error_of, gather, then
 from storage.ids import ConnectorName
 from storage.log.protocol import SuspendedError, TopicLog
 from storage.log.record import KeyValue, LogRecord, Position

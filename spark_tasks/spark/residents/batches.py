@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 import time
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_tasks.futures import complete, fail
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import Outcome, value_of
 
@@ -36,13 +36,11 @@ class Batch:
         except Exception as error:  # noqa: BLE001 - whatever the plugin raised in the executor
             self.fail(error)
             return
-        with suppress(InvalidStateError):
-            self.future.set_result(results)
+        complete(self.future, results)
 
     def fail(self, error: BaseException) -> None:
         """At once."""
-        with suppress(InvalidStateError):  # it may have been cancelled meanwhile
-            self.future.set_exception(error)
+        fail(self.future, error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from spark_tasks.backoff import doubled
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
@@ -135,7 +136,7 @@ class Crew:
             self._failures += 1
             alone = not any(r.line is not None for r in self.residents.values())
             given_up = alone and self._failures >= GIVE_UP
-            pause = min(BACKOFF_S * 2**self._failures, MOST_BACKOFF_S)
+            pause = doubled(BACKOFF_S, self._failures, MOST_BACKOFF_S)
             self._launch_after = time.monotonic() + pause
         _logger.warning("An executor process did not start (another one is tried in %.1f s): %s", pause, why)
         self._died()

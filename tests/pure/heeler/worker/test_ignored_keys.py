@@ -12,19 +12,19 @@ from heeler.worker.config import WorkerConfig
 from heeler.worker.keys.ignored import IGNORED, REFUSED, why_ignored
 from heeler.worker.keys.worker import WORKER_KEYS
 from spark_tasks.config import unsupported
+from spark_tasks.config.client_keys import client_config_def
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.client_properties import client_properties
 from spark_tasks.plugins import Plugins
 from spark_tasks.validation import validate_connector
-from spark_tasks.validation.client_configs import client_config_def
 from tests.pure.heeler.worker.test_worker_config import BASE
 from tests.rigs.sources import FILES, nodes
 
 LISTS = (  # they name keys without using them
     "heeler/worker/keys/worker.py", "heeler/worker/keys/clients.py", "heeler/worker/keys/ignored.py",
-    "rest/server/keys.py", "spark_tasks/validation/client_configs.py", "spark_tasks/config/connector_keys.py",
+    "rest/server/keys.py", "spark_tasks.config.client_keys.py", "spark_tasks/config/connector_keys.py",
     "spark_tasks/config/unsupported.py",
 )
 # Put together where they are used: storage/log/internal_topics.py and client_config.py

@@ -1,0 +1,14 @@
+"""How long to wait before trying again."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+T = TypeVar("T", int, float)
+_MOST_DOUBLINGS = 60  # of a millisecond, millions of years
+
+
+def doubled(first: T, times: int, longest: T) -> T:
+    """`first`, doubled so many times, and `longest` at most; in any unit."""
+    wait: T = min(first * 2 ** min(times, _MOST_DOUBLINGS), longest)
+    return wait
