@@ -5,20 +5,16 @@ The bytes matter: compaction, and Java's look-up of a source offset, compare ser
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import re
-from collections.abc import Callable, Mapping
-from json.encoder import encode_basestring
+from collections.abc import Callable
 from typing import Any
 
-from spark_tasks.java.double import java_double
+from spark_tasks.java.json import java_json
 from spark_tasks.limits import JAVA_DEPTH, MAX_DEPTH, may_nest_deeper, nests_deeper
 
 MAX_NUMBER_LENGTH = 1000  # Jackson's
 
-_ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
 _SPACE = " \t\r\n"
 
 
@@ -55,7 +51,7 @@ def dumps(value: Any) -> bytes:
     """
     if nests_deeper(value):
         raise TypeError(f"values that nest more than {MAX_DEPTH} levels deep are not written")
-    return _text(value).encode("utf-8", "surrogatepass")
+    return java_json(value).encode()
 
 
 def loads(data: bytes) -> Any:
@@ -75,38 +71,3 @@ def loads(data: bytes) -> Any:
         raise ValueError(f"it nests more than {JAVA_DEPTH} levels deep") if nests_deeper(value, JAVA_DEPTH) \
             else TooDeepError
     return value
-
-
-def _text(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return _string(value)
-        case int():
-            return str(value)
-        case float():
-            return java_double(value) if math.isfinite(value) else f'"{java_double(value)}"'
-        case bytes():
-            return _string(base64.b64encode(value).decode())
-        case Mapping():
-            return "{" + ",".join(f"{_string(_name(k))}:{_text(v)}" for k, v in value.items()) + "}"
-        case list() | tuple():
-            return "[" + ",".join(map(_text, value)) + "]"
-        case _:
-            raise TypeError(f"{type(value).__name__} cannot be written as JSON: {value!r}")
-
-
-def _name(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"the keys of a JSON object are strings, not {type(key).__name__}: {key!r}")
-    return key
-
-
-def _string(value: str) -> str:
-    # Python and Jackson escape the same characters, but Jackson's hexadecimal digits are upper case. A doubled
-    # backslash is matched first, so that "\\u00ab" in the data stays what it is.
-    text = encode_basestring(value)
-    return _ESCAPE.sub(lambda m: m[0] if m[0] == "\\\\" else "\\u" + m[0][2:].upper(), text) if "\\" in text else text

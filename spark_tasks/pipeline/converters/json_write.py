@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_a
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
+from spark_tasks.java.json import java_json
 from spark_tasks.java.numbers import float_texts
-from spark_tasks.pipeline.converters.java_text import java_string
 from spark_tasks.pipeline.converters.json_mixed import write_mixed
 from spark_tasks.pipeline.converters.json_strings import literal, literals
 
@@ -164,17 +165,5 @@ def lists(array: pa.Array, items: pa.Array, opening: str = "[", closing: str = "
 def json_literals(array: pa.Array) -> pa.Array:
     """FORM_JSON values in the form that JsonConverter would write them in."""
     writer = JsonWriter()
-    return write_mixed(array, lambda values, metadata: writer.write(values, None, metadata), java_json)
-
-
-def java_json(value: Any) -> str:
-    """JSON of a value that JsonConverter made without a schema."""
-    if isinstance(value, dict):
-        members = (f"{literal(key)}:{java_json(value[key])}" for key in hash_order(value))
-        return "{" + ",".join(members) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(java_json, value)) + "]"
-    if isinstance(value, str):
-        return literal(value)
-    text = java_string(value)
-    return f'"{text}"' if text.endswith("Infinity") else text
+    return write_mixed(array, lambda values, metadata: writer.write(values, None, metadata),
+                       partial(java_json, order=hash_order))

@@ -26,7 +26,8 @@ JSON = st.recursive(
         ({"b": 1, "a": None, "c": [True, False]}, '{"b":1,"a":null,"c":[true,false]}'),
         ('"\\/\b\f\n\r\t\x00\x1f\x7f', '"\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001F\x7f"'),
         ("\\u00ab", '"\\\\u00ab"'),  # a backslash and letters, not an escape
-        ("ключ \u2028 🐕", '"ключ \u2028 🐕"'),
+        ("ключ \u2028 é", '"ключ \u2028 é"'),
+        ("🐕 \ud83d", '"\\uD83D\\uDC15 \\uD83D"'),  # as Java's JsonConverter: surrogates are escaped
         (b"\x00\xff", '"AP8="'),
         ((1, 2), "[1,2]"),
         (float("nan"), '"NaN"'),

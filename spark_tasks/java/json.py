@@ -1,0 +1,60 @@
+"""JSON as Jackson writes it, value by value: compact, numbers and escapes as Java prints them."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from json.encoder import encode_basestring
+from typing import Any
+
+from spark_tasks.java.double import java_double
+
+_SURROGATES = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")  # what Java has in two characters, or half of it
+_ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
+
+
+def java_json(value: Any, order: Callable[[Mapping[str, Any]], Iterable[str]] = iter) -> str:
+    """The text of a value. Not-a-number and infinities become strings, bytes Base64. `order`: in which order the
+    members of an object stand. TypeError for what JSON cannot hold.
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _string(value)
+        case int():
+            return str(value)
+        case float():
+            return java_double(value) if math.isfinite(value) else f'"{java_double(value)}"'
+        case bytes():
+            return _string(base64.b64encode(value).decode())
+        case Mapping():
+            return "{" + ",".join(f"{_string(_name(k))}:{java_json(value[k], order)}" for k in order(value)) + "}"
+        case list() | tuple():
+            return "[" + ",".join(java_json(one, order) for one in value) + "]"
+        case _:
+            raise TypeError(f"{type(value).__name__} cannot be written as JSON: {value!r}")
+
+
+def _name(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"the keys of a JSON object are strings, not {type(key).__name__}: {key!r}")
+    return key
+
+
+def _string(value: str) -> str:
+    # Python and Jackson escape the same characters, but Jackson's hexadecimal digits are upper case. A doubled
+    # backslash is matched first, so that "\\u00ab" in the data stays what it is.
+    text = encode_basestring(value)
+    if "\\" in text:
+        text = _ESCAPE.sub(lambda m: m[0] if m[0] == "\\\\" else "\\u" + m[0][2:].upper(), text)
+    return text if text.isascii() else _SURROGATES.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at:at + 2].hex().upper()}" for at in range(0, len(units), 2))
