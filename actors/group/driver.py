@@ -117,7 +117,7 @@ class GroupDriver:
             try:
                 await self._step()
             except _AT_ONCE as error:
-                _log.info("Joining the group %s again: %s", self._settings.group_id, type(error).__name__)
+                _log.debug("Joining the group %s again: %s", self._settings.group_id, type(error).__name__)
             except Errors.RetriableError as error:
                 _log.info("Joining the group %s failed; retrying: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)

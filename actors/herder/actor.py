@@ -9,6 +9,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
@@ -36,6 +37,7 @@ from actors.herder.effects import (
     SetTimer,
     StartInstance,
     StopInstance,
+    TimerKey,
     Validate,
 )
 from actors.herder.events import Event, RequestReceived, Suspended, TimerFired
@@ -221,8 +223,7 @@ class HerderActor(pykka.ThreadingActor):
             case Log(level, message, about):
                 log.log(logging.getLevelNamesMapping()[level], "%s [%s]", message, cause, extra={"about": about})
             case SetTimer(key, at_ms):
-                tell = self.actor_ref.tell
-                self._ticker.set((self.actor_urn, key), at_ms, lambda: tell(TimerFired(key)))
+                self._ticker.set((self.actor_urn, key), at_ms, lambda: self._time_is_up(key))
             case CancelTimer(key):
                 self._ticker.cancel((self.actor_urn, key))
             case Halted():
@@ -295,6 +296,10 @@ class HerderActor(pykka.ThreadingActor):
     def _answer(self, request_id: RequestId, value: Any, error: Exception | None) -> None:
         # Called from any thread: the futures belong to this actor's thread, so it goes through the inbox.
         self.actor_ref.tell(Delegated(request_id, value, error))
+
+    def _time_is_up(self, key: TimerKey) -> None:
+        with suppress(pykka.ActorDeadError):  # the worker has stopped meanwhile
+            self.actor_ref.tell(TimerFired(key))
 
     def _reply(self, effect: Reply) -> None:
         reply = self._replies.pop(effect.request_id, None)

@@ -92,7 +92,12 @@ def on_joined(turn: Turn, event: Joined) -> None:
 
 
 def _sizes(allocation: Allocation) -> str:
-    return f"{len(allocation.connectors)} connectors and {len(allocation.tasks)} tasks"
+    return f"{counted(allocation.connectors, 'connector')} and {counted(allocation.tasks, 'task')}"
+
+
+def counted(things: Collection[object], name: str) -> str:
+    """How many there are, in words: 1 task, 2 tasks."""
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def on_released(turn: Turn, _: Released, _error: Exception | None) -> None:

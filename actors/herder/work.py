@@ -27,6 +27,8 @@ from actors.messages.ids import Epoch, RequestId
 from spark_tasks.errors import ConnectError
 from storage.ids import ConnectorTaskId, ItemId, State, TargetState
 
+_BECAME = {State.RUNNING: "resumed", State.PAUSED: "paused", State.STOPPED: "stopped"}
+
 
 def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, restarting: bool = False) -> None:
     """Start an instance of an allocated item; where its configuration is missing it is FAILED at once."""
@@ -126,23 +128,26 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
     if slot is None or slot.epoch != report.epoch:
         turn.log("DEBUG", f"{item}: ignored {report.state.value} of a former instance", item)
         return
+    kind = "task" if is_task(item) else "connector"
     if report.stopped_for_good:
+        if slot.state is not State.STOPPED:  # which was told
+            turn.log("INFO", f"{item}: {kind} stopped", item)
         _gone(turn, item)
         return
     if slot.stopping and report.state is not State.FAILED:
         return
-    first = slot.state is None
     turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=(),
                                 permanent=report.permanent))
     if report.state is State.FAILED and not slot.stopping:
         healing.on_failed(turn, item)
     turn.status(item, report.state, report.trace, report.version)
     for request_id in slot.waiting:
-        kind = "task" if is_task(item) else "connector"
         failed = report.state is State.FAILED
         turn.reply(request_id, error=ConnectError(f"Failed to start {kind}: {item}") if failed else None)
+    if report.state in _BECAME and report.state is not slot.state:
+        became = "started" if slot.state is None and report.state is State.RUNNING else _BECAME[report.state]
+        turn.log("INFO", f"{item}: {kind} {became}", item)
     if report.state is State.RUNNING and not isinstance(item, ConnectorTaskId):
-        turn.log("INFO", f"{item}: connector {'started' if first else 'resumed'}", item)
         turn.enqueue(None, Reconfigure(item, 0, turn.now))
 
 

@@ -2,7 +2,8 @@
 place of thirty.
 
 Spark warns with a trace of everybody who connects and does not speak its language or does not know its secret. Such
-events keep their first line and the exception's, and are said a few times a minute; all else passes as it is.
+events keep their first line and the exception's, and are said a few times a minute. What each start of Spark says is
+logged at DEBUG; all else passes as it is.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ _OTHER = re.compile(_HEAD + r"\S+: ")
 _EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|\w*Auth\w*Handler|\w*Sasl\w*|\w*Channel\w*): .*")
 _TRACE = re.compile(r"\s+(?:at |\.\.\. \d|Suppressed: )|Caused by: ")
 _EXCEPTION = re.compile(r"(?:[\w$]+\.)+[\w$]+(?:: .*)?")
+_START = re.compile(  # what every start of a JVM and of Spark says, and nobody can do anything about
+    r"Picked up _?JAVA_\w*OPTIONS: |WARNING: Using incubator modules: |Using Spark's default log4j profile: |"
+    r"Setting (?:default log|Spark log) level to |To adjust logging level use |"
+    + _HEAD + r"(?:Utils: (?:Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP )|"
+              r"NativeCodeLoader: Unable to load native-hadoop library )")
+_log = logging.getLogger(__name__)
 
 
 class SparkOutput:
@@ -44,6 +51,10 @@ class SparkOutput:
             if exception or _TRACE.match(text):
                 return self._told(f": {text}") if exception and self.held else self.rest()
         out = self.rest()
+        if _START.match(text):
+            self._inside = False
+            _log.debug("Spark says: %s", text)
+            return out
         event = _EVENT.fullmatch(text)
         self._inside = event is not None
         if event is None:

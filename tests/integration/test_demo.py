@@ -22,6 +22,22 @@ FLIGHTS = 336_776
 DONE_S = 300.0  # as long as the demo itself is patient
 
 
+# What an operator reads of a worker that starts, runs two connectors and stops: a line for each thing that happened.
+SIZES = r"\d+ connectors? and \d+ tasks?"
+SHARE = f"assigned {SIZES}, revoked {SIZES}, runs {SIZES}"
+HAPPENED = (
+    r"REST listens on \S+", r"Created topic \S+ for .*", r"heeler worker \S+ of group \S+ started",
+    r"Rejoining the group \S+: .*",
+    r"Joined group at generation \d+ with protocol sessioned as leader: " + SHARE,
+    r"\S+: (connector|task) (started|stopped)", r"created topic \S+ with \d+ partitions", r"Columns inferred from .*",
+    r"Spark is up after [\d.]+ s with \d+ slots", r"Stopping: .*",
+    r"Stopping the connectors and tasks of this worker: .*", r"heeler worker stopped",
+)
+TOLD = re.compile(r"\[[-0-9]{10} [0-9:,]{12}\] INFO (\[\S+\|\S+\] )?"  # when, and about whom
+                  rf"({'|'.join(HAPPENED)})"
+                  r"( \[\w+#\d+\])? \([\w.]+:\d+\)")  # because of what, and from where in the code
+
+
 class Demo:
     """A demo that runs in a folder of its own."""
 
@@ -92,6 +108,10 @@ def test_demo_agrees_with_itself(demo, broker):
     files = [parse(file.name) for file in (run.results / "parquet").glob("*.parquet")]
     assert {file.partition for file in files if file} == set(range(PARTITIONS))
     assert {"year", "carrier", "arr_delay"} <= set(run.rows().schema.names)
+    told = (run.results / "worker.log").read_text().splitlines()
+    assert [line for line in told if not TOLD.fullmatch(line)] == []
+    assert sum("connector started" in line for line in told) == 2
+    assert sum("task started" in line for line in told) >= 2
 
 
 def test_demo_that_is_kept(demo):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import pykka
@@ -261,6 +261,22 @@ def test_the_end_of_the_worker_answers_everybody(rig: Rig, c: ConnectorName) -> 
     assert rig.halted.wait(WITHIN_S)
     assert rig.group.left.is_set()
     assert rig.said(c) == [State.UNASSIGNED, State.UNASSIGNED]
+
+
+def test_an_alarm_that_rings_after_the_end_is_no_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    alarms: list[Callable[[], None]] = []
+    before = rig.ticker.set
+
+    def keep(key: Hashable, at_ms: int, alarm: Callable[[], None]) -> None:
+        alarms.append(alarm)
+        before(key, at_ms, alarm)
+
+    monkeypatch.setattr(rig.ticker, "set", keep)
+    rig.create("c")
+    rig.close()
+    assert alarms
+    for alarm in tuple(alarms):  # one that repeats itself adds another
+        alarm()
 
 
 @pytest.mark.parametrize("how", ["stop", "die"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +54,24 @@ def test_nothing_else_is_left_out_or_moved(lines: list[str]) -> None:
             kept.append(line)
     assert [line for line in out.splitlines(keepends=True) if "TransportChannelHandler" not in line] == kept
     assert out.count("TransportChannelHandler") == lines.count(STRANGER[0])
+
+
+@pytest.mark.parametrize("line", [
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
+    'Setting default log level to "WARN".', 'Setting Spark log level to "WARN".',
+    "To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).",
+    "26/11/23 03:08:58 WARN Utils: Your hostname, vm, resolves to a loopback address: 127.0.0.1; using 192.0.2.2",
+    "26/11/23 03:08:58 WARN Utils: Set SPARK_LOCAL_IP if you need to bind to another address",
+    "26/11/23 03:09:01 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform...",
+    "Picked up JAVA_TOOL_OPTIONS: -Djava.io.tmpdir=/tmp/x",
+])
+def test_what_each_start_says_is_at_debug(line: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert passed([*STRANGER, f"{line}\n", *FAILURE]) == LINE + "".join(FAILURE)
+    assert caplog.messages == []
+    caplog.set_level(logging.DEBUG, "spark_tasks.spark.output")
+    assert passed([f"{line}\n"]) == ""
+    assert caplog.messages == [f"Spark says: {line}"]
 
 
 def test_what_was_left_out_is_counted() -> None:
