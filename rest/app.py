@@ -7,8 +7,8 @@ from collections.abc import Callable
 from flask import Blueprint, Flask
 
 from rest import errors
-from rest.forwarding import RestClient
-from rest.herder_client import Ask, HerderClient
+from rest.forwarding import Forwarder
+from rest.herder_client import AskHerder, HerderClient
 from rest.resources import (
     connectors,
     dead_letters,
@@ -37,13 +37,13 @@ ADMIN = (loggers, logs, story)
 GRACE_S = 5.0  # the other worker reports its own time-out before we give up on it
 
 
-def create_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flask:
+def create_app(ask: AskHerder, view: WorkerView, settings: RestSettings) -> Flask:
     """The application of the main listeners. `ask` gives a request to the herder and answers with its future."""
     modules = (*PUBLIC, *ADMIN) if settings.admin_on_main else PUBLIC
     return _app(ask, view, settings, [module.blueprint for module in modules])
 
 
-def create_admin_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flask | None:
+def create_admin_app(ask: AskHerder, view: WorkerView, settings: RestSettings) -> Flask | None:
     """The application of `admin.listeners`; None where there are none of its own."""
     if settings.admin_on_main or not settings.admin_listeners:
         return None
@@ -51,14 +51,14 @@ def create_admin_app(ask: Ask, view: WorkerView, settings: RestSettings) -> Flas
 
 
 def _app(
-    ask: Ask, view: WorkerView, settings: RestSettings, blueprints: list[Callable[[Front], Blueprint]]
+    ask: AskHerder, view: WorkerView, settings: RestSettings, blueprints: list[Callable[[Front], Blueprint]]
 ) -> Flask:
     app = Flask("heeler", static_folder=None)
     app.url_map.merge_slashes = False
     app.url_map.strict_slashes = False
     app.url_map.converters.update(name=NameConverter, task=TaskConverter)
     app.register_error_handler(Exception, errors.to_response)
-    client = RestClient(lambda: client_context(settings.tls), settings.request_timeout_s + GRACE_S)
+    client = Forwarder(lambda: client_context(settings.tls), settings.request_timeout_s + GRACE_S)
     front = Front(HerderClient(ask, view, settings, client), view, settings)
     http_rules.install(app, view, settings)
     for make in blueprints:

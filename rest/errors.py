@@ -23,7 +23,7 @@ from spark_tasks.errors import ConfigError, ConnectError
 log = logging.getLogger(__name__)
 
 
-class RestError(ConnectError):
+class HttpError(ConnectError):
     """An error that carries its status; `code` is the error_code where another worker said a different one."""
 
     def __init__(self, status: int, message: str, code: int | None = None) -> None:
@@ -38,7 +38,7 @@ def error_body(code: int, message: str | None) -> bytes:
 
 
 _STATUS: tuple[tuple[type[Exception], Callable[[Any], int]], ...] = (
-    (RestError, lambda error: error.status),
+    (HttpError, lambda error: error.status),
     (RequestRefusedError, lambda error: error.status),
     (NotFoundError, lambda _: 404),
     (AlreadyExistsError, lambda _: 409),
@@ -74,7 +74,7 @@ def to_response(error: Exception) -> Response:
         known = isinstance(error, ConnectError)
         log.log(logging.WARNING if known else logging.ERROR, "%s %s failed: %s", request.method, request.path, error,
                 exc_info=None if known else error)
-    code = error.code if isinstance(error, RestError) else status
+    code = error.code if isinstance(error, HttpError) else status
     return json_error(status, code, str(error))
 
 

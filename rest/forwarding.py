@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from actors.worker_requests import WorkerUnreachableError, exchange
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.json_text import dumps
 
 
@@ -22,7 +22,7 @@ class Remote:
     body: Any
 
 
-class RestClient:
+class Forwarder:
     """Sends one request to another worker over a connection of its own. Thread-safe.
 
     `tls` makes the context for https; it is not called before one is needed. `timeout_s` bounds each wait for bytes.
@@ -37,7 +37,7 @@ class RestClient:
         return self._tls()
 
     def send(self, method: str, url: str, body: Any, more: Mapping[str, str]) -> Remote:
-        """The answer of a worker; `more`: headers. Raises RestError: the other worker's own error as it is, 500 for
+        """The answer of a worker; `more`: headers. Raises HttpError: the other worker's own error as it is, 500 for
         everything else.
         """
         headers = {"Accept": "application/json", "User-Agent": "kafka-connect", **more}
@@ -50,7 +50,7 @@ class RestClient:
         if status >= 400:
             raise _error_of(status, answer)
         if not 200 <= status < 300:
-            raise RestError(500, f"Unexpected status code when handling forwarded request: {status}")
+            raise HttpError(500, f"Unexpected status code when handling forwarded request: {status}")
         return Remote(status, _parsed(answer) if answer else None)
 
     def _exchange(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
@@ -58,20 +58,20 @@ class RestClient:
             return exchange(method, url, data, headers, tls=lambda: self._context, connect_s=self._timeout_s,
                             answer_s=self._timeout_s)
         except WorkerUnreachableError as error:
-            raise RestError(500, f"IO Error trying to forward REST request: {error}") from error
+            raise HttpError(500, f"IO Error trying to forward REST request: {error}") from error
         except (ValueError, OSError) as error:  # no address, or certificates that cannot be read
-            raise RestError(500, f"Error trying to forward REST request: {error}") from error
+            raise HttpError(500, f"Error trying to forward REST request: {error}") from error
 
 
 def _parsed(answer: bytes) -> Any:
     try:
         return json.loads(answer)
     except (ValueError, RecursionError) as error:
-        raise RestError(500, f"IO Error trying to forward REST request: the answer is not JSON: {error}") from None
+        raise HttpError(500, f"IO Error trying to forward REST request: the answer is not JSON: {error}") from None
 
 
-def _error_of(status: int, answer: bytes) -> RestError:
+def _error_of(status: int, answer: bytes) -> HttpError:
     parsed = _parsed(answer)
     if not isinstance(parsed, dict) or not isinstance(parsed.get("error_code"), int):
-        return RestError(500, f"IO Error trying to forward REST request: status {status} without an error in the body")
-    return RestError(status, str(parsed.get("message")), parsed["error_code"])
+        return HttpError(500, f"IO Error trying to forward REST request: status {status} without an error in the body")
+    return HttpError(status, str(parsed.get("message")), parsed["error_code"])

@@ -16,8 +16,8 @@ from flask import request
 
 from actors.errors import ConflictError, RebalanceNeededError, RequestTargetError, TimedOutError
 from actors.messages.requests import HealthCheck, Request, Stage, StoreRequest, ValidateConfig
-from rest.errors import RestError, as_java
-from rest.forwarding import Remote, RestClient
+from rest.errors import HttpError, as_java
+from rest.forwarding import Forwarder, Remote
 from rest.server.paths import RAW_PATH
 from rest.server.patience import WAIT_HEADER, Patience
 from rest.server.settings import RestSettings
@@ -26,7 +26,7 @@ from rest.wire.view import WorkerView
 from storage.ids import Config
 
 
-class Ask(Protocol):
+class AskHerder(Protocol):
     """Gives a request to whoever answers it."""
 
     def __call__(self, request: Request | StoreRequest, wait_ms: int | None = None, /) -> pykka.Future[Any]:
@@ -51,20 +51,20 @@ class ConfigInfos(Protocol):
 class HerderClient:
     """Asks on behalf of the current Flask request."""
 
-    ask: Ask
+    ask: AskHerder
     view: WorkerView
     settings: RestSettings
-    client: RestClient
+    client: Forwarder
 
     def answer(self, asked: Request | StoreRequest) -> Any:
-        """Answer of this worker. Raises what the herder answers with, and RestError (500) after the deadline."""
+        """Answer of this worker. Raises what the herder answers with, and HttpError (500) after the deadline."""
         return self._answer(asked, Patience(self.settings))
 
     def _answer(self, asked: Request | StoreRequest, patience: Patience) -> Any:
         try:
             return self.ask(asked, patience.wait_ms).get(timeout=patience.answer_s)
         except pykka.Timeout:
-            raise RestError(500, _timed_out(self.view.stage)) from None
+            raise HttpError(500, _timed_out(self.view.stage)) from None
 
     def answer_or_forward(self, asked: Request, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
         """Answer of this worker, or as Remote that of the worker which the herder names.
@@ -76,7 +76,7 @@ class HerderClient:
         while True:
             try:
                 return self._answer_or_forward(asked, body, query or {}, patience)
-            except (RestError, ConflictError) as error:
+            except (HttpError, ConflictError) as error:
                 if not _passes(error) or not patience.pause():
                     raise
 
@@ -84,13 +84,13 @@ class HerderClient:
         try:
             return self._answer(asked, patience)
         except RebalanceNeededError:
-            raise RestError(409, STALE) from None
+            raise HttpError(409, STALE) from None
         except RequestTargetError as error:
             hop = request.args.get("forward")
             if hop is not None and hop.lower() != "true":
-                raise RestError(409, CONFLICT) from None
+                raise HttpError(409, CONFLICT) from None
             if not error.url:
-                raise RestError(409, NO_LEADER) from None
+                raise HttpError(409, NO_LEADER) from None
             return self._forward(error.url, hop is None, body, query, patience)
 
     def _forward(self, target: str, first_hop: bool, body: Any, query: Mapping[str, str], patience: Patience) -> Remote:
@@ -110,10 +110,10 @@ class HerderClient:
         """
         try:
             infos: ConfigInfos = self.answer(ValidateConfig(config))
-        except (RestError, TimedOutError):
+        except (HttpError, TimedOutError):
             raise
         except Exception as error:  # whatever plugin code raised
-            raise RestError(500, as_java(error)) from error
+            raise HttpError(500, as_java(error)) from error
         return infos.to_json()
 
     def health(self) -> tuple[int, str, str]:
@@ -136,7 +136,7 @@ class HerderClient:
 
 def _passes(error: Exception) -> bool:
     """Whether the same request may succeed a moment later; nothing of it has been done."""
-    conflict = isinstance(error, ConflictError) or (isinstance(error, RestError) and error.status == 409)
+    conflict = isinstance(error, ConflictError) or (isinstance(error, HttpError) and error.status == 409)
     return conflict and not str(error).endswith(FINAL)
 
 

@@ -22,7 +22,7 @@ Reasons = tuple[tuple[ItemId, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RoundPlan:
     """The outcome of a leader's round: bytes for each member, and who then runs what at which REST address.
 
     `left_out`: what nobody was given, and why. `room`: how many bytes more the group's record may have, of
@@ -54,7 +54,7 @@ def plan(
     max_delay_ms: int,
     doubted: frozenset[str] = frozenset(),
     record_bytes: int = DEFAULT_RECORD_BYTES,
-) -> Plan:
+) -> RoundPlan:
     """A whole round over bytes. Pure but for the log; `metadata` is keyed by member id and holds the leader's own.
 
     A member whose metadata cannot be read gets nothing and loses nothing; the others share the work. So it is with one
@@ -98,7 +98,7 @@ def plan(
     if most_moved is not None:
         _log.warning("Work is moved to other workers in several steps: all at once would not fit into the one record, "
                      "of %d bytes, in which Kafka keeps a group", record_bytes)
-    return Plan(
+    return RoundPlan(
         decided, generation, encoded, _owners(members, assignments), tuple(left_out.items()), room, record_bytes, ahead,
         frozenset(metadata.keys() - members.keys()),
     )

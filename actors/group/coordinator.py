@@ -25,7 +25,7 @@ from kafka.structs import MemberState
 
 from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
-from actors.assignment.leader import Plan, plan
+from actors.assignment.leader import RoundPlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
 from actors.group.questions import LeaderNotes, tell_who
 from storage.config.state import ClusterConfigState
@@ -106,7 +106,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._owned: Allocation | None = None
         self._last_completed = -1
         self._assignor = AssignorState()
-        self._plan: Plan | None = None
+        self._plan: RoundPlan | None = None
         self._notes = LeaderNotes(settings.group_id)
         self._thread: threading.Thread | None = None  # the IO thread, once it runs
 

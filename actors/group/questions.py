@@ -14,7 +14,7 @@ import kafka.errors as Errors  # noqa: N812 - the library's own name for it
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 
-from actors.assignment.leader import Plan
+from actors.assignment.leader import RoundPlan
 from actors.assignment.room import DEFAULT_RECORD_BYTES, no_room
 from storage.log.record import shown
 
@@ -50,7 +50,7 @@ class LeaderNotes:
                 self._told = self.record_bytes = told
             self._asks = False
 
-    def refused(self, plan: Plan) -> None:
+    def refused(self, plan: RoundPlan) -> None:
         """The brokers did not take a round, for no reason that they tell: the next one will be smaller."""
         used = self.record_bytes - plan.room
         self.record_bytes = min(self.record_bytes, used) * 9 // 10
@@ -63,7 +63,7 @@ class LeaderNotes:
         if failed == generation:
             self.doubted |= members
 
-    def followed(self, plan: Plan) -> list[tuple[frozenset[str], str]]:
+    def followed(self, plan: RoundPlan) -> list[tuple[frozenset[str], str]]:
         """A round is over. The members that get no work and are new, and why they get none."""
         liars = self.doubted & plan.ahead
         found = [(plan.unread - self._odd, "says what no worker of Kafka Connect says, and gets no work"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from typing_extensions import override
 
-from actors.instances.connector_state import Action, Event, Phase, advance, reported, towards
+from actors.instances.connector_state import ConnectorAction, ConnectorEvent, ConnectorPhase, advance, reported, towards
 from actors.instances.scaler import Watched
 from actors.instances.task import trace_of
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
@@ -104,7 +104,7 @@ class ConnectorActor(pykka.ThreadingActor):
         self._resolve = resolve
         self._read_offsets = read_offsets
         self._log_context = log_context or (lambda _name: nullcontext())
-        self._phase = Phase.NEW
+        self._phase = ConnectorPhase.NEW
         self._command: StartConnector | None = None
         self._resolved: Mapping[str, str] = {}
         self._plugin: Plugin | None = None
@@ -128,11 +128,11 @@ class ConnectorActor(pykka.ThreadingActor):
             case GenerateTaskConfigs():
                 self._generate(message)
             case Stop():
-                self._happen(Event.SHUTDOWN)
+                self._happen(ConnectorEvent.SHUTDOWN)
             case _Failed(error):
                 self._fail(error)
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event: ConnectorEvent) -> None:
         step = advance(self._phase, event)
         self._phase = step.phase
         for action in step.actions:
@@ -142,24 +142,24 @@ class ConnectorActor(pykka.ThreadingActor):
                 self._fail(error)
                 return
 
-    def _act(self, action: Action) -> None:
+    def _act(self, action: ConnectorAction) -> None:
         match action:
-            case Action.CREATE:
+            case ConnectorAction.CREATE:
                 self._create()
-            case Action.START:
+            case ConnectorAction.START:
                 self._create().start()
                 self._started = True
                 self._follow_lag()
-            case Action.HALT:
+            case ConnectorAction.HALT:
                 self._halt()
-            case Action.HALT_ANYWAY:
+            case ConnectorAction.HALT_ANYWAY:
                 try:
                     self._halt()
                 except Exception:  # plugin code; a connector that shall stop is stopped whatever it says
                     _logger.exception("the connector could not be stopped cleanly")
-            case Action.REPORT:
+            case ConnectorAction.REPORT:
                 self._report(reported(self._phase))
-            case Action.END:
+            case ConnectorAction.END:
                 self.stop()
 
     def _create(self) -> Connector:
@@ -193,12 +193,12 @@ class ConnectorActor(pykka.ThreadingActor):
 
     def _fail(self, error: Exception) -> None:
         _logger.error("the connector has failed and stays FAILED until it is restarted", exc_info=error)
-        if self._phase is Phase.ENDED:
+        if self._phase is ConnectorPhase.ENDED:
             self._report(State.FAILED, error)
             self.stop()
-        elif self._phase is not Phase.FAILED:  # the first failure is the one to show
+        elif self._phase is not ConnectorPhase.FAILED:  # the first failure is the one to show
             self._error = error
-            self._happen(Event.FAILURE)
+            self._happen(ConnectorEvent.FAILURE)
 
     def _report(self, state: State, error: Exception | None = None) -> None:
         if self._command is None:
@@ -207,7 +207,8 @@ class ConnectorActor(pykka.ThreadingActor):
         self._tell(ConnectorStateReported(
             self._command.connector, self._epoch, state,
             trace=trace_of(cause) if state is State.FAILED and cause is not None else None,
-            version=self._plugin.version if self._plugin else None, stopped_for_good=self._phase is Phase.ENDED,
+            version=self._plugin.version if self._plugin else None,
+            stopped_for_good=self._phase is ConnectorPhase.ENDED,
             permanent=state is State.FAILED and cause is not None and is_permanent(cause),
         ))
 
@@ -227,7 +228,7 @@ class ConnectorActor(pykka.ThreadingActor):
         self._tell(TaskConfigsGenerated(name, self._epoch, message.op, configs, failure))
 
     def _task_configs(self, name: ConnectorName, raw: Config) -> tuple[Config, ...]:
-        if self._phase is not Phase.STARTED or self._connector is None or self._plugin is None:
+        if self._phase is not ConnectorPhase.STARTED or self._connector is None or self._plugin is None:
             raise ConnectError(f"The connector {name} is {self._phase.value}, so it makes no task configurations")
         tasks = None if self._watched is None else self._watched.tasks
         return make_task_configs(name, self._connector, self._plugin.name, raw, self._resolved, tasks)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from storage.ids import State, TargetState
 
 
-class Phase(Enum):
+class ConnectorPhase(Enum):
     """Where an instance is in its life; an instance that ended is never used again."""
 
     NEW = "new"  # made, and told nothing yet
@@ -25,7 +25,7 @@ class Phase(Enum):
     ENDED = "ended"
 
 
-class Event(Enum):
+class ConnectorEvent(Enum):
     """What can happen to an instance."""
 
     START = "start"
@@ -35,7 +35,7 @@ class Event(Enum):
     SHUTDOWN = "shutdown"  # the worker gives the instance up
 
 
-class Action(Enum):
+class ConnectorAction(Enum):
     """What the actor does, in order; the rest is left out where one fails."""
 
     CREATE = "create"  # resolve and check the configuration, make the plugin's object, unless that is done
@@ -47,76 +47,77 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ConnectorStep:
     """The phase after an event, and what to do."""
 
-    phase: Phase
-    actions: tuple[Action, ...] = ()
+    phase: ConnectorPhase
+    actions: tuple[ConnectorAction, ...] = ()
 
 
-_REPORT = (Action.REPORT,)
-_FAIL = Step(Phase.FAILED, _REPORT)
-_START = Step(Phase.STARTED, (Action.START, Action.REPORT))
-_STOP_ANYWAY = Step(Phase.STOPPED, (Action.HALT_ANYWAY, Action.REPORT))
+_P, _E, _A = ConnectorPhase, ConnectorEvent, ConnectorAction  # for the table
+_REPORT = (_A.REPORT,)
+_FAIL = ConnectorStep(_P.FAILED, _REPORT)
+_START = ConnectorStep(_P.STARTED, (_A.START, _A.REPORT))
+_STOP_ANYWAY = ConnectorStep(_P.STOPPED, (_A.HALT_ANYWAY, _A.REPORT))
 
 
-def _stay(phase: Phase, *events: Event) -> dict[tuple[Phase, Event], Step]:
-    return {(phase, event): Step(phase) for event in events}
+def _stay(phase: ConnectorPhase, *events: ConnectorEvent) -> dict[tuple[ConnectorPhase, ConnectorEvent], ConnectorStep]:
+    return {(phase, event): ConnectorStep(phase) for event in events}
 
 
-TRANSITIONS: Mapping[tuple[Phase, Event], Step] = MappingProxyType({
-    (Phase.NEW, Event.START): _START,
-    (Phase.NEW, Event.PAUSE): Step(Phase.PAUSED, (Action.CREATE, Action.REPORT)),
-    (Phase.NEW, Event.STOP): Step(Phase.STOPPED, (Action.CREATE, Action.REPORT)),
-    (Phase.NEW, Event.FAILURE): _FAIL,
-    (Phase.NEW, Event.SHUTDOWN): Step(Phase.ENDED, (Action.REPORT, Action.END)),
-    **_stay(Phase.STARTED, Event.START),
-    (Phase.STARTED, Event.PAUSE): Step(Phase.PAUSED, (Action.HALT, Action.REPORT)),
-    (Phase.STARTED, Event.STOP): _STOP_ANYWAY,
-    (Phase.STARTED, Event.FAILURE): _FAIL,
-    (Phase.STARTED, Event.SHUTDOWN): Step(Phase.ENDED, (Action.HALT, Action.REPORT, Action.END)),
-    (Phase.PAUSED, Event.START): _START,
-    **_stay(Phase.PAUSED, Event.PAUSE),
-    (Phase.PAUSED, Event.STOP): Step(Phase.STOPPED, _REPORT),
-    (Phase.PAUSED, Event.FAILURE): _FAIL,
-    (Phase.PAUSED, Event.SHUTDOWN): Step(Phase.ENDED, (Action.REPORT, Action.END)),
-    (Phase.STOPPED, Event.START): _START,
-    (Phase.STOPPED, Event.PAUSE): Step(Phase.PAUSED, _REPORT),
-    **_stay(Phase.STOPPED, Event.STOP),
-    (Phase.STOPPED, Event.FAILURE): _FAIL,
-    (Phase.STOPPED, Event.SHUTDOWN): Step(Phase.ENDED, (Action.REPORT, Action.END)),
+TRANSITIONS: Mapping[tuple[ConnectorPhase, ConnectorEvent], ConnectorStep] = MappingProxyType({
+    (_P.NEW, _E.START): _START,
+    (_P.NEW, _E.PAUSE): ConnectorStep(_P.PAUSED, (_A.CREATE, _A.REPORT)),
+    (_P.NEW, _E.STOP): ConnectorStep(_P.STOPPED, (_A.CREATE, _A.REPORT)),
+    (_P.NEW, _E.FAILURE): _FAIL,
+    (_P.NEW, _E.SHUTDOWN): ConnectorStep(_P.ENDED, (_A.REPORT, _A.END)),
+    **_stay(_P.STARTED, _E.START),
+    (_P.STARTED, _E.PAUSE): ConnectorStep(_P.PAUSED, (_A.HALT, _A.REPORT)),
+    (_P.STARTED, _E.STOP): _STOP_ANYWAY,
+    (_P.STARTED, _E.FAILURE): _FAIL,
+    (_P.STARTED, _E.SHUTDOWN): ConnectorStep(_P.ENDED, (_A.HALT, _A.REPORT, _A.END)),
+    (_P.PAUSED, _E.START): _START,
+    **_stay(_P.PAUSED, _E.PAUSE),
+    (_P.PAUSED, _E.STOP): ConnectorStep(_P.STOPPED, _REPORT),
+    (_P.PAUSED, _E.FAILURE): _FAIL,
+    (_P.PAUSED, _E.SHUTDOWN): ConnectorStep(_P.ENDED, (_A.REPORT, _A.END)),
+    (_P.STOPPED, _E.START): _START,
+    (_P.STOPPED, _E.PAUSE): ConnectorStep(_P.PAUSED, _REPORT),
+    **_stay(_P.STOPPED, _E.STOP),
+    (_P.STOPPED, _E.FAILURE): _FAIL,
+    (_P.STOPPED, _E.SHUTDOWN): ConnectorStep(_P.ENDED, (_A.REPORT, _A.END)),
     # A failed connector can be stopped (and resumed from there), but neither paused nor simply started.
-    **_stay(Phase.FAILED, Event.START, Event.PAUSE, Event.FAILURE),
-    (Phase.FAILED, Event.STOP): _STOP_ANYWAY,
-    (Phase.FAILED, Event.SHUTDOWN): Step(Phase.ENDED, (Action.HALT_ANYWAY, Action.REPORT, Action.END)),
-    **_stay(Phase.ENDED, *Event),
+    **_stay(_P.FAILED, _E.START, _E.PAUSE, _E.FAILURE),
+    (_P.FAILED, _E.STOP): _STOP_ANYWAY,
+    (_P.FAILED, _E.SHUTDOWN): ConnectorStep(_P.ENDED, (_A.HALT_ANYWAY, _A.REPORT, _A.END)),
+    **_stay(_P.ENDED, *ConnectorEvent),
 })
 
-_STATES: Mapping[Phase, State] = MappingProxyType({
-    Phase.STARTED: State.RUNNING,
-    Phase.PAUSED: State.PAUSED,
-    Phase.STOPPED: State.STOPPED,
-    Phase.FAILED: State.FAILED,
-    Phase.ENDED: State.UNASSIGNED,
+_STATES: Mapping[ConnectorPhase, State] = MappingProxyType({
+    ConnectorPhase.STARTED: State.RUNNING,
+    ConnectorPhase.PAUSED: State.PAUSED,
+    ConnectorPhase.STOPPED: State.STOPPED,
+    ConnectorPhase.FAILED: State.FAILED,
+    ConnectorPhase.ENDED: State.UNASSIGNED,
 })
 
-_EVENTS: Mapping[TargetState, Event] = MappingProxyType({
-    TargetState.STARTED: Event.START,
-    TargetState.PAUSED: Event.PAUSE,
-    TargetState.STOPPED: Event.STOP,
+_EVENTS: Mapping[TargetState, ConnectorEvent] = MappingProxyType({
+    TargetState.STARTED: ConnectorEvent.START,
+    TargetState.PAUSED: ConnectorEvent.PAUSE,
+    TargetState.STOPPED: ConnectorEvent.STOP,
 })
 
 
-def advance(phase: Phase, event: Event) -> Step:
+def advance(phase: ConnectorPhase, event: ConnectorEvent) -> ConnectorStep:
     """The step that an event leads to."""
     return TRANSITIONS[phase, event]
 
 
-def reported(phase: Phase) -> State:
+def reported(phase: ConnectorPhase) -> State:
     """The status of an instance in this phase. KeyError for NEW, which has none yet."""
     return _STATES[phase]
 
 
-def towards(target: TargetState) -> Event:
+def towards(target: TargetState) -> ConnectorEvent:
     """What it means for an instance that the user wants this state."""
     return _EVENTS[target]

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pykka
 
 from actors.errors import BadRequestError, ConflictError, NotFoundError
-from actors.instances.task_state import Action, Event, Phase, advance, reported, steps
+from actors.instances.task_state import TaskAction, TaskEvent, TaskPhase, advance, reported, steps
 from actors.instances.watchdog import Pace, Watchdog
 from actors.messages.commands import ChangeTargetState, ReplayLetters, StartTask, Stop
 from actors.messages.events import TaskStateReported
@@ -117,7 +117,7 @@ class TaskActor(pykka.ThreadingActor):
         self._make_runner = make_runner
         self._alarms = alarms
         self._log_context = log_context or (lambda _task: nullcontext())
-        self._phase = Phase.NEW
+        self._phase = TaskPhase.NEW
         self._start: StartTask | None = None
         self._runner: TaskRunner | None = None
         self._error: BaseException | None = None
@@ -138,13 +138,13 @@ class TaskActor(pykka.ThreadingActor):
         match message:
             case StartTask():
                 running = message.target_state is TargetState.STARTED
-                self._happen(Event.START if running else Event.START_PAUSED)
+                self._happen(TaskEvent.START if running else TaskEvent.START_PAUSED)
             case ChangeTargetState(state):
-                self._happen(Event.RESUME if state is TargetState.STARTED else Event.PAUSE)
+                self._happen(TaskEvent.RESUME if state is TargetState.STARTED else TaskEvent.PAUSE)
             case ReplayLetters():
                 self._replay(message)
             case Stop():
-                self._happen(Event.STOP)
+                self._happen(TaskEvent.STOP)
             case _Step():
                 self._step_queued = False
                 self._run_once()
@@ -153,7 +153,7 @@ class TaskActor(pykka.ThreadingActor):
                 if not self._step_queued:
                     self._run_once()
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event: TaskEvent) -> None:
         step = advance(self._phase, event)
         self._phase = step.phase
         for action in step.actions:
@@ -163,24 +163,24 @@ class TaskActor(pykka.ThreadingActor):
                 self._fail(error)
                 return
 
-    def _act(self, action: Action) -> None:
+    def _act(self, action: TaskAction) -> None:
         match action:
-            case Action.OPEN:
+            case TaskAction.OPEN:
                 with self._paced():
                     self._open()
-            case Action.PAUSE if self._runner is not None:
+            case TaskAction.PAUSE if self._runner is not None:
                 with self._paced():
                     self._runner.pause()
-            case Action.RESUME if self._runner is not None:
+            case TaskAction.RESUME if self._runner is not None:
                 with self._paced():
                     self._runner.resume()
-            case Action.CLOSE:
+            case TaskAction.CLOSE:
                 self._close()
-            case Action.REPORT:
+            case TaskAction.REPORT:
                 self._report()
-            case Action.STEP:
+            case TaskAction.STEP:
                 self._queue_step()
-            case Action.END:
+            case TaskAction.END:
                 self.stop()
 
     def _open(self) -> None:
@@ -224,18 +224,18 @@ class TaskActor(pykka.ThreadingActor):
         else:
             _logger.error("the task has failed and stays FAILED until it is restarted", exc_info=error)
         self._error = error
-        self._happen(Event.FAILURE)
+        self._happen(TaskEvent.FAILURE)
 
     def _report(self) -> None:
         if self._start is None:
             return
-        failed = self._phase is Phase.FAILED
+        failed = self._phase is TaskPhase.FAILED
         if failed and isinstance(self._error, StartCancelledError):
             return  # it is being stopped, and will say so
         self._tell(TaskStateReported(
             self._start.task, self._epoch, reported(self._phase),
             trace=trace_of(self._error) if failed and self._error is not None else None,
-            version=self._version, stopped_for_good=self._phase is Phase.ENDED,
+            version=self._version, stopped_for_good=self._phase is TaskPhase.ENDED,
             permanent=failed and self._error is not None and is_permanent(self._error),
         ))
 
@@ -260,7 +260,7 @@ class TaskActor(pykka.ThreadingActor):
             message.answer(None, error)
 
     def _replayed(self, order: Mapping[str, Any] | None) -> Any:
-        if self._runner is None or self._phase is not Phase.RUNNING:
+        if self._runner is None or self._phase is not TaskPhase.RUNNING:
             raise BadRequestError(f"The task that replays dead letters is {self._phase.name}: it has to run")
         replay = getattr(self._runner, "replay", None)
         if replay is None:

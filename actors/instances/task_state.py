@@ -14,7 +14,7 @@ from types import MappingProxyType
 from storage.ids import State
 
 
-class Phase(Enum):
+class TaskPhase(Enum):
     """Where an instance is in its life; an instance that ended is never used again."""
 
     NEW = "new"  # made, and told nothing yet
@@ -24,7 +24,7 @@ class Phase(Enum):
     ENDED = "ended"
 
 
-class Event(Enum):
+class TaskEvent(Enum):
     """What can happen to an instance."""
 
     START = "start"
@@ -35,7 +35,7 @@ class Event(Enum):
     STOP = "stop"
 
 
-class Action(Enum):
+class TaskAction(Enum):
     """What the actor does, in order."""
 
     OPEN = "open"  # make the runner and start it
@@ -48,58 +48,59 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TaskStep:
     """The phase after an event, and what to do."""
 
-    phase: Phase
-    actions: tuple[Action, ...] = ()
+    phase: TaskPhase
+    actions: tuple[TaskAction, ...] = ()
 
 
-_END = Step(Phase.ENDED, (Action.CLOSE, Action.REPORT, Action.END))
-_FAIL = Step(Phase.FAILED, (Action.CLOSE, Action.REPORT))
+_P, _E, _A = TaskPhase, TaskEvent, TaskAction  # for the table
+_END = TaskStep(_P.ENDED, (_A.CLOSE, _A.REPORT, _A.END))
+_FAIL = TaskStep(_P.FAILED, (_A.CLOSE, _A.REPORT))
 
 
-def _stay(phase: Phase, *events: Event) -> dict[tuple[Phase, Event], Step]:
-    return {(phase, event): Step(phase) for event in events}
+def _stay(phase: TaskPhase, *events: TaskEvent) -> dict[tuple[TaskPhase, TaskEvent], TaskStep]:
+    return {(phase, event): TaskStep(phase) for event in events}
 
 
-TRANSITIONS: Mapping[tuple[Phase, Event], Step] = MappingProxyType({
-    (Phase.NEW, Event.START): Step(Phase.RUNNING, (Action.OPEN, Action.REPORT, Action.STEP)),
-    (Phase.NEW, Event.START_PAUSED): Step(Phase.PAUSED, (Action.OPEN, Action.PAUSE, Action.REPORT, Action.STEP)),
-    (Phase.NEW, Event.FAILURE): _FAIL,
-    (Phase.NEW, Event.STOP): _END,
-    **_stay(Phase.NEW, Event.PAUSE, Event.RESUME),
-    (Phase.RUNNING, Event.PAUSE): Step(Phase.PAUSED, (Action.PAUSE, Action.REPORT)),
-    (Phase.RUNNING, Event.FAILURE): _FAIL,
-    (Phase.RUNNING, Event.STOP): _END,
-    **_stay(Phase.RUNNING, Event.START, Event.START_PAUSED, Event.RESUME),
-    (Phase.PAUSED, Event.RESUME): Step(Phase.RUNNING, (Action.RESUME, Action.REPORT, Action.STEP)),
-    (Phase.PAUSED, Event.FAILURE): _FAIL,
-    (Phase.PAUSED, Event.STOP): _END,
-    **_stay(Phase.PAUSED, Event.START, Event.START_PAUSED, Event.PAUSE),
-    (Phase.FAILED, Event.STOP): _END,
-    **_stay(Phase.FAILED, Event.START, Event.START_PAUSED, Event.PAUSE, Event.RESUME, Event.FAILURE),
-    **_stay(Phase.ENDED, *Event),
+TRANSITIONS: Mapping[tuple[TaskPhase, TaskEvent], TaskStep] = MappingProxyType({
+    (_P.NEW, _E.START): TaskStep(_P.RUNNING, (_A.OPEN, _A.REPORT, _A.STEP)),
+    (_P.NEW, _E.START_PAUSED): TaskStep(_P.PAUSED, (_A.OPEN, _A.PAUSE, _A.REPORT, _A.STEP)),
+    (_P.NEW, _E.FAILURE): _FAIL,
+    (_P.NEW, _E.STOP): _END,
+    **_stay(_P.NEW, _E.PAUSE, _E.RESUME),
+    (_P.RUNNING, _E.PAUSE): TaskStep(_P.PAUSED, (_A.PAUSE, _A.REPORT)),
+    (_P.RUNNING, _E.FAILURE): _FAIL,
+    (_P.RUNNING, _E.STOP): _END,
+    **_stay(_P.RUNNING, _E.START, _E.START_PAUSED, _E.RESUME),
+    (_P.PAUSED, _E.RESUME): TaskStep(_P.RUNNING, (_A.RESUME, _A.REPORT, _A.STEP)),
+    (_P.PAUSED, _E.FAILURE): _FAIL,
+    (_P.PAUSED, _E.STOP): _END,
+    **_stay(_P.PAUSED, _E.START, _E.START_PAUSED, _E.PAUSE),
+    (_P.FAILED, _E.STOP): _END,
+    **_stay(_P.FAILED, _E.START, _E.START_PAUSED, _E.PAUSE, _E.RESUME, _E.FAILURE),
+    **_stay(_P.ENDED, *TaskEvent),
 })
 
-_STATES: Mapping[Phase, State] = MappingProxyType({
-    Phase.RUNNING: State.RUNNING,
-    Phase.PAUSED: State.PAUSED,
-    Phase.FAILED: State.FAILED,
-    Phase.ENDED: State.UNASSIGNED,
+_STATES: Mapping[TaskPhase, State] = MappingProxyType({
+    TaskPhase.RUNNING: State.RUNNING,
+    TaskPhase.PAUSED: State.PAUSED,
+    TaskPhase.FAILED: State.FAILED,
+    TaskPhase.ENDED: State.UNASSIGNED,
 })
 
 
-def advance(phase: Phase, event: Event) -> Step:
+def advance(phase: TaskPhase, event: TaskEvent) -> TaskStep:
     """The step that an event leads to."""
     return TRANSITIONS[phase, event]
 
 
-def reported(phase: Phase) -> State:
+def reported(phase: TaskPhase) -> State:
     """The status of an instance in this phase. KeyError for NEW, which has none yet."""
     return _STATES[phase]
 
 
-def steps(phase: Phase) -> bool:
+def steps(phase: TaskPhase) -> bool:
     """Whether run_once is to be called in this phase (a paused sink looks after its group membership)."""
-    return phase in (Phase.RUNNING, Phase.PAUSED)
+    return phase in (TaskPhase.RUNNING, TaskPhase.PAUSED)

@@ -23,7 +23,7 @@ from actors.messages.events import ConfigChanged, ConfigOpDone
 from actors.messages.ids import OpId
 from actors.messages.replies import answer
 from actors.messages.requests import Ask, SetClusterLoggerLevel
-from actors.stores.config_writes import Plan, plan
+from actors.stores.config_writes import WritePlan, plan
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import error_of, gather
@@ -70,7 +70,7 @@ class _Work:
     """Something that somebody waits for. `plan` is empty for reads and claims."""
 
     answer: Callable[[Exception | None], None]
-    plan: Plan | None = None
+    plan: WritePlan | None = None
     error: Callable[[Exception], Exception] = lambda error: error
     since: float = field(default_factory=time.monotonic)
 

@@ -21,7 +21,7 @@ from storage.log.record import KeyValue
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """The records of one write. A stage is sent when the one before is acknowledged.
 
     `failure`: what to say where it fails (Kafka Connect's words). `privileged`: only the leader may write this
@@ -33,43 +33,43 @@ class Plan:
     privileged: bool = True
     connector: ConnectorName | None = None
 
-    def next_stage(self) -> tuple[tuple[KeyValue, ...], Plan]:
+    def next_stage(self) -> tuple[tuple[KeyValue, ...], WritePlan]:
         """The stage to send now, and the rest."""
         return self.stages[0], replace(self, stages=self.stages[1:])
 
-    def without_stages(self) -> Plan:
+    def without_stages(self) -> WritePlan:
         """What is left when everything is sent."""
         return replace(self, stages=())
 
 
-def plan(write: ConfigWrite) -> Plan:
+def plan(write: ConfigWrite) -> WritePlan:
     """How to write it."""
     match write:
         case PutConnectorConfig(connector, config, state):
             config_record = records.connector_config(connector, config)
             stage = (config_record,) if state is None else (records.target_state(connector, state), config_record)
-            return Plan("Error writing connector configuration to Kafka", (stage,), connector=connector)
+            return WritePlan("Error writing connector configuration to Kafka", (stage,), connector=connector)
         case RemoveConnectorConfig(connector):
             stage = (records.connector_config(connector, None), records.target_state(connector, None))
-            return Plan("Error removing connector configuration from Kafka", (stage,), connector=connector)
+            return WritePlan("Error removing connector configuration from Kafka", (stage,), connector=connector)
         case PutTaskConfigSet(connector, configs):
             tasks = tuple(
                 records.task_config(ConnectorTaskId(connector, n), config) for n, config in enumerate(configs)
             )
             end = (records.commit(connector, len(configs)),)
             stages = (tasks, end) if tasks else (end,)
-            return Plan("Error writing task configurations to Kafka", stages, connector=connector)
+            return WritePlan("Error writing task configurations to Kafka", stages, connector=connector)
         case PutTargetState(connector, state):
             stage = (records.target_state(connector, state),)
-            return Plan("Error writing target state to Kafka", (stage,), privileged=False, connector=connector)
+            return WritePlan("Error writing target state to Kafka", (stage,), privileged=False, connector=connector)
         case PutTaskCountRecord(connector, count):
             stage = (records.task_count(connector, count),)
-            return Plan("Error writing task count record to Kafka", (stage,), connector=connector)
+            return WritePlan("Error writing task count record to Kafka", (stage,), connector=connector)
         case PutRestartRequest(request):
             failure = f"Error writing restart request for connector {request.connector} to Kafka"
-            return Plan(failure, ((records.restart(request),),), connector=request.connector)
+            return WritePlan(failure, ((records.restart(request),),), connector=request.connector)
         case PutSessionKey(key):
-            return Plan("Error writing session key to Kafka", ((records.session_key(key),),))
+            return WritePlan("Error writing session key to Kafka", ((records.session_key(key),),))
         case PutLoggerLevel(namespace, level):
             stage = (records.logger_level(namespace, level),)
-            return Plan("Error writing logger level to Kafka", (stage,), privileged=False)
+            return WritePlan("Error writing logger level to Kafka", (stage,), privileged=False)

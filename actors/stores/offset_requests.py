@@ -46,7 +46,7 @@ _ZOMBIES = ("If the connector is in a stopped state, this operation can be safel
             "succeed, the Connect cluster may need to be restarted to get rid of the zombie sink tasks.")
 
 
-class WorkerSettings(Protocol):
+class WorkerFacts(Protocol):
     """What these requests need to know of the worker."""
 
     @property
@@ -68,7 +68,7 @@ class WorkerSettings(Protocol):
 class OffsetRequests:
     """Each request runs on a thread of a small pool; `answer` is called once."""
 
-    def __init__(self, config: WorkerSettings, plugins: Plugins, configs: ConfigView,
+    def __init__(self, config: WorkerFacts, plugins: Plugins, configs: ConfigView,
                  resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
                  offset_store: pykka.ActorRef[Any], fencing: ProducerFencing) -> None:
         self._config = config

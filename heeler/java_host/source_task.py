@@ -29,7 +29,7 @@ from spark_tasks.kafka.transactions import Member
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.process.pulse import process_pulse
-from spark_tasks.sources.boundaries import Kind
+from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import Progress, TaskContext
@@ -58,7 +58,7 @@ class JavaSourceTask:
         self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=producer.idempotent)
         boundary = self._delivery.boundary
         self._order = {**order(context, named),
-                       "boundaries": boundary is not None and boundary.kind is Kind.CONNECTOR}
+                       "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}
         self._creation = settings.topics
         self._session_s = context.worker.session_timeout_ms / 1000
         self._metrics = context.metrics

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request
 
 from actors.errors import BadRequestError, NotFoundError
 from actors.messages.requests import DeleteConnector, GetConnector, GetTaskConfigs, PatchConnector, PutConnector
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.forwarding import Remote
 from rest.resources.front import Front
 from rest.server.rules import json_body
@@ -98,7 +98,7 @@ def _creation() -> tuple[PutConnector, dict[str, Any]]:
     """The body of POST /connectors, and what a forwarded one carries."""
     body = parse(json_body(), CREATE)
     if body is None:
-        raise RestError(500, "The request has no body: a connector's name and config are expected")
+        raise HttpError(500, "The request has no body: a connector's name and config are expected")
     name = ConnectorName((body["name"] or "").strip(" \t\n\r\x0b\x0c"))
     config = _named(name, _present(body["config"]))
     state: TargetState | None = body["initial_state"]
@@ -112,7 +112,7 @@ def pairs(offsets: list[dict[str, Any] | None]) -> tuple[tuple[Any, Any], ...]:
     A partition may be missing: whether that is an error depends on the connector's type, so the herder says it.
     """
     if any(item is None for item in offsets):
-        raise RestError(500, "An item of the list of offsets is null: a partition and an offset are expected")
+        raise HttpError(500, "An item of the list of offsets is null: a partition and an offset are expected")
     return tuple((item["partition"], item["offset"]) for item in offsets if item is not None)
 
 
@@ -122,7 +122,7 @@ def _config() -> Config:
 
 def _present(config: Config | None) -> Config:
     if config is None:
-        raise RestError(500, "The request has no config: an object with the connector's keys and values is expected")
+        raise HttpError(500, "The request has no config: an object with the connector's keys and values is expected")
     return config
 
 

@@ -8,7 +8,7 @@ from flask import Blueprint, Response
 
 from actors.errors import BadRequestError
 from actors.messages.requests import ReplayDeadLetters
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.forwarding import Remote
 from rest.json_text import plain
 from rest.resources.front import Front
@@ -41,7 +41,7 @@ def _order() -> dict[str, Any]:
     """
     try:
         body = plain(parse(json_body(), ANYTHING))
-    except RestError as error:
+    except HttpError as error:
         raise BadRequestError(str(error)) from error
     if not isinstance(body, dict | None):
         raise BadRequestError("The request's body must be an object with dry_run, values, limit and filter, or empty")

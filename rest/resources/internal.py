@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from actors.messages.requests import FenceZombies, PutTaskConfigs
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.resources.front import Front
 from rest.signing import signature_of
 from rest.wire.answers import no_body
@@ -21,7 +21,7 @@ def blueprint(front: Front) -> Blueprint:
     def put_task_configs(connector: ConnectorName) -> Response:
         body = request.get_data(cache=False)
         if not body:
-            raise RestError(500, "No content to map due to end-of-input")
+            raise HttpError(500, "No content to map due to end-of-input")
         configs = parse(body, TASK_CONFIGS) or ()
         signature = signature_of(request.headers, body)
         front.herder.answer_or_forward(PutTaskConfigs(connector, tuple(configs), signature), configs)

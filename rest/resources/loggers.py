@@ -9,7 +9,7 @@ from flask import Blueprint, Response, request
 
 from actors.errors import BadRequestError, NotFoundError
 from actors.messages.requests import SetClusterLoggerLevel
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.resources.front import Front
 from rest.server.rules import json_body
 from rest.wire.answers import json_response, logger_level, no_body
@@ -52,12 +52,12 @@ def blueprint(front: Front) -> Blueprint:
 
 def _level(body: dict[str, Any] | None) -> str:
     if body is None:
-        raise RestError(500, "The request has no body: an object with a level is expected")
+        raise HttpError(500, "The request has no body: an object with a level is expected")
     level = body.get("level")
     if level is None:
         raise BadRequestError("Desired 'level' parameter was not specified in request.")
     if not level:
-        raise RestError(500, "Illegal null or empty Level name.")
+        raise HttpError(500, "Illegal null or empty Level name.")
     if level.upper() not in LEVELS:
         raise NotFoundError(f"invalid log level '{level}'.")
     return str(level).upper()

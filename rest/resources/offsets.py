@@ -8,7 +8,7 @@ from flask import Blueprint, Response
 
 from actors.errors import BadRequestError
 from actors.messages.requests import AlterOffsets, GetOffsets
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.forwarding import Remote
 from rest.resources.connectors import pairs
 from rest.resources.front import Front
@@ -44,7 +44,7 @@ def blueprint(front: Front) -> Blueprint:
 def _offsets() -> list[dict[str, Any] | None]:
     body = parse(json_body(), OFFSETS)
     if body is None:
-        raise RestError(500, "The request has no body: an object with a list of offsets is expected")
+        raise HttpError(500, "The request has no body: an object with a list of offsets is expected")
     if not body["offsets"]:
         raise BadRequestError("Partitions / offsets need to be provided for an alter offsets request")
     offsets: list[dict[str, Any] | None] = body["offsets"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from actors.errors import BadRequestError
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.resources.front import Front
 from rest.server.rules import json_body
 from rest.wire.answers import json_response, plugin_info
@@ -31,7 +31,7 @@ def blueprint(front: Front) -> Blueprint:
     def validate(plugin: str) -> Response:
         config = parse(json_body(), CONFIG)
         if config is None:
-            raise RestError(500, "The request has no config: an object with keys and values is expected")
+            raise HttpError(500, "The request has no config: an object with keys and values is expected")
         included = config.get("connector.class")
         if included is not None and not _short(included).endswith(_short(plugin)):
             raise BadRequestError(f"Included connector type {included} does not match request type {plugin}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from actors.messages.requests import ResetTopics
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.resources.front import Front
 from rest.server.settings import RestSettings
 from rest.wire.answers import json_response, no_body
@@ -25,7 +25,7 @@ def blueprint(front: Front) -> Blueprint:
     def reset(connector: ConnectorName) -> Response:
         _check_tracking(front.settings)
         if not front.settings.topic_tracking_reset:
-            raise RestError(403, "Topic tracking reset is disabled.")
+            raise HttpError(403, "Topic tracking reset is disabled.")
         front.herder.answer(ResetTopics(connector))
         return no_body(202)
 
@@ -34,4 +34,4 @@ def blueprint(front: Front) -> Blueprint:
 
 def _check_tracking(settings: RestSettings) -> None:
     if not settings.topic_tracking:
-        raise RestError(403, "Topic tracking is disabled.")
+        raise HttpError(403, "Topic tracking is disabled.")

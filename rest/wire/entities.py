@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 
 from marshmallow import Schema, ValidationError, fields
 
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.json_text import JsonFloat, JsonInt, UnusableJsonError, loads, plain
 from storage.ids import TargetState
 
@@ -226,18 +226,18 @@ TASK_CONFIGS = ListOf(StringMap(), "java.util.Map<java.lang.String,java.lang.Str
 def parse(body: bytes, shape: fields.Field[Any], wrong: int = 500) -> Any:
     """A body as its shape wants it; None for an empty body and for `null`.
 
-    Raises RestError with the first thing that is wrong: `wrong`, 500 as in Kafka Connect for what is Kafka Connect's;
+    Raises HttpError with the first thing that is wrong: `wrong`, 500 as in Kafka Connect for what is Kafka Connect's;
     400 for valid JSON that is of no use.
     """
     try:
         value = loads(body)
         return None if value is None else shape.deserialize(value)
     except ValidationError as error:
-        raise RestError(wrong, _first(error.messages)) from None
+        raise HttpError(wrong, _first(error.messages)) from None
     except UnusableJsonError as error:
-        raise RestError(400, f"Cannot parse the request's body as JSON: {error}") from None
+        raise HttpError(400, f"Cannot parse the request's body as JSON: {error}") from None
     except ValueError as error:
-        raise RestError(wrong, f"Cannot parse the request's body as JSON: {error}") from None
+        raise HttpError(wrong, f"Cannot parse the request's body as JSON: {error}") from None
 
 
 def _first(messages: Any) -> str:

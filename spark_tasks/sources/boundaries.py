@@ -16,7 +16,7 @@ DEFAULT_INTERVAL_MS: Final = 60_000  # Kafka Connect's offset.flush.interval.ms
 _LONGEST_SHARE: Final = 2 / 3
 
 
-class Kind(Enum):
+class BoundaryKind(Enum):
     """transaction.boundary."""
 
     POLL = "poll"  # with each batch
@@ -28,17 +28,17 @@ class Kind(Enum):
 class Boundary:
     """Where transactions end. `interval_ms` counts for INTERVAL only."""
 
-    kind: Kind
+    kind: BoundaryKind
     interval_ms: int = DEFAULT_INTERVAL_MS
 
     @classmethod
     def configured(cls, connector: Mapping[str, str], usual_ms: int, transaction_timeout_ms: int) -> Boundary:
         """What the connector's configuration says; `usual_ms`: the interval where it names none. Raises ConfigError."""
-        text = connector.get("transaction.boundary", "").strip().lower() or Kind.POLL.value
+        text = connector.get("transaction.boundary", "").strip().lower() or BoundaryKind.POLL.value
         try:
-            kind = Kind(text)
+            kind = BoundaryKind(text)
         except ValueError:
-            allowed = ", ".join(k.value for k in Kind)
+            allowed = ", ".join(k.value for k in BoundaryKind)
             raise ConfigError(
                 f"Invalid value {text} for configuration transaction.boundary: expected one of {allowed}"
             ) from None
@@ -47,25 +47,25 @@ class Boundary:
 
     def ends(self, open_ms: float, signal: TransactionSignal) -> bool:
         """Whether a transaction that is open for so long ends after a batch of which the reader said this."""
-        if self.kind is Kind.CONNECTOR:
+        if self.kind is BoundaryKind.CONNECTOR:
             return signal != "continue"
-        return self.kind is Kind.POLL or open_ms >= self.interval_ms
+        return self.kind is BoundaryKind.POLL or open_ms >= self.interval_ms
 
     def due_ms(self, open_ms: float) -> float | None:
         """How long an open transaction may wait for another batch; None: as long as it takes."""
-        if self.kind is Kind.CONNECTOR:
+        if self.kind is BoundaryKind.CONNECTOR:
             return None
-        return 0.0 if self.kind is Kind.POLL else max(0.0, self.interval_ms - open_ms)
+        return 0.0 if self.kind is BoundaryKind.POLL else max(0.0, self.interval_ms - open_ms)
 
     @property
     def ends_with_the_task(self) -> bool:
         """Whether a task that pauses or stops commits what it has; else it is read again."""
-        return self.kind is not Kind.CONNECTOR
+        return self.kind is not BoundaryKind.CONNECTOR
 
 
-def signal_of(reader: Any, kind: Kind, start: Mapping[str, Any], end: Mapping[str, Any]) -> TransactionSignal:
+def signal_of(reader: Any, kind: BoundaryKind, start: Mapping[str, Any], end: Mapping[str, Any]) -> TransactionSignal:
     """What a reader with TransactionBoundaries says of a batch; "commit" where nobody asks it."""
-    if kind is not Kind.CONNECTOR:
+    if kind is not BoundaryKind.CONNECTOR:
         return "commit"
     if not hasattr(reader, "transaction"):
         raise ConfigError(

@@ -19,7 +19,7 @@ _FIRST_ROWS = 10_000  # of a batch that is limited in rows: they may be large
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The next batch: its end (None where only the executor will know it) and the partitions to read, pickled."""
 
     end: StreamOffset | None
@@ -36,7 +36,7 @@ class StreamReader:
         takes_limit = not self.simple and bool(inspect.signature(self.reader.latestOffset).parameters)
         self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
 
-    def plan(self, start: StreamOffset, size: SplitSize, *, idle: bool = False) -> Plan | None:
+    def plan(self, start: StreamOffset, size: SplitSize, *, idle: bool = False) -> BatchPlan | None:
         """The batch from `start` on; None where there is nothing new. Planning happens on the worker, so it must be
         quick. Of a simple reader the executor finds out whether there is anything; an `idle` one is asked here first
         (as PySpark always does), so that it costs no Spark job.
@@ -44,7 +44,7 @@ class StreamReader:
         if self.simple:
             if idle and plain(self.reader, self.reader.read(plain(self.reader, start))[1]) == start:
                 return None
-            return Plan(None, start=pickle.dumps(start))
+            return BatchPlan(None, start=pickle.dumps(start))
         if self._default is None:
             latest = self.reader.latestOffset()
         else:
@@ -52,7 +52,7 @@ class StreamReader:
         if latest is None or latest == start or (end := plain(self.reader, latest)) == start:
             return None
         partitions = tuple(pickled(partition) for partition in self.reader.partitions(start, end))
-        return Plan(end, partitions)
+        return BatchPlan(end, partitions)
 
     def commit(self, end: StreamOffset) -> None:
         """Everything up to `end` is in Kafka and its offsets are written."""

@@ -27,7 +27,7 @@ from spark_tasks.plugins.api import SourceConnector
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import signal_of
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
-from spark_tasks.sources.readers import Plan, StreamReader, deal
+from spark_tasks.sources.readers import BatchPlan, StreamReader, deal
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
@@ -49,7 +49,7 @@ class _Batch:
     """In flight."""
 
     future: Future[list[Any]]
-    plan: Plan
+    plan: BatchPlan
     flight: Flight
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rest.errors import RestError
+from rest.errors import HttpError
 from rest.json_text import JsonFloat, JsonInt, dumps, loads, plain
 from rest.wire.entities import CONFIG, parse
 
@@ -55,7 +55,7 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
 def test_refused(body: bytes, status: int) -> None:
     with pytest.raises(ValueError, match=r".+"):
         loads(body)
-    with pytest.raises(RestError) as caught:
+    with pytest.raises(HttpError) as caught:
         parse(body, CONFIG)
     assert caught.value.status == status
 

@@ -25,7 +25,7 @@ from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import Hangs, Monitor
 from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots
 from spark_tasks.spark.residents.pool import Pool
-from spark_tasks.spark.residents.settings import Settings
+from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import Split
 
 _logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class ResidentEngine:
 
     def __init__(self, worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> None:
         self._hangs = hangs
-        self._settings = Settings.of(worker)
+        self._settings = ExecutorSettings.of(worker)
         self._spark_settings = spark_settings(worker, self._settings.most + self._settings.running + 1)
         self._local = local_slots(self._spark_settings["spark.master"]) is not None
         if not self._local:  # the cores of the cluster say how many run

@@ -124,7 +124,7 @@ def _watch(leash: socket.socket) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Resident:
+class ResidentJob:
     """As the function of a Spark job with one partition. `rows` is empty, but has to be read."""
 
     def __init__(self, ticket: Ticket) -> None:

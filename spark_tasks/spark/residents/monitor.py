@@ -19,7 +19,7 @@ from spark_tasks.spark.residents.door import Line
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process import Resident
-from spark_tasks.spark.residents.settings import Settings
+from spark_tasks.spark.residents.settings import ExecutorSettings
 
 _logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Monitor:
     """
 
     def __init__(
-        self, pool: Pool, settings: Settings, lock: threading.Condition, stacks: Path, beat: Callable[[], None],
+        self, pool: Pool, settings: ExecutorSettings, lock: threading.Condition, stacks: Path, beat: Callable[[], None],
         hangs: Hangs,
     ) -> None:
         self._pool = pool

@@ -10,8 +10,8 @@ import threading
 from typing import Any
 
 from spark_tasks.spark.context import SparkJobs
-from spark_tasks.spark.residents.link import Resident
-from spark_tasks.spark.residents.settings import Settings
+from spark_tasks.spark.residents.link import ResidentJob
+from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 
 _logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def room(slots: int, running: int) -> int:
 class SparkLauncher:
     """A Launcher on that Spark."""
 
-    def __init__(self, spark: SparkJobs, settings: Settings) -> None:
+    def __init__(self, spark: SparkJobs, settings: ExecutorSettings) -> None:
         self._spark = spark
         self._running = settings.running
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class SparkLauncher:
     def launch(self, ticket: Ticket) -> None:
         """See Launcher. Raises Spark's errors."""
         label = f"executor {ticket.number}"
-        job = self._spark.begin(f"executor-{ticket.number}", label, Resident(ticket))
+        job = self._spark.begin(f"executor-{ticket.number}", label, ResidentJob(ticket))
         with self._lock:
             self._jobs[ticket.number] = job
             for number in [n for n, job in self._jobs.items() if n < ticket.number - 2 * self._slots and job.isDone()]:

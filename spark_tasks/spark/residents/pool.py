@@ -17,14 +17,14 @@ from spark_tasks.spark.residents.batches import Batch, Item
 from spark_tasks.spark.residents.crew import Crew
 from spark_tasks.spark.residents.fairness import FairQueue
 from spark_tasks.spark.residents.process import Expects, Launcher
-from spark_tasks.spark.residents.settings import Settings
+from spark_tasks.spark.residents.settings import ExecutorSettings
 
 
 class Pool:
     """`submit` and `cancel` may be called from any thread. `died`: see Crew."""
 
     def __init__(
-        self, settings: Settings, door: Expects, lock: threading.Condition, died: Callable[[], None]
+        self, settings: ExecutorSettings, door: Expects, lock: threading.Condition, died: Callable[[], None]
     ) -> None:
         self.batches: dict[Future[list[Any]], Batch] = {}
         self.queue: FairQueue[Item] = FairQueue(settings.most_per_task, settings.most_per_connector)

@@ -16,7 +16,7 @@ RUNNING_PER_CPU = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ExecutorSettings:
     """`most`: processes; `running`: splits that use CPU at a time, however many wait for something else."""
 
     most: int = MOST
@@ -27,7 +27,7 @@ class Settings:
     spare: int = 1
 
     @classmethod
-    def of(cls, worker: Mapping[str, str]) -> Settings:
+    def of(cls, worker: Mapping[str, str]) -> ExecutorSettings:
         """From a worker's properties, which were checked when it started."""
         most = max(1, int(worker.get("heeler.executors.max", MOST)))
         return cls(

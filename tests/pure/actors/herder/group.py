@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
-from actors.assignment.leader import Plan, plan
+from actors.assignment.leader import RoundPlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
 from actors.assignment.room import DEFAULT_RECORD_BYTES
 from actors.group.questions import LeaderNotes
@@ -108,7 +108,7 @@ class Member:
     lost: bool = False  # since the question was asked
     void: bool = False  # the membership was lost while the join ran
     assignor: AssignorState = field(default_factory=AssignorState)
-    plan: Plan | None = None
+    plan: RoundPlan | None = None
     notes: LeaderNotes = field(default_factory=lambda: LeaderNotes("g"))
 
     # ------------------------------------------------------------ the herder's commands

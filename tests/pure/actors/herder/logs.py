@@ -14,7 +14,7 @@ from typing import Any
 from actors.messages.commands import ConfigWrite
 from actors.messages.events import ConfigChanged, ConfigOpDone
 from actors.messages.ids import OpId
-from actors.stores.config_writes import Plan, plan
+from actors.stores.config_writes import WritePlan, plan
 from spark_tasks.errors import ConnectError
 from storage.config import fold as config_fold
 from storage.config.state import ClusterConfigState
@@ -58,7 +58,7 @@ class ConfigLog:
 class _Op:
     op: OpId
     deadline: int
-    plan: Plan | None = None
+    plan: WritePlan | None = None
     stages: deque[tuple[KeyValue, ...]] = field(default_factory=deque)
     position: int | None = None  # answered when read so far
 

@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.instances.connector_state import TRANSITIONS, Action, Event, Phase, advance, reported, towards
+from actors.instances.connector_state import (
+    TRANSITIONS,
+    ConnectorAction,
+    ConnectorEvent,
+    ConnectorPhase,
+    advance,
+    reported,
+    towards,
+)
 from storage.ids import State, TargetState
 
 
 def test_every_pair_has_a_step():
-    assert set(TRANSITIONS) == set(product(Phase, Event))
+    assert set(TRANSITIONS) == set(product(ConnectorPhase, ConnectorEvent))
 
 
 @pytest.mark.parametrize(("phase", "event"), sorted(TRANSITIONS, key=str))
@@ -22,37 +30,39 @@ def test_steps_are_whole(phase, event):
     if step.phase is phase:
         assert step.actions == ()
     else:
-        assert Action.REPORT in step.actions
-        assert (Action.END in step.actions) == (step.phase is Phase.ENDED)
+        assert ConnectorAction.REPORT in step.actions
+        assert (ConnectorAction.END in step.actions) == (step.phase is ConnectorPhase.ENDED)
         assert isinstance(reported(step.phase), State)
-    if step.phase is Phase.STARTED and phase is not Phase.STARTED:
-        assert step.actions[0] is Action.START
+    if step.phase is ConnectorPhase.STARTED and phase is not ConnectorPhase.STARTED:
+        assert step.actions[0] is ConnectorAction.START
 
 
 def test_only_stop_leads_out_of_failed():
-    assert {e for e in Event if advance(Phase.FAILED, e).phase is not Phase.FAILED} == {Event.STOP, Event.SHUTDOWN}
+    failed = ConnectorPhase.FAILED
+    leading_out = {event for event in ConnectorEvent if advance(failed, event).phase is not failed}
+    assert leading_out == {ConnectorEvent.STOP, ConnectorEvent.SHUTDOWN}
 
 
 def test_stopping_cannot_fail_but_pausing_can():
-    assert Action.HALT_ANYWAY in advance(Phase.STARTED, Event.STOP).actions
-    assert Action.HALT in advance(Phase.STARTED, Event.PAUSE).actions
+    assert ConnectorAction.HALT_ANYWAY in advance(ConnectorPhase.STARTED, ConnectorEvent.STOP).actions
+    assert ConnectorAction.HALT in advance(ConnectorPhase.STARTED, ConnectorEvent.PAUSE).actions
 
 
 def test_target_states():
-    assert {towards(t) for t in TargetState} == {Event.START, Event.PAUSE, Event.STOP}
+    assert {towards(t) for t in TargetState} == {ConnectorEvent.START, ConnectorEvent.PAUSE, ConnectorEvent.STOP}
 
 
-@given(st.lists(st.sampled_from(Event)))
+@given(st.lists(st.sampled_from(ConnectorEvent)))
 def test_the_plugin_is_never_started_twice_and_never_left_running(events):
-    phase, running = Phase.NEW, False
-    for event in [*events, Event.SHUTDOWN]:
+    phase, running = ConnectorPhase.NEW, False
+    for event in [*events, ConnectorEvent.SHUTDOWN]:
         step = advance(phase, event)
         phase = step.phase
         for action in step.actions:
-            if action is Action.START:
+            if action is ConnectorAction.START:
                 assert not running
                 running = True
-            if action in (Action.HALT, Action.HALT_ANYWAY):
+            if action in (ConnectorAction.HALT, ConnectorAction.HALT_ANYWAY):
                 running = False
-        assert not (phase in (Phase.PAUSED, Phase.STOPPED, Phase.ENDED) and running)
-    assert phase is Phase.ENDED
+        assert not (phase in (ConnectorPhase.PAUSED, ConnectorPhase.STOPPED, ConnectorPhase.ENDED) and running)
+    assert phase is ConnectorPhase.ENDED

@@ -7,12 +7,12 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.instances.task_state import TRANSITIONS, Action, Event, Phase, advance, reported, steps
+from actors.instances.task_state import TRANSITIONS, TaskAction, TaskEvent, TaskPhase, advance, reported, steps
 from storage.ids import State
 
 
 def test_every_pair_of_phase_and_event_has_a_row() -> None:
-    assert set(TRANSITIONS) == set(itertools.product(Phase, Event))
+    assert set(TRANSITIONS) == set(itertools.product(TaskPhase, TaskEvent))
 
 
 def test_the_rows_that_do_something() -> None:
@@ -37,30 +37,31 @@ def test_a_row_without_actions_changes_nothing() -> None:
 
 
 def test_statuses() -> None:
-    states = {phase: reported(phase) for phase in Phase if phase is not Phase.NEW}
+    states = {phase: reported(phase) for phase in TaskPhase if phase is not TaskPhase.NEW}
     assert list(states.values()) == [State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED]
 
 
-@given(st.lists(st.sampled_from(Event), max_size=30))
-def test_any_history(events: list[Event]) -> None:
-    phase, opened, closed, paused, ends = Phase.NEW, 0, 0, False, 0
+@given(st.lists(st.sampled_from(TaskEvent), max_size=30))
+def test_any_history(events: list[TaskEvent]) -> None:
+    phase, opened, closed, paused, ends = TaskPhase.NEW, 0, 0, False, 0
     for event in events:
         step = advance(phase, event)
         for action in step.actions:
-            opened += action is Action.OPEN
-            closed += action is Action.CLOSE
-            ends += action is Action.END
-            if action in (Action.PAUSE, Action.RESUME):
-                paused = action is Action.PAUSE
-        assert not (phase is Phase.ENDED and step.phase is not Phase.ENDED)
-        assert not (phase is Phase.FAILED and step.phase not in (Phase.FAILED, Phase.ENDED)), "only a stop ends FAILED"
+            opened += action is TaskAction.OPEN
+            closed += action is TaskAction.CLOSE
+            ends += action is TaskAction.END
+            if action in (TaskAction.PAUSE, TaskAction.RESUME):
+                paused = action is TaskAction.PAUSE
+        assert not (phase is TaskPhase.ENDED and step.phase is not TaskPhase.ENDED)
+        if phase is TaskPhase.FAILED:
+            assert step.phase in (TaskPhase.FAILED, TaskPhase.ENDED), "only a stop ends FAILED"
         phase = step.phase
         if steps(phase):
             assert opened == 1
             assert closed == 0
-            assert paused is (phase is Phase.PAUSED)
+            assert paused is (phase is TaskPhase.PAUSED)
     assert opened <= 1
     assert ends <= 1
-    assert ends == (phase is Phase.ENDED)
-    if phase in (Phase.FAILED, Phase.ENDED):
+    assert ends == (phase is TaskPhase.ENDED)
+    if phase in (TaskPhase.FAILED, TaskPhase.ENDED):
         assert closed >= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.errors import ConfigError
-from spark_tasks.sources.boundaries import Boundary, Kind
+from spark_tasks.sources.boundaries import Boundary, BoundaryKind
 
 
 def boundary(usual_ms: int = 60_000, timeout_ms: int = 60_000, **connector: str) -> Boundary:
@@ -14,7 +14,7 @@ def boundary(usual_ms: int = 60_000, timeout_ms: int = 60_000, **connector: str)
 
 
 def test_an_interval_is_the_connectors_else_the_workers_and_shorter_than_the_time_out() -> None:
-    assert boundary() == Boundary(Kind.POLL, 40_000)
+    assert boundary() == Boundary(BoundaryKind.POLL, 40_000)
     assert boundary(2000).interval_ms == 2000
     assert boundary(2000, boundary_interval_ms="500").interval_ms == 500
     assert boundary(timeout_ms=9000, boundary_interval_ms="8000").interval_ms == 6000

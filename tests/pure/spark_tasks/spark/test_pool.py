@@ -21,7 +21,7 @@ from spark_tasks.spark.residents.batches import Batch
 from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.pool import Pool
-from spark_tasks.spark.residents.settings import Settings
+from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.splits import Answer, Fail
 from tests.rigs.support import wait_until
@@ -84,7 +84,7 @@ class Rig:
         self.died = 0
         self.lock = threading.Condition()
         self.door = Door(self._joined)
-        self.pool = Pool(Settings(MOST, RUNNING), self.door, self.lock, self._died)
+        self.pool = Pool(ExecutorSettings(MOST, RUNNING), self.door, self.lock, self._died)
         self.crew = self.pool.crew
 
     def _joined(self, number: int, line: Line) -> None:

@@ -18,7 +18,7 @@ from spark_tasks.spark.residents.engine import ResidentEngine
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import cpu_use
 from spark_tasks.spark.residents.on_spark import local_slots, room
-from spark_tasks.spark.residents.settings import MODE, Settings
+from spark_tasks.spark.residents.settings import MODE, ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.support import wait_until
 
@@ -39,8 +39,8 @@ def test_some_slots_are_left_to_spark_jobs_of_plugins(slots, running, found):
 def test_settings_of_a_worker():
     defaults = {k.name: k.default for k in HEELER_KEYS.keys.values() if k.name.startswith("heeler.executors.")}
     texts = {name: str(value) for name, value in defaults.items() if value is not None}
-    assert Settings.of(texts) == Settings.of({})
-    found = Settings.of({"heeler.executors.max": "3", "heeler.executors.running.max": "9",
+    assert ExecutorSettings.of(texts) == ExecutorSettings.of({})
+    found = ExecutorSettings.of({"heeler.executors.max": "3", "heeler.executors.running.max": "9",
                          "heeler.executors.slow.ms": "1500", "heeler.executors.port": "7777"})
     assert (found.most, found.running, found.slow_s, found.port) == (3, 3, 1.5, 7777)
     assert (found.most_per_task, found.most_per_connector) == (3, 2)

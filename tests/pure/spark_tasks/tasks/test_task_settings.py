@@ -8,7 +8,7 @@ import pytest
 
 from spark_tasks.errors import ConfigError
 from spark_tasks.sinks.settings import SinkSettings
-from spark_tasks.sources.boundaries import Kind
+from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import StartGuard, TaskContext
 from tests.rigs.exactly_once_tasks import Guard
@@ -75,6 +75,6 @@ def test_a_source_with_a_guard_has_transactions() -> None:
     found = SourceSettings.of(context({"offset.flush.interval.ms": "2000"}, Guard(), transaction_boundary="interval"))
     assert found.transactions is not None
     assert found.transactions.transactional_id == "group-c-1"
-    assert (found.transactions.boundary.kind, found.transactions.boundary.interval_ms) == (Kind.INTERVAL, 2000)
+    assert (found.transactions.boundary.kind, found.transactions.boundary.interval_ms) == (BoundaryKind.INTERVAL, 2000)
     with pytest.raises(ConfigError, match="Invalid value 1 for configuration acks: exactly-once delivery needs all"):
         SourceSettings.of(context(None, Guard(), producer_override_acks="1"))
