@@ -26,8 +26,8 @@ LEVELS = {
 """Kafka Connect's level names, the ones that REST takes and shows."""
 QUIET = ("kafka", "py4j", "pyspark", "numba", "werkzeug", "cheroot", "urllib3")
 """Libraries whose INFO says nothing about connectors: WARN unless the configuration says another level."""
-SILENT = ("kafka.cluster",)
-"""Loggers whose errors are harmless: they report a topic that has just been created, and ask for it again."""
+SILENT = ("kafka.cluster", "kafka.coordinator.assignors")
+"""Loggers whose warnings are harmless: of a topic that has just been created, or will be; it is asked for again."""
 _EVENT_LOOP = "kafka.net.selector"
 """Warns of each of its own steps that takes a tenth of a second, as all do at a start and on a busy machine."""
 _NAMES = {number: name for name, number in LEVELS.items()}
