@@ -24,6 +24,7 @@ from actors.messages.ids import OpId
 from actors.messages.replies import answer
 from actors.messages.requests import Ask, SetClusterLoggerLevel
 from actors.stores.config_writes import WritePlan, plan
+from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import error_of, gather
@@ -38,16 +39,6 @@ from storage.log.record import LogRecord, Position
 log = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_MS = 30_000  # for all of a write, as in Kafka Connect
-
-
-@dataclass(frozen=True, slots=True)
-class _Records:
-    records: Sequence[LogRecord]
-
-
-@dataclass(frozen=True, slots=True)
-class _CaughtUp:
-    error: Exception | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +97,10 @@ class ConfigStoreActor(pykka.ThreadingActor):
     def on_start(self) -> None:
         """Begin to read."""
         started = self._log.start(
-            lambda records: self._tell_self(_Records(records)),
+            lambda records: self._tell_self(RecordsRead(records)),
             lambda error: log.debug("Config topic: %s", error),
         )
-        started.add_done_callback(lambda future: self._tell_self(_CaughtUp(error_of(future))))
+        started.add_done_callback(lambda future: self._tell_self(CaughtUp(error_of(future))))
 
     def on_stop(self) -> None:
         """Fail everything that is still waiting for an answer."""
@@ -126,9 +117,9 @@ class ConfigStoreActor(pykka.ThreadingActor):
     def on_receive(self, message: Any) -> None:
         """See messages.py for what others may send; what begins with an underscore comes from the log."""
         match message:
-            case _Records(records):
+            case RecordsRead(records):
                 self._fold(records)
-            case _CaughtUp(error):
+            case CaughtUp(error):
                 self._caught_up(error)
             case _Sent(number, positions, error):
                 self._sent(number, positions, error)

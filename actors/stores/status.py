@@ -20,6 +20,7 @@ from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStat
 from actors.messages.events import StatusesFlushed, StatusesRead
 from actors.messages.ids import OpId
 from actors.messages.requests import Ask, ResetTopics
+from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.futures import error_of
 from storage.ids import ConnectorName
@@ -34,16 +35,6 @@ from storage.status.view import StatusView
 log = logging.getLogger(__name__)
 
 REPEAT_MS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class _Records:
-    records: Sequence[LogRecord]
-
-
-@dataclass(frozen=True, slots=True)
-class _CaughtUp:
-    error: Exception | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +76,10 @@ class StatusStoreActor(pykka.ThreadingActor):
     def on_start(self) -> None:
         """Begin to read."""
         started = self._log.start(
-            lambda records: self._tell_self(_Records(records)),
+            lambda records: self._tell_self(RecordsRead(records)),
             lambda error: log.debug("Status topic: %s", error),
         )
-        started.add_done_callback(lambda future: self._tell_self(_CaughtUp(error_of(future))))
+        started.add_done_callback(lambda future: self._tell_self(CaughtUp(error_of(future))))
 
     def on_stop(self) -> None:
         """Fail everything that is still waiting for an answer."""
@@ -103,7 +94,7 @@ class StatusStoreActor(pykka.ThreadingActor):
     def on_receive(self, message: Any) -> None:
         """See messages.py for what others may send; what begins with an underscore comes from the log."""
         match message:
-            case _Records() | _CaughtUp() | _Sent() | _Again() | StatusesRead():
+            case RecordsRead() | CaughtUp() | _Sent() | _Again() | StatusesRead():
                 self._heard(message)
             case PutStatus(status, safe):
                 self._book, ticket = admit(self._book, self._state, status, safe=safe)
@@ -125,11 +116,11 @@ class StatusStoreActor(pykka.ThreadingActor):
             case _:
                 raise TypeError(f"the status store does not know {message!r}")
 
-    def _heard(self, message: _Records | _CaughtUp | _Sent | _Again | StatusesRead) -> None:
+    def _heard(self, message: RecordsRead | CaughtUp | _Sent | _Again | StatusesRead) -> None:
         match message:
-            case _Records(records):
+            case RecordsRead(records):
                 self._fold(records)
-            case _CaughtUp(error):
+            case CaughtUp(error):
                 self._caught_up(error)
             case _Sent(number, write, error):
                 self._sent(number, write, error)

@@ -35,6 +35,7 @@ class Group:
     workers: dict[str, Worker] = field(default_factory=dict)
     hung: list[Worker] = field(default_factory=list)
     delay_ms: int = 0
+    patience: int = 12  # rounds until it has to be settled
 
     def join(self):
         self.joined += 1
@@ -150,7 +151,7 @@ class Group:
 
     def settle(self):
         """Rounds as the members themselves would ask for: after a revocation, and when a delay is over."""
-        for _ in range(12):
+        for _ in range(self.patience):
             answers = self.round()
             if self.delay_ms:
                 self.now_ms += self.delay_ms
@@ -162,29 +163,36 @@ class Group:
         owned = [worker.owned for worker in self.workers.values()]
         assert sum(len(one.items) for one in owned) == len(self.configured())
         assert frozenset().union(*(one.items for one in owned)) == self.configured()
+        self.check_balance(owned)
+        assert not any(answer.assigned or answer.revoked or answer.delay_ms for answer in self.round().values())
+
+    def check_balance(self, owned):
         for sizes in ([len(one.connectors) for one in owned], [len(one.tasks) for one in owned]):
             assert max(sizes) - min(sizes) <= 1
-        assert not any(answer.assigned or answer.revoked or answer.delay_ms for answer in self.round().values())
 
 
 small = st.integers(0, 7)
-steps = st.one_of(
-    st.tuples(st.just("join")),
-    st.tuples(st.just("leave"), small),
-    st.tuples(st.just("bounce"), small),
-    st.tuples(st.just("restart"), small),
-    st.tuples(st.just("hang"), small),
-    st.tuples(st.just("wake")),
-    st.tuples(st.just("configure"), st.sampled_from(NAMES), st.none() | st.integers(0, 9)),
-    st.tuples(st.just("wait"), st.integers(1, 400)),
-    st.tuples(st.just("round"), st.frozensets(small, max_size=3), st.booleans()),
-    st.tuples(st.just("settle")),
-)
+DELAYS = st.sampled_from([0, 1, 250, 300_000])
 
 
-@given(st.lists(steps, max_size=30), st.sampled_from([0, 1, 250, 300_000]))
-def test_any_history_settles_complete_unique_and_balanced(history, max_delay_ms):
-    group = Group(max_delay_ms)
+def histories(*configured):
+    """Steps of a group; `configured`: what there is to say of a connector beside its name and its tasks."""
+    return st.lists(st.one_of(
+        st.tuples(st.just("join")),
+        st.tuples(st.just("leave"), small),
+        st.tuples(st.just("bounce"), small),
+        st.tuples(st.just("restart"), small),
+        st.tuples(st.just("hang"), small),
+        st.tuples(st.just("wake")),
+        st.tuples(st.just("configure"), st.sampled_from(NAMES), st.none() | st.integers(0, 9), *configured),
+        st.tuples(st.just("wait"), st.integers(1, 400)),
+        st.tuples(st.just("round"), st.frozensets(small, max_size=3), st.booleans()),
+        st.tuples(st.just("settle")),
+    ), max_size=30)
+
+
+def live(group, history):
+    """A group of one worker to begin with goes through a history, and settles."""
     group.join()
     for step, *arguments in history:
         if step == "wait":
@@ -195,14 +203,42 @@ def test_any_history_settles_complete_unique_and_balanced(history, max_delay_ms)
     group.check_settled()
 
 
+def settled(group, workers, connectors):
+    """The group with so many workers and these connectors: what there is to say of each beside its name."""
+    for _ in range(workers):
+        group.join()
+    for name, said in zip(NAMES, connectors, strict=False):
+        group.configure(name, *said)
+    group.settle()
+    return group
+
+
+def check_back_at_once(group, index, claims):
+    """A worker, not the leader, goes and is back: it has its work, whether it still knows of it (it slept) or not (it
+    was started again), and nothing else moves.
+    """
+    leaver = sorted(group.workers)[1:][index % (len(group.workers) - 1)]
+    worker = group.workers.pop(leaver)
+    group.round()
+    group.join()
+    back = group.workers[max(group.workers)]
+    before, back.url = worker.owned, worker.url
+    if claims:
+        back.owned = worker.owned
+    answers = group.round()
+    assert back.owned == before
+    assert not any(answer.revoked or answer.delay_ms for answer in answers.values())
+    group.check_settled()
+
+
+@given(histories(), DELAYS)
+def test_any_history_settles_complete_unique_and_balanced(history, max_delay_ms):
+    live(Group(max_delay_ms), history)
+
+
 @given(st.integers(1, 6), st.lists(st.integers(0, 9), max_size=6), small)
 def test_work_of_a_departed_worker_waits_and_nothing_else_moves(workers, tasks, index):
-    group = Group(max_delay_ms=60_000)
-    for _ in range(workers + 1):
-        group.join()
-    for name, count in zip(NAMES, tasks, strict=False):
-        group.configure(name, count)
-    group.settle()
+    group = settled(Group(max_delay_ms=60_000), workers + 1, ((count,) for count in tasks))
     leaver = sorted(group.workers)[1:][index % workers]  # not the leader: a new leader does not know what is lost
     lost = group.workers[leaver].owned
     del group.workers[leaver]
@@ -223,35 +259,13 @@ def test_work_of_a_departed_worker_waits_and_nothing_else_moves(workers, tasks, 
 
 @given(st.integers(1, 6), st.lists(st.integers(0, 9), max_size=6), small, st.booleans())
 def test_a_worker_that_is_back_has_its_work_at_once(workers, tasks, index, claims):
-    """Whether it still knows of it (it slept) or not (it was started again), and nothing else moves."""
-    group = Group(max_delay_ms=300_000)
-    for _ in range(workers + 1):
-        group.join()
-    for name, count in zip(NAMES, tasks, strict=False):
-        group.configure(name, count)
-    group.settle()
-    leaver = sorted(group.workers)[1:][index % workers]
-    worker = group.workers.pop(leaver)
-    group.round()
-    group.join()
-    back = group.workers[max(group.workers)]
-    before, back.url = worker.owned, worker.url
-    if claims:
-        back.owned = worker.owned
-    answers = group.round()
-    assert back.owned == before
-    assert not any(answer.revoked or answer.delay_ms for answer in answers.values())
-    group.check_settled()
+    group = settled(Group(max_delay_ms=300_000), workers + 1, ((count,) for count in tasks))
+    check_back_at_once(group, index, claims)
 
 
 @given(st.integers(1, 8), st.lists(st.integers(0, 9), max_size=8))
 def test_a_new_worker_costs_one_round_that_takes_and_one_that_gives(workers, tasks):
-    group = Group(max_delay_ms=60_000)
-    for _ in range(workers):
-        group.join()
-    for name, count in zip(NAMES, tasks, strict=False):
-        group.configure(name, count)
-    group.settle()
+    group = settled(Group(max_delay_ms=60_000), workers, ((count,) for count in tasks))
     group.join()
     group.round()
     assert group.delay_ms == 0

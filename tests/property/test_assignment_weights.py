@@ -14,7 +14,16 @@ from actors.assignment.protocol import MemberMetadata
 from actors.assignment.weights import Weights
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorTaskId
-from tests.property.test_assignment_cooperative import NAMES, Group, small
+from tests.property.test_assignment_cooperative import (
+    DELAYS,
+    NAMES,
+    Group,
+    check_back_at_once,
+    histories,
+    live,
+    settled,
+    small,
+)
 
 WEIGHTS = st.sampled_from([None, None, 1, 2, 3, 10, 50])
 
@@ -22,6 +31,7 @@ WEIGHTS = st.sampled_from([None, None, 1, 2, 3, 10, 50])
 @dataclass
 class WeightedGroup(Group):
     weights: dict[str, int] = field(default_factory=dict)
+    patience: int = 40
 
     def configure(self, name, tasks, weight=None):
         self.weights[name] = weight
@@ -35,78 +45,26 @@ class WeightedGroup(Group):
         if not Weights.of(self.config):
             super().check_need(owned, moved, state)
 
-    def settle(self):
-        for _ in range(40):
-            answers = self.round()
-            if self.delay_ms:
-                self.now_ms += self.delay_ms
-            elif not any(answer.revoked for answer in answers.values()):
-                return
-        raise AssertionError("does not settle")
-
-    def check_settled(self):
+    def check_balance(self, owned):
         weights = Weights.of(self.config)
         if not weights:
-            super().check_settled()
+            super().check_balance(owned)
             return
-        owned = [worker.owned for worker in self.workers.values()]
-        assert sum(len(one.items) for one in owned) == len(self.configured())
-        assert frozenset().union(*(one.items for one in owned)) == self.configured()
         counts = [len(one.connectors) for one in owned]
         assert max(counts) - min(counts) <= 1
         totals = [weights.total(one.tasks) for one in owned]
         for (one, mine), (_, theirs) in permutations(zip(owned, totals, strict=True), 2):
             assert all(theirs + weights.weight(task) >= mine for task in one.tasks), "a move would make it better"
-        assert not any(answer.assigned or answer.revoked or answer.delay_ms for answer in self.round().values())
 
 
-steps = st.one_of(
-    st.tuples(st.just("join")),
-    st.tuples(st.just("leave"), small),
-    st.tuples(st.just("bounce"), small),
-    st.tuples(st.just("restart"), small),
-    st.tuples(st.just("hang"), small),
-    st.tuples(st.just("wake")),
-    st.tuples(st.just("configure"), st.sampled_from(NAMES), st.none() | st.integers(0, 9), WEIGHTS),
-    st.tuples(st.just("wait"), st.integers(1, 400)),
-    st.tuples(st.just("round"), st.frozensets(small, max_size=3), st.booleans()),
-    st.tuples(st.just("settle")),
-)
-
-
-@given(st.lists(steps, max_size=30), st.sampled_from([0, 1, 250, 300_000]))
+@given(histories(WEIGHTS), DELAYS)
 def test_any_history_settles_complete_unique_and_balanced_by_weight(history, max_delay_ms):
-    group = WeightedGroup(max_delay_ms)
-    group.join()
-    for step, *arguments in history:
-        if step == "wait":
-            group.now_ms += arguments[0]
-        else:
-            getattr(group, step)(*arguments)
-    group.settle()
-    group.check_settled()
+    live(WeightedGroup(max_delay_ms), history)
 
 
 @given(st.integers(2, 6), st.lists(st.tuples(st.integers(0, 9), WEIGHTS), max_size=6), small, st.booleans())
 def test_a_worker_that_is_back_has_its_work_at_once(workers, tasks, index, claims):
-    group = WeightedGroup(max_delay_ms=300_000)
-    for _ in range(workers):
-        group.join()
-    for name, (count, weight) in zip(NAMES, tasks, strict=False):
-        group.configure(name, count, weight)
-    group.settle()
-    leaver = sorted(group.workers)[1:][index % (workers - 1)]
-    worker = group.workers.pop(leaver)
-    group.round()
-    group.join()
-    back = group.workers[max(group.workers)]
-    before, back.url = worker.owned, worker.url
-    if claims:
-        back.owned = worker.owned
-    answers = group.round()
-    assert back.owned == before
-    assert not any(answer.revoked or answer.delay_ms for answer in answers.values())
-    group.check_settled()
+    check_back_at_once(settled(WeightedGroup(max_delay_ms=300_000), workers, tasks), index, claims)
 
 
 def test_heavy_connectors_do_not_sit_beside_each_other():

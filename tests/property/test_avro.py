@@ -105,23 +105,26 @@ def structs(draw, inner):
 PAIRS = structs(st.recursive(leaves(), containers, max_leaves=6))
 
 
-def named(schema, numbers):
-    """The schema with a name of its own for each named type."""
+def named(schema, names):
+    """The schema with a name of its own for each named type: what `names` makes of the letter of its kind."""
     changes = {
-        "fields": tuple(Field(field.name, named(field.schema, numbers)) for field in schema.fields),
-        "key": schema.key and named(schema.key, numbers), "value": schema.value and named(schema.value, numbers),
+        "fields": tuple(Field(field.name, named(field.schema, names)) for field in schema.fields),
+        "key": schema.key and named(schema.key, names), "value": schema.value and named(schema.value, names),
     }
     if schema.name in ("e", "m", "s"):
-        changes["name"] = f"{schema.name}.N{next(numbers)}"
+        changes["name"] = names(schema.name)
     if schema.name == "e":
         changes["parameters"] = ((n.ENUM, changes["name"]), *schema.parameters[1:])
     return dataclasses.replace(schema, **changes)
 
 
 @st.composite
-def records(draw):
-    schema, values = draw(PAIRS)
-    return named(schema, itertools.count()), draw(st.lists(values, max_size=5))
+def records(draw, pairs=PAIRS, name="{letter}.N{number}"):
+    """A schema and some values of it, of these pairs. `name`: of its named types."""
+    schema, values = draw(pairs)
+    numbers = itertools.count()
+    with_names = named(schema, lambda letter: name.format(letter=letter, number=next(numbers)))
+    return with_names, draw(st.lists(values, max_size=5))
 
 
 def without_defaults(options=OPTIONS):

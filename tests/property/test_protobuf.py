@@ -1,7 +1,6 @@
 """Protobuf: both libraries agree, schemas and values come back as they went, hostile bytes cost their record alone."""
 
 import dataclasses
-import itertools
 
 import pyarrow as pa
 import pytest
@@ -18,6 +17,7 @@ from spark_tasks.pipeline.converters.protobuf.to_connect import connect_schema
 from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file
 from spark_tasks.pipeline.converters.protobuf.tree import Schemas
 from tests.property.test_avro import LOGICAL, PLAIN, arrow, decimals, optional
+from tests.property.test_avro import records as avro_records
 
 WORDS = st.text("abcxyz", min_size=1, max_size=6).filter(lambda word: word not in ("key", "value"))
 KEYS = st.sampled_from([Type.STRING, Type.INT32, Type.INT64, Type.BOOLEAN])
@@ -85,23 +85,8 @@ def structs(draw, inner):
 PAIRS = structs(st.recursive(leaves(), containers, max_leaves=6))
 
 
-def named(schema, numbers):
-    """The schema with a name of its own for each named type."""
-    changes = {
-        "fields": tuple(Field(field.name, named(field.schema, numbers)) for field in schema.fields),
-        "key": schema.key and named(schema.key, numbers), "value": schema.value and named(schema.value, numbers),
-    }
-    if schema.name in ("e", "m", "s"):
-        changes["name"] = f"shop.{schema.name.upper()}{next(numbers)}"
-    if schema.name == "e":
-        changes["parameters"] = ((n.ENUM, changes["name"]), *schema.parameters[1:])
-    return dataclasses.replace(schema, **changes)
-
-
-@st.composite
-def records(draw):
-    schema, values = draw(PAIRS)
-    return named(schema, itertools.count()), draw(st.lists(values, max_size=5))
+def records():
+    return avro_records(PAIRS, "shop.{letter}{number}")
 
 
 def said(value, schema, options):
