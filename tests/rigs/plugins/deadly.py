@@ -4,13 +4,7 @@ import ctypes
 import os
 import time
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamReader,
-    DataSourceWriter,
-    InputPartition,
-    WriterCommitMessage,
-)
+from acting import Acting
 
 from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type
 
@@ -21,8 +15,10 @@ KEYS = ConfigDef(
 )
 
 
-def harm(options):
+def harm(options, place):
     how = options["how"]
+    if place == "plan":
+        return
     if how == "sleep":
         time.sleep(int(options.get("seconds", 3600)))
     elif how == "hold":
@@ -35,42 +31,8 @@ def harm(options):
         raise RuntimeError("as it is asked to")
 
 
-class Reader(DataSourceStreamReader):
-    def __init__(self, options):
-        self.options = options
-
-    def initialOffset(self):
-        return {"n": 0}
-
-    def latestOffset(self, start, limit):
-        return {"n": start["n"] + 1}
-
-    def partitions(self, start, end):
-        return [InputPartition(start["n"])]
-
-    def read(self, partition):
-        harm(self.options)
-        yield (f"record {partition.value}",)
-
-
-class Writer(DataSourceWriter):
-    def __init__(self, options):
-        self.options = options
-
-    def write(self, iterator):
-        harm(self.options)
-        return WriterCommitMessage()
-
-
-class Deadly(DataSource):
-    def schema(self):
-        return "value string"
-
-    def streamReader(self, schema):
-        return Reader(dict(self.options))
-
-    def writer(self, schema, overwrite):
-        return Writer(dict(self.options))
+class Deadly(Acting):
+    act = staticmethod(harm)
 
 
 class DeadlySourceConnector(SourceConnector):

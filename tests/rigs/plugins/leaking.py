@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceWriter, InputPartition
+from acting import Acting
 
 from heeler import ConfigDef, ConfigKey, SinkConnector, SourceConnector, Type
 
@@ -21,42 +21,9 @@ def leak(options, place):
         raise RuntimeError(f"{place}: cannot log in with {options['password']}")
 
 
-class Reader(DataSourceStreamReader):
-    def __init__(self, options):
-        self.options = options
-
-    def initialOffset(self):
-        return {"n": 0}
-
-    def latestOffset(self, start, limit):
-        leak(self.options, "plan")
-        return {"n": min(start["n"] + 1, 20)}
-
-    def partitions(self, start, end):
-        return [InputPartition(n) for n in range(start["n"], end["n"])]
-
-    def read(self, partition):
-        leak(self.options, "read")
-        yield (f"record {partition.value}",)
-
-
-class Writer(DataSourceWriter):
-    def __init__(self, options):
-        self.options = options
-
-    def write(self, iterator):
-        leak(self.options, "write")
-
-
-class Leaking(DataSource):
-    def schema(self):
-        return "value string"
-
-    def streamReader(self, schema):
-        return Reader(dict(self.options))
-
-    def writer(self, schema, overwrite):
-        return Writer(dict(self.options))
+class Leaking(Acting):
+    act = staticmethod(leak)
+    most = 20
 
 
 class LeakingSourceConnector(SourceConnector):
