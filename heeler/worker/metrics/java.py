@@ -33,6 +33,10 @@ class _Figure:
     def name(self) -> str:
         return name_of(self.group, self.attribute)
 
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.name)
+
 
 def name_of(group: str, attribute: str) -> str:
     """As Prometheus has it."""
@@ -149,11 +153,12 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
         page.add(name_of(_TASK, f"{ratio}-ratio"), "gauge", f"Part of its life in which the task was {ratio}ning."
                  if ratio == "running" else "Part of its life in which the task was paused.",
                  ((row.labels, row.ratios[position]) for row in rows if row.metrics is not None))
+    made = [(row.labels, row.metrics, row.now) for row in rows if row.metrics is not None]
+    of_kind = {kind: [one for one in made if one[1].kind == kind] for kind in ("source", "sink")} | {"": made}
     for figure in FIGURES:
-        value, only = figure.value, figure.only
-        page.add(figure.name, kind_of(figure.name), figure.text,
-                 [(row.labels, value(row.metrics, row.now)) for row in rows
-                  if row.metrics is not None and only in ("", row.metrics.kind)])
+        value = figure.value
+        page.add(figure.name, figure.kind, figure.text,
+                 [(where, value(metrics, now)) for where, metrics, now in of_kind[figure.only]])
 
 
 _WORKER = "connect-worker-metrics"
