@@ -30,6 +30,7 @@ class RestError(ConnectError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"HTTP {status}: {message}")
         self.status = status
+        self.message = message
         self.passes = passes(status, message)
 
     @property

@@ -160,7 +160,7 @@ def story(session: Session, connector: str) -> None:
     from heeler.cli.cluster.answers import a_list, a_text, an_object
     from heeler.cli.rest_client import path_of
 
-    said = an_object(session.call("GET", path_of("connectors", connector, "story")), "a connector's story")
+    said = an_object(session.call_admin("GET", path_of("connectors", connector, "story")), "a connector's story")
     found = [an_object(step, "a step of a story") for step in a_list(said.get("story"), "a connector's story")]
     rows = [(*(a_text(step.get(key)) for key in ("at", "cause", "because", "what")),
              "; ".join(map(a_text, a_list(step.get("effects") or [], "a step's effects")))) for step in found]

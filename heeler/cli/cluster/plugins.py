@@ -63,7 +63,7 @@ def list_loggers(session: Session) -> None:
     """The loggers that have a level of their own, on the worker that answers."""
     from heeler.cli.cluster.answers import a_text, an_object
 
-    found = an_object(session.call("GET", "/admin/loggers"), "the loggers")
+    found = an_object(session.call_admin("GET", "/admin/loggers"), "the loggers")
     rows = []
     for name, said in sorted(found.items()):
         level = an_object(said, "a logger")
@@ -82,7 +82,7 @@ def set_logger(session: Session, logger: str, level: str, cluster: bool) -> None
     from heeler.cli.rest_client import path_of
 
     scope = {"scope": "cluster"} if cluster else {"scope": "worker"}
-    said = session.call("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)
+    said = session.call_admin("PUT", path_of("admin", "loggers", logger), {"level": level.upper()}, scope)
     changed = [logger] if said is None else a_list(said, "the changed loggers")
     session.show(changed, ("CHANGED",), [(name,) for name in changed], f"No logger is called {safe(logger)}.")
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 NO: Final = 1
 """The exit code for: what was asked about is not well (docs/cli.md)."""
 _INTERRUPTED: Final = 130
+_NOT_FOUND: Final = 404
+_NO_SUCH_PATH: Final = "HTTP 404 Not Found"
+"""Jersey's words, and so Kafka Connect's and heeler's, for a path that an address does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,18 @@ class Session:
         """As the client's, with a spinner on a terminal where it takes long."""
         with shown_when_slow(f"Waiting for {method} {path.split('/')[1]} …"):
             return self.client.call(method, path, body, query)
+
+    def call_admin(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        """As `call`, for what a worker with admin.listeners answers there and nowhere else."""
+        from heeler.cli.rest_client import RestError
+
+        try:
+            return self.call(method, path, body, query)
+        except RestError as error:
+            if error.status != _NOT_FOUND or error.message != _NO_SUCH_PATH:
+                raise
+            raise RestError(error.status, f"{error.message}: nothing answers {method} {path} at this address. A worker "
+                            "that has admin.listeners answers it there alone: give one of them as --url") from None
 
     def show(self, data: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
         """The data for programs; for people the rows."""

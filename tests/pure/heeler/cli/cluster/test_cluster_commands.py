@@ -31,6 +31,16 @@ def run(fake, *words, code=0, url=None):
     return done
 
 
+@pytest.mark.parametrize(("words", "request_line"), [
+    (("loggers", "list"), "GET /admin/loggers"), (("loggers", "set", "root", "INFO"), "PUT /admin/loggers/root"),
+    (("connectors", "story", "c"), "GET /connectors/c/story"),
+])
+def test_what_only_admin_listeners_answer_is_said_to_be_there(fake, words, request_line):
+    assert "admin.listeners answers it there alone" in run(fake, *words, code=4).stderr
+    fake.answers[request_line] = 404, {"error_code": 404, "message": "Connector c not found"}
+    assert run(fake, *words, code=4).stderr == "heeler: HTTP 404: Connector c not found\n"
+
+
 @pytest.mark.parametrize(("answer", "code", "text"), [
     ((404, {"error_code": 404, "message": "Connector c not found"}), 4, "HTTP 404: Connector c not found"),
     ((400, {"error_code": 400, "message": "wrong"}), 5, "HTTP 400: wrong"),
