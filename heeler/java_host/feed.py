@@ -92,7 +92,7 @@ class Feed:
         for raw in read_range(
             shared_cluster(self._client), *place, start, end, isolation=self._isolation,
             fetch_bytes=min(max(wanted, _LEAST_FETCH_BYTES), FRAME_BYTES), timeout_ms=_FETCH_TIMEOUT_MS,
-            max_record_bytes=self._record_limit,
+            max_record_bytes=self._record_limit, held=self._positions.held(place, start),
         ):
             for part in _parts(raw):
                 upto = part.column("offset")[len(part) - 1].as_py() + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from spark_tasks.kafka.errors import KafkaUnavailableError, OffsetOutOfRangeErro
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.decode import decode_pieces
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError, UnsupportedFormatError
-from spark_tasks.kafka.records.scan import first_batch_bytes, next_offset
+from spark_tasks.kafka.records.scan import first_batch_bytes, has_transactions, next_offset
 from spark_tasks.metrics.phases import each, phase
 
 DEFAULT_FETCH_BYTES: Final = 16 * 1024 * 1024
@@ -49,6 +50,7 @@ def read_range(
     check_crc: bool = True,
     timeout_ms: float = 60_000,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    held: bytes = b"",
 ) -> Iterator[pa.RecordBatch]:
     """The records with start <= offset < end, in order, as batches of RAW_SCHEMA (none of them empty). Compressed
     ones are decompressed as the batches are taken, not more at a time than records.unpack.WINDOW_BYTES or one record.
@@ -56,11 +58,13 @@ def read_range(
     Ends when `end` is passed, also where the last offsets are transaction markers or were compacted away. Waits for
     records that are not there yet, or whose transaction is open. Raises OffsetOutOfRangeError if `start` has been
     deleted, KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError, and OversizedRecordError
-    for a record of more than `max_record_bytes`.
+    for a record of more than `max_record_bytes`. `held`: what an answer to somebody else's read_uncommitted fetch from
+    `start` on had, which need not be fetched again.
     """
     if start >= end:
         return
     fetcher = _Fetcher(cluster, topic, partition, start, end, isolation, fetch_bytes, timeout_ms)
+    fetcher.start(held)
     position = start
     try:
         while position < end:
@@ -111,22 +115,44 @@ class _Fetcher:
         self._ahead = 0
         self._running = False
         self._stopped = False
-        self._go_on()
+
+    def start(self, held: bytes) -> None:
+        """See read_range."""
+        self._take(held)
+        if self._pending:
+            self._cluster.io.start(self._start)
 
     def next(self) -> _Piece:
         """The next response; waits for it. Raises what the fetching ran into."""
         item = self._pieces.get()
         if isinstance(item, BaseException):
             raise translated(item, f"fetching {self._topic}-{self._partition} at {self._position}") from item
-        self._cluster.io.start(self._taken)
+        if self._pending:
+            self._cluster.io.start(self._taken)
         return item
 
     def stop(self) -> None:
         """Fetch no more."""
         self._stopped = True
 
-    def _go_on(self) -> None:
-        self._cluster.io.start(self._start)
+    def _take(self, held: bytes) -> None:
+        """Before the first fetch. What is damaged, or needs to know which transactions were aborted, is fetched."""
+        if not held:
+            return
+        data = np.frombuffer(held, np.uint8)
+        with suppress(CorruptRecordsError, UnsupportedFormatError):
+            following = next_offset(data)
+            if following is None or following <= self._position:
+                return
+            if self._isolation == "read_committed" and has_transactions(data):
+                return
+            self._position = following
+            self._ahead = 1
+            self._pieces.put(_Piece(held, ()))
+
+    @property
+    def _pending(self) -> bool:
+        return self._position < self._end
 
     # What follows runs on the IO thread.
 
@@ -141,7 +167,7 @@ class _Fetcher:
 
     async def _fetch(self) -> None:
         try:
-            while self._position < self._end and self._ahead < _AHEAD and not self._stopped:
+            while self._pending and self._ahead < _AHEAD and not self._stopped:
                 piece = await self._piece()
                 if piece is not None:
                     self._ahead += 1

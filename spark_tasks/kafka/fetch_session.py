@@ -28,8 +28,10 @@ class FetchSession:
         self._epoch = _FIRST
         self._sent: dict[TopicPartition, int] = {}
 
-    def request(self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int, max_bytes: int) -> FetchRequest:
-        """Wait for news of these partitions behind these offsets, of which at most so many bytes come (of each)."""
+    def request(
+        self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int, max_bytes: int, partition_bytes: int
+    ) -> FetchRequest:
+        """Wait for news of these partitions behind these offsets, of which so many bytes come: in all, and of each."""
         full = self._epoch == _FIRST
         changed = {tp: at for tp, at in positions.items() if full or self._sent.get(tp) != at}
         gone = () if full else [tp for tp in self._sent if tp not in positions]
@@ -38,7 +40,7 @@ class FetchSession:
         for (topic, partition), offset in changed.items():
             topics[topic].append(_Partition(
                 partition=partition, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1,
-                partition_max_bytes=max_bytes,
+                partition_max_bytes=partition_bytes,
             ))
         forgotten: dict[str, list[int]] = defaultdict(list)
         for topic, partition in gone:

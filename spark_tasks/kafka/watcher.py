@@ -1,10 +1,12 @@
-"""Where partitions end, for all sink tasks of a worker: one long poll a broker instead of a poll a task.
+"""Where partitions end, for all sink tasks of a worker, and the few records that have just come: one long poll a broker
+instead of a poll a task.
 
 A task that has read everything arms itself with its positions and sleeps. While anybody is armed, one fetch request a
 broker waits at the known ends of all partitions that tasks here are interested in; the broker answers when records
 arrive, and the answer's high watermarks say for which tasks. Requests and answers name only partitions that have
-something new (KIP-227). The few records in an answer are thrown away. Nobody armed, or nothing new: no request, or two
-a second. A partition of a busy task is in the poll too, so that the task is covered at once when it arms itself.
+something new (KIP-227). The records in an answer go to the tasks with their next batches, which need no fetch of their
+own where these are few; the next answer takes their place. Nobody armed, or nothing new: no request, or two a second. A
+partition of a busy task is in the poll too, so that the task is covered at once when it arms itself.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +32,9 @@ from spark_tasks.kafka.sharing import settings_key
 _logger = logging.getLogger(__name__)
 
 MAX_WAIT_MS: Final = 500  # of a long poll; also how long a new partition may have to wait to be in one
+_ANSWER_BYTES: Final = 512 * 1024
+_PARTITION_BYTES: Final = 32 * 1024  # a batch that is larger comes whole, if it is the first in the answer (KIP-74)
+_HELD_BYTES: Final = 4 * 1024 * 1024  # of all partitions
 _PAUSE_MS: Final = 25  # after an answer that was news to nobody who waits
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
@@ -63,6 +68,8 @@ class EndWatcher:
         self.cluster = cluster
         self._lock = threading.Lock()
         self._ends: dict[TopicPartition, _End] = {}
+        self._records: OrderedDict[TopicPartition, tuple[int, bytes]] = OrderedDict()  # from an offset on
+        self._records_bytes = 0
         self._interests: dict[Hashable, _Interest] = {}
         self._armed: set[Hashable] = set()
         self._polling: set[int] = set()
@@ -91,6 +98,14 @@ class EndWatcher:
                     end.high = offset
         return found
 
+    def records(self, partition: TopicPartition, offset: int) -> bytes:
+        """What the last answer had of a partition from this offset on, as the broker has it, the last batch perhaps cut
+        off; empty where it had nothing. Read_uncommitted.
+        """
+        with self._lock:
+            at, data = self._records.get(partition, (offset, b""))
+            return data if at == offset else b""
+
     def arm(
         self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
     ) -> bool:
@@ -117,6 +132,8 @@ class EndWatcher:
             self._armed.discard(key)
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
             self._ends = {tp: end for tp, end in self._ends.items() if tp in wanted}
+            for tp in self._records.keys() - wanted:
+                self._drop(tp)
             self._look_up_again()
 
     def close(self) -> None:
@@ -191,7 +208,8 @@ class EndWatcher:
             await self._ask_ends(unknown)
             return True
         session = self._sessions[node]
-        request = session.request(at, max_wait_ms=MAX_WAIT_MS, max_bytes=1)
+        request = session.request(
+            at, max_wait_ms=MAX_WAIT_MS, max_bytes=_ANSWER_BYTES, partition_bytes=_PARTITION_BYTES)
         response = await self.cluster.io.send(request, node, lane="watch")
         if not session.answered(response.error_code, response.session_id):
             return False
@@ -205,7 +223,7 @@ class EndWatcher:
                     self._forget_leaders({topic.topic})
                     lost.append(tp)
                 else:
-                    changed |= self._learn(tp, part)
+                    changed |= self._learn(tp, part, at.get(tp))
         if lost:
             await self.cluster.io.sleep(_RETRY_MS)
             await self._ask_ends(lost)
@@ -227,15 +245,31 @@ class EndWatcher:
         with self._lock:
             for tp, offset in found.items():
                 self._ends.setdefault(tp, _End()).high = offset
+                self._drop(tp)
 
-    def _learn(self, tp: TopicPartition, part: Any) -> bool:
+    def _learn(self, tp: TopicPartition, part: Any, asked: int | None) -> bool:
         with self._lock:
+            self._hold(tp, asked, part.records)
             end = self._ends.setdefault(tp, _End())
             before = (end.high, end.stable)
             end.high = part.high_watermark
             if part.last_stable_offset >= 0:
                 end.stable = part.last_stable_offset
             return before != (end.high, end.stable)
+
+    def _hold(self, tp: TopicPartition, offset: int | None, data: bytes | None) -> None:
+        """Of the oldest is let go what is too much. The caller holds the lock."""
+        self._drop(tp)
+        if offset is None or not data or len(data) > _PARTITION_BYTES:
+            return
+        self._records[tp] = offset, bytes(data)
+        self._records_bytes += len(data)
+        while self._records_bytes > _HELD_BYTES:
+            self._drop(next(iter(self._records)))
+
+    def _drop(self, tp: TopicPartition) -> None:
+        _, data = self._records.pop(tp, (0, b""))
+        self._records_bytes -= len(data)
 
     def _wake_up(self) -> bool:
         """Wake those for whom there is news; whether there was anybody."""

@@ -104,6 +104,10 @@ class Positions:
                 self._behind_the_end(tp, start)
         return found
 
+    def held(self, partition: TopicPartition, start: int) -> bytes:
+        """See EndWatcher.records."""
+        return self._watcher.records(partition, start)
+
     def look(self) -> None:
         """Ask where the partitions end whose position is known, for `lags`. ConnectError."""
         self._ends = self._watcher.refresh(list(self._at), self._isolation)

@@ -87,7 +87,9 @@ class SinkResult:
 
 @dataclass(frozen=True, slots=True)
 class SinkSplit:
-    """Offsets `start` to `end` (exclusive) of a partition; `job` is a pickled SinkJob."""
+    """Offsets `start` to `end` (exclusive) of a partition; `job` is a pickled SinkJob. `held`: what has been fetched of
+    them already.
+    """
 
     job: bytes
     topic: str
@@ -95,6 +97,7 @@ class SinkSplit:
     start: int
     end: int
     expected_seconds: float = 0.0
+    held: bytes = b""
 
     def run(self) -> SinkResult:
         """Read, convert, write. Errors come back in the result, so that the writer can be told of the others."""
@@ -201,7 +204,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         try:
             yield from read_range(
                 cluster, split.topic, split.partition, start, end, isolation=self._job.isolation,
-                max_record_bytes=self._job.max_record_bytes,
+                max_record_bytes=self._job.max_record_bytes, held=split.held if start == split.start else b"",
             )
         except OffsetOutOfRangeError as error:
             if self.records:

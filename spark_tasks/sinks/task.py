@@ -174,8 +174,9 @@ class SinkTask:
 
     def _plan(self) -> list[SinkSplit]:
         return [
-            SinkSplit(self._job, topic, partition, start, end, self._size.seconds(end - start))
-            for (topic, partition), start, end in self._positions.ranges(self._size.records)
+            SinkSplit(self._job, *place, start, end, self._size.seconds(end - start),
+                      self._positions.held(place, start))
+            for place, start, end in self._positions.ranges(self._size.records)
         ]
 
     def _collect(self, patience_s: float) -> Progress:

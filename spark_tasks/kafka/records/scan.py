@@ -23,6 +23,7 @@ from spark_tasks.kafka.records.layout import (
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     PRODUCER_ID_AT,
+    TRANSACTIONAL,
 )
 
 # Columns of the table of batches. START and END bound the records (decompressed later, if need be).
@@ -129,6 +130,11 @@ def next_offset(data: np.ndarray[Any, Any]) -> int | None:
     """The offset after the last complete batch; None if there is no complete batch."""
     table = batch_table(data)
     return None if len(table) == 0 else int(table[-1, BASE_OFFSET] + table[-1, LAST_DELTA] + 1)
+
+
+def has_transactions(data: np.ndarray[Any, Any]) -> bool:
+    """Whether a complete batch is part of a transaction."""
+    return bool((batch_table(data)[:, ATTRIBUTES] & TRANSACTIONAL).any())
 
 
 def _refusal(data: np.ndarray[Any, Any], error: int) -> Exception:

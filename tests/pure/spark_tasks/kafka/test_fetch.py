@@ -6,15 +6,18 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+import crc32c
 import pyarrow as pa
 import pytest
 from kafka.errors import CorruptRecordError
 from kafka.protocol.consumer import FetchResponse
 
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.kafka.cluster import LEVELS
 from spark_tasks.kafka.errors import KafkaRefusedError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.records import CorruptRecordsError, UnsupportedFormatError, encode
+from spark_tasks.kafka.records.layout import TRANSACTIONAL
 from tests.pure.spark_tasks.kafka.test_sender import Cluster, Io
 
 
@@ -86,3 +89,36 @@ def test_an_old_format_is_named_with_its_place(cluster: Cluster) -> None:
 def test_an_answer_without_the_partition_is_an_error_and_no_endless_wait(cluster: Cluster) -> None:
     with pytest.raises(KafkaRefusedError, match=r"^fetching logs-0 at 3: .*index out of range"):
         list(read_range(cluster, "logs", 0, 3, 9))
+
+
+def values(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def test_what_is_held_is_not_fetched(cluster: Cluster) -> None:
+    cluster.io.broker = []
+    held = one(b"a", 3) + one(b"b", 4) + one(b"c", 5)
+    for isolation in LEVELS:
+        assert values(read_range(cluster, "logs", 0, 4, 6, held=held, isolation=isolation)) == [b"b", b"c"]
+    cluster.io.broker = [answer(one(b"d", 6))]
+    assert values(read_range(cluster, "logs", 0, 3, 7, held=held + one(b"d", 6)[:20])) == [b"a", b"b", b"c", b"d"]
+
+
+def transactional(batch: bytes) -> bytes:
+    """With a right checksum."""
+    body = struct.pack(">H", TRANSACTIONAL) + batch[23:]
+    return batch[:17] + struct.pack(">I", crc32c.crc32c(body)) + body
+
+
+@pytest.mark.parametrize("held", [
+    b"?", one(b"a", 3)[:-1], bytes(99), struct.pack(">qiib", 3, 50, 0, 1) + bytes(85), one(b"a", 2),
+    transactional(one(b"aborted?", 3)),
+])  # fmt: skip
+def test_what_is_held_and_of_no_use_is_fetched(cluster: Cluster, held: bytes) -> None:
+    cluster.io.broker = [answer(one(b"good", 3))]
+    assert values(read_range(cluster, "logs", 0, 3, 4, held=held, isolation="read_committed")) == [b"good"]
+
+
+def test_damage_in_what_is_held_is_named_with_its_place(cluster: Cluster) -> None:
+    with pytest.raises(CorruptRecordsError, match=r"logs-0 at offset 3 .*checksum is wrong"):
+        list(read_range(cluster, "logs", 0, 3, 4, held=one(b"a", 3)[:-1] + b"x"))

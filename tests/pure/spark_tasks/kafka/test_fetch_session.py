@@ -60,7 +60,7 @@ def test_the_broker_waits_where_it_is_asked_to(steps):
         elif trouble == "grants":
             broker.grants = not broker.grants
         for attempt in range(3):
-            request = session.request(wanted, max_wait_ms=1, max_bytes=1)
+            request = session.request(wanted, max_wait_ms=1, max_bytes=1, partition_bytes=1)
             if trouble == "lost before" and not attempt:
                 session.lost()
                 continue
@@ -76,14 +76,14 @@ def test_epochs_begin_again_at_one(monkeypatch):
     monkeypatch.setattr(fetch_session, "LAST_EPOCH", 2)
     session, epochs = FetchSession(), []
     for _ in range(5):
-        epochs.append(session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1).session_epoch)
+        epochs.append(session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1, partition_bytes=1).session_epoch)
         session.answered(0, 7)
     assert epochs == [0, 1, 2, 1, 2]
 
 
 def test_other_errors_are_the_caller_s():
     session = FetchSession()
-    session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1)
+    session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1, partition_bytes=1)
     assert session.answered(0, 7)
     assert session.answered(protocol.UnknownTopicOrPartitionError.errno, 0)
-    assert session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1).session_epoch == 0
+    assert session.request({("a", 0): 1}, max_wait_ms=1, max_bytes=1, partition_bytes=1).session_epoch == 0
