@@ -17,6 +17,7 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
 from spark_tasks.spark.engines import AnyEngine, engine_of
+from spark_tasks.spark.lending import LentSpark
 from spark_tasks.task import TaskContext, TaskRunner
 
 MakeDelivery = Callable[[TaskContext, SourceSettings], Delivery | None]
@@ -32,8 +33,11 @@ class Runners:
         self, worker: Mapping[str, str], plugins: Plugins, *, engine: AnyEngine | None = None,
         make_delivery: MakeDelivery | None = None,
     ) -> None:
-        """Starts nothing. `worker`: the worker's properties. `engine`: one that has been made already."""
+        """Starts nothing; plugins get the engine's Spark from now on. `worker`: the worker's properties. `engine`: one
+        that has been made already.
+        """
         self.engine = engine or engine_of(worker)
+        self._lent = LentSpark(self.engine.await_spark)
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()
@@ -68,6 +72,7 @@ class Runners:
 
     def close(self) -> None:
         """Stop Spark and close the connections; the tasks must be gone."""
+        self._lent.close()
         self.engine.close()
         self._watchers.close()
         self._io.close()

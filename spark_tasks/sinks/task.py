@@ -174,9 +174,8 @@ class SinkTask:
 
     def _plan(self) -> list[SinkSplit]:
         return [
-            SinkSplit(self._job, *place, start, end, self._size.seconds(end - start),
-                      self._positions.held(place, start))
-            for place, start, end in self._positions.ranges(self._size.records)
+            SinkSplit(self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start))
+            for tp, start, end in self._positions.ranges(self._size.records)
         ]
 
     def _collect(self, patience_s: float) -> Progress:

@@ -110,6 +110,10 @@ class SparkEngine:
         for submission in lost:
             submission.fail(error)
 
+    def await_spark(self) -> None:
+        """Return when Spark is up; it is started where nobody has. ConnectError where it does not come."""
+        self._life.wait()
+
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
         """As Engine.submit: the future has one result a split, or the first split's error."""
         pickled = [pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits]

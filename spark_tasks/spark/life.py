@@ -55,6 +55,16 @@ class SparkLife:
             if self.state is EngineState.NEW:
                 self._begin()
 
+    def wait(self) -> None:
+        """Start Spark where nobody has, and return when it is up. Raises what `refusal` answers."""
+        self.start()
+        with self._changed:
+            self.refusal()  # which may have it tried again
+            self._changed.wait_for(lambda: self.state not in (EngineState.NEW, EngineState.STARTING))
+            refusal = self.refusal() if self.state is not EngineState.RUNNING else None
+        if refusal is not None:
+            raise refusal
+
     def _begin(self) -> None:
         """Start Spark in a thread; the caller holds the lock."""
         self.state = EngineState.STARTING

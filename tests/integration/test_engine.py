@@ -26,6 +26,7 @@ from spark_tasks.spark.context import SparkLostError, python_path
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.gateway import SparkStartError
+from spark_tasks.spark.lending import LentSpark
 from spark_tasks.spark.life import EngineState
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.door import Door, Line
@@ -66,8 +67,11 @@ def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
     waiting = engine.submit("early", [Answer(1)])
     assert not waiting.done()
     assert engine.state is EngineState.NEW
+    lent = LentSpark(engine.await_spark)
     engine.start()
     assert not waiting.done(), "start delays nothing"
+    assert SparkSession.builder.getOrCreate().range(3).count() == 3, "a plugin that asks early waits for the same Spark"
+    lent.close()
     assert waiting.result(START_S) == [1]
     on_spark(engine)
     yield engine

@@ -31,7 +31,7 @@ from spark_tasks.task import Split
 _logger = logging.getLogger(__name__)
 
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
-FIRST_S = 5.0  # how long the first batch may take, or be waited for, before Spark is started beside it
+FIRST_S = 5.0  # how long the first batch may take before Spark is started beside it
 GO_S = 1.0  # how long processes may take to go when the worker stops
 
 
@@ -56,7 +56,7 @@ class ResidentEngine:
         self._early: list[tuple[Batch, list[bytes]]] = []  # submitted before the start
         self._submitted = 0
         self._suspect_until = 0.0
-        self._started_at = 0.0
+        self._first_at: float | None = None  # when the first batch began to wait
 
     @property
     def state(self) -> EngineState:
@@ -70,7 +70,7 @@ class ResidentEngine:
 
     def start(self) -> None:
         """Start in the background. Call it when the REST server is up: it takes seconds of CPU. A Spark on this machine
-        is started after the first batch, which need not share the CPUs with that.
+        is started after the first batch, which need not share the CPUs with that; a worker without batches has none.
         """
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
@@ -82,7 +82,6 @@ class ResidentEngine:
             early, self._early = self._early, []
             for batch, payloads in early:
                 pool.submit(batch, payloads)
-            self._started_at = time.monotonic()
         if not self._local:
             self._life.start()
 
@@ -117,7 +116,7 @@ class ResidentEngine:
 
     def _beat(self) -> None:
         """Whether Spark is still there: asked where processes have ended, or its own has."""
-        if self._life.state is EngineState.NEW and time.monotonic() - self._started_at > FIRST_S:
+        if self._first_at is not None and time.monotonic() - self._first_at > FIRST_S:
             self._life.start()
         spark = self._life.spark
         if spark is not None and not self._local:
@@ -134,6 +133,10 @@ class ResidentEngine:
             self._bridge(self._pool)
         self._life.died(spark)
 
+    def await_spark(self) -> None:
+        """Return when Spark is up; it is started where nobody has. ConnectError where it does not come."""
+        self._life.wait()
+
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
         """As Engine.submit: the future has one result a split, or the first split's error."""
         payloads = [pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits]
@@ -144,6 +147,7 @@ class ResidentEngine:
         with self._lock:
             if self._life.state is EngineState.NEW:
                 batch.future.add_done_callback(self._first_ended)
+                self._first_at = self._first_at or time.monotonic()
             refusal = self._life.refusal()
             self._submitted += refusal is None
             if refusal is None and self._pool is None:
