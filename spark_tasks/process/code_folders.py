@@ -40,9 +40,10 @@ def complaint(path: str, plugins: Sequence[str]) -> str | None:
     `plugins`: as `of_plugins` says on the worker.
     """
     real = os.path.realpath(path)
-    for folders, what in ((plugins, "plugins"), (python_folders(), "code")):
-        for folder in folders:
-            if _within(real, os.path.realpath(folder)):
+    ours = ((folder, os.path.realpath(folder)) for folder in plugins)
+    for folders, what in ((ours, "plugins"), (_places(), "code")):
+        for folder, where in folders:
+            if _within(real, where):
                 return (f"{path} is in {folder}, from where the worker takes {what}: nothing is written there. Name a "
                         "folder for data alone")
     if real.endswith(_CODE) and any(_within(real, os.path.realpath(folder or os.curdir)) for folder in sys.path):
@@ -64,6 +65,12 @@ def check(path: str, plugins: Sequence[str]) -> None:
 
 def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+@cache
+def _places() -> tuple[tuple[str, str], ...]:
+    """`python_folders`, and where they are: looked up once, since each batch of a sink asks."""
+    return tuple((folder, os.path.realpath(folder)) for folder in python_folders())
 
 
 @cache
