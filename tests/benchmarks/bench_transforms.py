@@ -35,6 +35,7 @@ CHAINS: dict[str, dict[str, str]] = {
     "Filter": {},
     "Flatten$Value": {},
     "HeaderFrom$Value": {"fields": "id", "headers": "id", "operation": "copy"},
+    "HeaderFrom$Value ": {"fields": "id,name,amount", "headers": "id,name,amount", "operation": "move"},
     "HoistField$Value": {"field": "record"},
     "InsertField$Value": {"static.field": "src", "static.value": "bench", "offset.field": "offset"},
     "InsertHeader": {"header": "h2", "value.literal": "x"},

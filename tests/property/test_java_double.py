@@ -1,4 +1,4 @@
-"""One double and a column of them have the same text: Java's."""
+"""One number and a column of them have the same text: Java's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_tasks.java.double import java_double
-from spark_tasks.java.numbers import float_texts
+from spark_tasks.java.numbers import float_texts, integer_texts
 
 
 @given(st.floats())
@@ -19,6 +19,26 @@ from spark_tasks.java.numbers import float_texts
 @example(-0.0)
 def test_one_and_a_column_have_the_same_text(value):
     assert java_double(value) == float_texts(pa.array([value]))[0].as_py()
+
+
+@given(st.lists(st.one_of(
+    st.none(), st.floats(), st.floats(-2e7, 2e7),
+    st.builds(lambda whole, places: whole / 10**places, st.integers(-(10**17), 10**17), st.integers(0, 9)),
+    st.builds(lambda whole, places: whole / 10**places, st.integers(-(10**7), 10**7), st.integers(0, 9)),
+)))  # fmt: skip
+def test_short_and_long_numbers_of_a_column(values):
+    column = pa.array([0.5, *values], pa.float64())[1:]
+    assert float_texts(column).to_pylist() == [None if value is None else java_double(value) for value in values]
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-200, 200))), st.integers(0, 18))
+@example([2**63 - 1, -(2**63), 10**18, 10**18 - 1, -(10**18)], 0)
+def test_integers_of_a_column(values, zeros):
+    shorter = [None if value is None else int(value / 10**zeros) if zeros else value for value in values]
+    column = pa.array([7, *shorter], pa.int64())[1:]
+    assert integer_texts(column).to_pylist() == [None if value is None else str(value) for value in shorter]
+    small = pa.array([None if value is None else value % 128 for value in shorter], pa.int8())
+    assert integer_texts(small).equals(small.cast(pa.string()))
 
 
 def test_doubles_of_numpy_are_doubles():

@@ -18,7 +18,7 @@ from spark_tasks.arrays.joining import Member, join, join_members, null_like
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
 from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import hash_order
-from spark_tasks.java.numbers import float_texts
+from spark_tasks.java.numbers import float_texts, integer_texts
 from spark_tasks.pipeline.converters.json_mixed import write_mixed
 
 _DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
@@ -68,6 +68,7 @@ def _decimal(array: pa.Array) -> pa.Array:
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
     (pa.types.is_string, _same),
     (pa.types.is_floating, float_texts),
+    (pa.types.is_integer, integer_texts),
     (pa.types.is_binary, _base64),
     (pa.types.is_temporal, _date),
     (pa.types.is_decimal, _decimal),

@@ -18,7 +18,7 @@ from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.java.json import java_json
-from spark_tasks.java.numbers import float_texts
+from spark_tasks.java.numbers import float_texts, integer_texts
 from spark_tasks.pipeline.converters.json_mixed import write_mixed
 from spark_tasks.pipeline.converters.json_strings import literal, literals
 
@@ -140,7 +140,7 @@ def _bytes(array: pa.Array) -> pa.Array:
 def _moment(array: pa.Array) -> pa.Array:
     """Dates as days, times as milliseconds, timestamps as milliseconds since the epoch."""
     if pa.types.is_timestamp(array.type):
-        return array.cast(pa.timestamp("ms", array.type.tz), safe=False).cast(pa.int64()).cast(pa.string())
+        return integer_texts(array.cast(pa.timestamp("ms", array.type.tz), safe=False).cast(pa.int64()))
     if pa.types.is_time(array.type):
         return array.cast(pa.time32("ms"), safe=False).cast(pa.int32()).cast(pa.string())
     return array.cast(pa.date32()).cast(pa.int32()).cast(pa.string())
@@ -149,6 +149,7 @@ def _moment(array: pa.Array) -> pa.Array:
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
     (pa.types.is_string, literals),
     (pa.types.is_floating, _floats),
+    (pa.types.is_integer, integer_texts),
     (pa.types.is_binary, _bytes),
     (pa.types.is_date, _moment),
     (pa.types.is_time, _moment),

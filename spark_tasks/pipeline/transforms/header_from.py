@@ -24,7 +24,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     for_key,
 )
 from spark_tasks.pipeline.transforms.header_values import header_value
-from spark_tasks.pipeline.transforms.headers import with_header, write_header
+from spark_tasks.pipeline.transforms.headers import with_headers, write_header
 from spark_tasks.pipeline.transforms.java_casts import cast_column
 from spark_tasks.pipeline.transforms.java_values import JavaError, Struct, require_map, require_struct
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record, put
@@ -128,9 +128,10 @@ class HeaderFrom(FieldTransform):
             raise BadRowError(0, "null")
         columns = self._columns(array, field)
         kinds = {f.name: f.schema for f in columns.schema.fields} if columns.schema else {}
-        for (name,), header in self._pairs:
-            batch = with_header(batch, header, _texts(columns.children.get(name), columns.fields.get(name),
-                                                      kinds.get(name)))  # fmt: skip
+        batch = with_headers(batch, [
+            (header, _texts(columns.children.get(name), columns.fields.get(name), kinds.get(name)))
+            for (name,), header in self._pairs
+        ])  # fmt: skip
         if not self._moves and columns.schema is not None:
             return batch
         gone = {path[0] for path, _ in self._pairs} if self._moves else set()

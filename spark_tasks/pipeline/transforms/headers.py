@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import list_offsets
+from spark_tasks.arrays.buffers import Ints, all_valid, list_offsets, string_array, texts
+from spark_tasks.arrays.jit import copy_bytes, kernel
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.data.schema import Schema
 from spark_tasks.pipeline.converters.base import HeaderConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.transforms.rows import put
 
+_MOST: Final = 2**31 - 1  # bytes of a column with 32-bit offsets
 
 def has_header(batch: pa.RecordBatch, name: str) -> pa.BooleanArray:
     """Which records have a header of the name."""
@@ -42,20 +44,64 @@ def without(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
     return put(batch, "headers", pa.ListArray.from_arrays(offsets, pairs.filter(kept), type=headers.type))
 
 
-def with_header(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
-    """The batch with one more header at the end of each record's: `values` are their bytes."""
-    names = pa.array([name], pa.string()).take(pa.array(np.zeros(len(batch), np.int32)))
-    pair = HEADERS_TYPE.value_type
-    new = pa.StructArray.from_arrays([names, values.cast(pa.binary())], fields=list(pair))
-    if not _some(batch):
-        offsets = np.arange(len(batch) + 1, dtype=np.int32)
-        return put(batch, "headers", pa.ListArray.from_arrays(offsets, new, type=HEADERS_TYPE))
-    headers = batch.column("headers").cast(HEADERS_TYPE)
-    old, rows = headers.flatten(), _rows(headers)
-    order = np.argsort(np.concatenate((rows, np.arange(len(batch)))), kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(batch)) + 1))).astype(np.int32)
-    return put(batch, "headers", pa.ListArray.from_arrays(
-        offsets, pa.concat_arrays([old, new]).take(pa.array(order)), type=HEADERS_TYPE))
+def with_headers(batch: pa.RecordBatch, new: Sequence[tuple[str, pa.Array]]) -> pa.RecordBatch:
+    """The batch with more headers at the end of each record's, in this order: names, and the bytes of each record."""
+    rows, starts, old = len(batch), np.zeros(len(batch) + 1, np.int32), pa.array([], HEADERS_TYPE.value_type)
+    if _some(batch):
+        headers = batch.column("headers").cast(HEADERS_TYPE)
+        starts, old = np.asarray(list_offsets(headers)), headers.flatten()
+    names = [pa.array([name], pa.string()) for name, _ in new]
+    pairs = [
+        _interleaved(starts, old.field("key"), names, 0),
+        _interleaved(starts, old.field("value"), [written for _, written in new], 1),
+    ]
+    ends = (starts + len(new) * np.arange(rows + 1)).astype(np.int32)
+    found = pa.StructArray.from_arrays(pairs, fields=list(HEADERS_TYPE.value_type))
+    return put(batch, "headers", pa.ListArray.from_arrays(ends, found, type=HEADERS_TYPE))
+
+
+def _interleaved(starts: Ints, old: pa.Array, new: Sequence[pa.Array], step: int) -> pa.Array:
+    """For each row its old values and then one of each new column: its own (`step` 1), or everybody's (0)."""
+    rows, before, columns = len(starts) - 1, texts(old), [texts(array) for array in new]
+    sizes = [int(one.offsets[-1] - one.offsets[0]) for one in columns]
+    total = int(before.offsets[-1] - before.offsets[0]) + sum(sizes) * (1 if step else rows)
+    if total > _MOST:
+        raise OverflowError(f"the headers of {rows} records have {total} bytes, more than a column holds")
+    bounds = np.array([one.offsets - one.offsets[0] + at for one, at in zip(
+        columns, np.cumsum([0, *sizes[:-1]]), strict=True)], np.int64)  # fmt: skip
+    data = np.concatenate([one.data[one.offsets[0] : one.offsets[-1]] for one in columns])
+    given = np.array([all_valid(len(one.offsets) - 1) if one.valid is None else one.valid for one in columns])
+    kept = all_valid(len(old)) if before.valid is None else before.valid
+    count = len(old) + len(new) * rows
+    out, ends, there = np.empty(total, np.uint8), np.zeros(count + 1, np.int32), np.empty(count, np.bool_)
+    used = _interleave(starts, before.data, before.offsets, kept, data, bounds, given, step, out, ends, there)
+    return string_array(out[:used], ends, there, old.type)
+
+
+@kernel
+def _interleave(  # noqa: PLR0917
+    starts: Any, old: Any, old_ends: Any, kept: Any, new: Any, bounds: Any, given: Any, step: int,
+    out: Any, ends: Any, there: Any,
+) -> int:  # fmt: skip
+    at = item = 0
+    for row in range(len(starts) - 1):
+        for i in range(starts[row], starts[row + 1]):
+            there[item] = kept[i]
+            if kept[i]:  # what lies under a null is nothing
+                count = old_ends[i + 1] - old_ends[i]
+                copy_bytes(out, at, old, np.int64(old_ends[i]), np.int64(count))
+                at += count
+            item += 1
+            ends[item] = at
+        for j in range(len(bounds)):
+            there[item] = given[j, row * step]
+            if there[item]:
+                begin, end = bounds[j, row * step], bounds[j, row * step + 1]
+                copy_bytes(out, at, new, begin, end - begin)
+                at += end - begin
+            item += 1
+            ends[item] = at
+    return at
 
 
 def write_header(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonNull, Type
 from spark_tasks.pipeline.converters.values import parse_string
 from spark_tasks.pipeline.transforms.base import Transform
-from spark_tasks.pipeline.transforms.headers import with_header, write_header
+from spark_tasks.pipeline.transforms.headers import with_headers, write_header
 
 
 class InsertHeader(Transform):
@@ -32,4 +32,4 @@ class InsertHeader(Transform):
         """See Transform."""
         written = write_header(self.header_converter, "", self._name, *self._value)
         same = pa.array([written], pa.binary()).take(pa.array(np.zeros(len(batch), np.int32)))
-        return with_header(batch, self._name, same)
+        return with_headers(batch, [(self._name, same)])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.data.schema import DATE, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import DataError
-from spark_tasks.java.numbers import float_texts
+from spark_tasks.java.numbers import float_texts, integer_texts
 from spark_tasks.pipeline.transforms.java_values import Moment, class_name, is_number
 from spark_tasks.pipeline.transforms.moments import moment_text
 from spark_tasks.pipeline.transforms.rows import NotInColumnsError, SuspectRowsError
@@ -187,7 +187,7 @@ def _from_boolean(array: pa.Array, target: Type) -> pa.Array:
 def _from_number(array: pa.Array, target: Type) -> pa.Array:
     floating = pa.types.is_floating(array.type)
     if target is Type.STRING:
-        return float_texts(array) if floating else array.cast(pa.string())
+        return float_texts(array) if floating else integer_texts(array)
     filled = array.fill_null(0) if array.null_count else array
     values = filled.to_numpy(zero_copy_only=False)
     if target is Type.BOOLEAN:
