@@ -111,7 +111,7 @@ def _wire(kind: pa.DataType) -> pa.DataType:
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, Moment):
-        return value.millis // _DAY if pa.types.is_date(kind) else value.millis
+        return (value.millis // _DAY + 2**31) % 2**32 - 2**31 if pa.types.is_date(kind) else value.millis
     if isinstance(value, np.generic):
         return value.item()
     return value

@@ -89,7 +89,11 @@ class HeaderFrom(FieldTransform):
         return schema, value
 
     def _written(self, topic: str, header: str, schema: Schema | None, value: Any) -> bytes | None:
-        return write_header(self.header_converter, topic, header, schema, header_value(value))
+        found = header_value(value, as_text=self._writes_texts())
+        return write_header(self.header_converter, topic, header, schema, found)
+
+    def _writes_texts(self) -> bool:
+        return self.header_converter is None or type(self.header_converter) is SimpleHeaderConverter
 
     def _without(self, schema: Schema | None, value: Any, path: tuple[str, ...]) -> Part:
         name, rest = path[0], path[1:]
@@ -120,8 +124,8 @@ class HeaderFrom(FieldTransform):
 
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See ColumnsOrRows: numbers, texts and booleans, written by SimpleHeaderConverter."""
-        simple = self.header_converter is None or type(self.header_converter) is SimpleHeaderConverter
-        if not simple or self.part not in batch.schema.names or any(len(path) != 1 for path, _ in self._pairs):
+        nested = any(len(path) != 1 for path, _ in self._pairs)
+        if nested or not self._writes_texts() or self.part not in batch.schema.names:
             raise NotInColumnsError
         array, field = batch.column(self.part), batch.schema.field(self.part)
         if array.null_count:

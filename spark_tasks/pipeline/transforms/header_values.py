@@ -9,21 +9,36 @@ import numpy as np
 
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.transforms.java_values import Moment, Struct
+from spark_tasks.pipeline.transforms.moments import moment_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def header_value(value: Any) -> Any:
-    """Numbers of less than 64 bits become int, a Date a datetime, a Struct a dict."""
+class FarDate:
+    """A date of a year that datetime does not have, for what writes str() of it: Java's text."""
+
+    def __init__(self, date: Moment) -> None:
+        self._text = moment_text(date)
+
+    def __str__(self) -> str:
+        return self._text
+
+
+def header_value(value: Any, *, as_text: bool) -> Any:
+    """Numbers of less than 64 bits become int, a Date a datetime, a Struct a dict. `as_text`: what becomes of it is
+    SimpleHeaderConverter's text, so that a date may be of any year; else DataError for one that datetime does not have.
+    """
     if isinstance(value, Moment):
         try:
             return _EPOCH + timedelta(milliseconds=value.millis)
         except OverflowError as error:
+            if as_text:
+                return FarDate(value)
             raise DataError(f"a header cannot hold a date {value.millis} ms from 1970: {error}") from None
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, Struct):
-        return {field.name: header_value(value.get(field.name)) for field in value.schema.fields}
+        return {field.name: header_value(value.get(field.name), as_text=as_text) for field in value.schema.fields}
     if isinstance(value, dict):
-        return {name: header_value(one) for name, one in value.items()}
-    return [header_value(one) for one in value] if isinstance(value, list) else value
+        return {name: header_value(one, as_text=as_text) for name, one in value.items()}
+    return [header_value(one, as_text=as_text) for one in value] if isinstance(value, list) else value

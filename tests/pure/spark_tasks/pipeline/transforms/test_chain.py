@@ -112,6 +112,18 @@ def test_headers_are_written_by_the_tasks_converter():
     assert batch.column("value").to_pylist() == [{"b": 1}]
 
 
+def test_dates_that_python_does_not_have():
+    config = chain(("TimestampConverter$Value", {"field": "a", "target.type": "Timestamp"}),
+                   ("HeaderFrom$Value", {"fields": "a", "headers": "a", "operation": "move"}))  # fmt: skip
+    (batch,) = sink(config, [b'{"a":1000000000000000}', b'{"a":-1000000000000000}'])
+    assert [headers[0]["value"] for headers in batch.column("headers").to_pylist()] == [
+        b"33658-09-27T01:46:40.000Z", b"22:13:20.000Z",
+    ]  # fmt: skip
+    to_date = chain(("TimestampConverter$Value", {"target.type": "Date"}), **{"value.converter.schemas.enable": "true"})
+    (batch,) = sink(to_date, [b'{"schema":{"type":"int64","optional":false},"payload":9223372036854775807}'])
+    assert batch.column("value").cast(pa.int32()).to_pylist() == [-622191233], "of 32 bits, as in Java"
+
+
 V2 = {"field.syntax.version": "V2"}
 NESTED = b'{"a":{"b":{"c":"5","x.y":"7"},"d":1},"e":2}'
 
