@@ -8,61 +8,106 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 _LEAST: Final = 64  # rows that are tried together after a bad one
-_GROWTH: Final = 2
+_SHARE: Final = 3  # of the way to the next bad row, where errors do not name it: finding it in more takes longer
 
 
 class FailedPartError(Exception):
     """A stretch of rows cannot be done. `row`: the first bad one, counted from the begin of the stretch; None where
-    that is not known.
+    that is not known. `guess`: the one that it may be.
     """
 
-    def __init__(self, row: int | None, reason: object = "") -> None:
+    def __init__(self, row: int | None, reason: object = "", guess: int | None = None) -> None:
         super().__init__(str(reason))
         self.row = row
+        self.guess = guess
 
 
 def good_parts(
-    size: int, attempt: Callable[[int, int], T], refuse: Callable[[int, Any], None]
+    size: int, attempt: Callable[[int, int], T], refuse: Callable[[int, Any], None], spacing: int | None = None
 ) -> Iterator[T]:
     """What `attempt(begin, end)` makes of the rows 0 to `size`, stretch by stretch without those that are bad: each
     of these is told to `refuse`, in order, with the error of its own.
 
-    `attempt` raises FailedPartError; a row that it names is believed. All rows are tried at once first. Behind a bad
-    row, stretches begin about as long as bad rows are apart and grow while all goes well, so that many bad rows cost
-    little more than few. Any other error comes out.
+    `attempt` raises FailedPartError; a row that it names is believed, one that it guesses is tried alone, as long as
+    most guesses were right. All rows are tried at once first, unless bad ones are expected each `spacing` rows. Behind
+    a bad row, stretches begin as long as bad rows are apart, or a third of that where they have to be searched, and
+    grow while all goes well, so that many bad rows cost little more than few. Any other error comes out.
     """
-    at, width, last_bad = 0, max(size, 1), 0
-    suspect: int | None = None  # between `at` and here is a bad row
-    known: tuple[int, FailedPartError] | None = None  # a bad row further on
-    while at < size:
-        failed: FailedPartError | None = None
-        end = at + 1
-        if known is not None and known[0] == at:
-            failed = known[1]
-        else:
-            end = _end(at, size, width, suspect, known)
+    search = _Search(size, spacing)
+    while search.at < size:
+        begin, end = search.at, search.end()
+        failed = search.known_here()
+        if failed is None:
             try:
-                yield attempt(at, end)
+                yield attempt(begin, end)
             except FailedPartError as error:
                 failed = error
         if failed is None:
-            at, width = end, width * _GROWTH
-        elif end - at == 1:
-            refuse(at, failed)
-            at += 1
-            width, last_bad = max(_LEAST, at - last_bad), at
-            known = None
-        elif failed.row is not None and 0 <= failed.row < end - at:
-            known, suspect = (at + failed.row, failed), at + failed.row + 1
+            search.succeeded(end)
+        elif end - begin == 1:
+            refuse(begin, failed)
+            search.refused()
         else:
-            known, suspect = None, end
-        if suspect is not None and at >= suspect:
-            suspect = None
+            search.failed(end, failed)
 
 
-def _end(at: int, size: int, width: int, suspect: int | None, known: tuple[int, FailedPartError] | None) -> int:
-    if known is not None:
-        return known[0]
-    if suspect is not None:
-        return at + max(1, (suspect - at) // 2)
-    return min(size, at + width)
+class _Search:
+    """Where the search is: rows before `at` are done."""
+
+    def __init__(self, size: int, spacing: int | None) -> None:
+        self.at = 0
+        self._size = size
+        self._width = max(size, 1) if spacing is None else max(_LEAST, spacing // _SHARE)
+        self._spacing = spacing
+        self._share = _SHARE
+        self._last_bad = 0
+        self._suspect: int | None = None  # between `at` and here is a bad row
+        self._known: tuple[int, FailedPartError] | None = None  # a bad row further on
+        self._guess: int | None = None  # a row of which that is believed
+        self._trust = 1  # right guesses less wrong ones
+
+    def end(self) -> int:
+        """Of the next stretch."""
+        if self._known is not None:
+            return max(self._known[0], self.at + 1)
+        if self._guess is not None:
+            return max(self._guess, self.at + 1)
+        if self._suspect is not None:
+            return self.at + max(1, (self._suspect - self.at) // 2)
+        return min(self._size, self.at + self._width)
+
+    def known_here(self) -> FailedPartError | None:
+        """The error of the row `at`, which need not be tried."""
+        return self._known[1] if self._known is not None and self._known[0] == self.at else None
+
+    def succeeded(self, end: int) -> None:
+        """The stretch was good."""
+        self._trust -= self._guess == self.at
+        self._move(end, max(self._width, (end - self._last_bad) // self._share))
+
+    def refused(self) -> None:
+        """The row `at` alone is bad."""
+        self._trust += self._guess == self.at
+        apart = self.at + 1 - self._last_bad
+        self._spacing = apart if self._spacing is None else (self._spacing + apart) // 2
+        self._share = _SHARE if self._known is None else 1
+        self._known, self._suspect, self._last_bad = None, None, self.at + 1
+        self._move(self.at + 1, self._spacing // self._share)
+
+    def failed(self, end: int, error: FailedPartError) -> None:
+        """In the stretch is a bad row."""
+        self._trust -= self._guess is not None
+        self._known = self._guess = None
+        if error.row is not None and 0 <= error.row < end - self.at:
+            self._known, self._suspect = (self.at + error.row, error), self.at + error.row + 1
+            return
+        self._suspect = end
+        if error.guess is not None and 0 <= error.guess < end - self.at and self._trust > 0:
+            self._guess = self.at + error.guess
+
+    def _move(self, at: int, width: int) -> None:
+        self.at, self._width = at, max(_LEAST, width)
+        if self._suspect is not None and at >= self._suspect:
+            self._suspect = None
+        if self._guess is not None and at > self._guess:
+            self._guess = None

@@ -90,10 +90,14 @@ def is_outage(error: BaseException) -> bool:
 
 
 class StageFailedError(FailedPartError):
-    """A stage cannot do a stretch of rows. `words`: what people are told before the reason, {} for the record."""
+    """A stage cannot do a stretch of rows. `words`: what people are told before the reason, {} for the record. `guess`:
+    see FailedPartError.
+    """
 
-    def __init__(self, row: int | None, kind: Stage, class_name: str, error: Exception, words: str) -> None:
-        super().__init__(row, error)
+    def __init__(
+        self, row: int | None, kind: Stage, class_name: str, error: Exception, words: str, *, guess: int | None = None
+    ) -> None:
+        super().__init__(row, error, guess)
         self.kind, self.class_name, self.error, self.words = kind, class_name, reason_of(error), words
         self.bad = bad_rows(error)
 

@@ -4,6 +4,8 @@ errors.tolerance is all, in as few calls as it takes to find out which.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ from spark_tasks.pipeline.bisection import good_parts
 from spark_tasks.pipeline.failures import Failure, Stage, StageFailedError, is_outage
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
+from spark_tasks.sinks.pointing import quoted_row
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # what Kafka Connect calls the stage's class
 _WORDS: Final = "the sink's writer refuses record {}"
@@ -32,12 +35,12 @@ class _Reporter:
         self.reports: Reports = []
         self._tolerant = tolerant
         self._refuse = refuse
-        self._offsets: list[np.ndarray[Any, Any]] = []
+        self._columns: list[pa.Array] = []  # of offsets
 
     def given(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches, which the writer pulls."""
         for batch in batches:
-            self._offsets.append(batch.column("offset").to_numpy(zero_copy_only=False))
+            self._columns.append(batch.column("offset"))
             yield batch
 
     def report(self, error: Exception, *, offset: int | None = None, row: int | None = None) -> None:
@@ -45,16 +48,19 @@ class _Reporter:
         if (offset is None) == (row is None):
             raise TypeError("report() needs either the offset or the row of the record")
         if offset is None:
-            known = np.concatenate(self._offsets) if self._offsets else np.empty(0, np.int64)
+            known = np.concatenate(self._offsets()) if self._columns else np.empty(0, np.int64)
             if row is None or not 0 <= row < len(known):
                 raise IndexError(f"report(row={row}): write() was given {len(known)} records")
             offset = int(known[row])
-        elif not any(np.any(one == offset) for one in self._offsets):
+        elif not any(np.any(one == offset) for one in self._offsets()):
             raise ValueError(f"report(offset={offset}): write() was given no such record")
         if self._tolerant:
             self.reports.append((offset, error))
         else:
             self._refuse(offset, error)
+
+    def _offsets(self) -> list[np.ndarray[Any, Any]]:
+        return [column.to_numpy(zero_copy_only=False) for column in self._columns]
 
 
 class Putting:
@@ -79,25 +85,31 @@ class Putting:
             pass
         return message, sorted(reporter.reports, key=lambda report: report[0])
 
-    def write_what_it_takes(self, batches: Sequence[pa.RecordBatch]) -> tuple[list[Any], Reports]:
-        """The messages of the calls that went well, in order, and the records that are left out. What says nothing of
-        a record comes out: RetriableError for an outage, and the errors of the machine (a full disk).
+    def write_what_it_takes(
+        self, batches: Sequence[pa.RecordBatch], spacing: int | None = None
+    ) -> tuple[list[Any], Reports]:
+        """The messages of the calls that went well, in order, and the records that are left out. `spacing`: how many
+        records one that is refused is expected in. What says nothing of a record comes out: RetriableError for an
+        outage, and the errors of the machine (a full disk).
         """
         reports: Reports = []
-        offsets = np.concatenate([b.column("offset").to_numpy(zero_copy_only=False) for b in batches])
+        ends = [0, *itertools.accumulate(map(len, batches))]
 
         def attempt(begin: int, end: int) -> tuple[Any, Reports]:
+            stretch = _stretch(batches, ends, begin, end)
             try:
-                return self.write(_stretch(batches, begin, end))
+                return self.write(stretch)
             except Exception as error:
                 not_the_records_fault(error)
-                raise StageFailedError(None, Stage.TASK_PUT, SINK_TASK, error, _WORDS) from error
+                guess = quoted_row(error, stretch) if end - begin > 1 else 0
+                raise StageFailedError(None, Stage.TASK_PUT, SINK_TASK, error, _WORDS, guess=guess) from error
 
         def refuse(row: int, failed: StageFailedError) -> None:
-            reports.append((int(offsets[row]), failed.error))
+            [one] = _stretch(batches, ends, row, row + 1)
+            reports.append((one.column("offset")[0].as_py(), failed.error))
 
         messages = []
-        for message, reported in good_parts(len(offsets), attempt, refuse):
+        for message, reported in good_parts(ends[-1], attempt, refuse, spacing):
             messages.append(message)
             reports += reported
         return messages, sorted(reports, key=lambda report: report[0])
@@ -118,14 +130,16 @@ def put_failure(error: Exception, where: str) -> Failure:
     return StageFailedError(0, Stage.TASK_PUT, SINK_TASK, error, _WORDS).failure(0, where)
 
 
-def _stretch(batches: Sequence[pa.RecordBatch], begin: int, end: int) -> Iterator[pa.RecordBatch]:
-    """The rows from begin to end of all batches together."""
-    at = 0
-    for batch in batches:
-        first, last = max(begin - at, 0), min(end - at, len(batch))
-        if first < last:
-            yield batch.slice(first, last - first)
-        at += len(batch)
+def _stretch(
+    batches: Sequence[pa.RecordBatch], ends: Sequence[int], begin: int, end: int
+) -> list[pa.RecordBatch]:
+    """The rows from begin to end of all batches together; batch i has those from ends[i] to ends[i + 1]."""
+    found, at = [], bisect.bisect_right(ends, begin) - 1
+    while begin < end:
+        last = min(ends[at + 1], end)
+        found.append(batches[at].slice(begin - ends[at], last - begin))
+        begin, at = last, at + 1
+    return found
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

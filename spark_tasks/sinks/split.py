@@ -33,6 +33,7 @@ from spark_tasks.tasks.pacing import MOST_BYTES
 
 _logger = logging.getLogger(__name__)
 
+_MANY = 4  # refused records of a split
 BUDGET_FACTOR = 4.0  # a split that takes so many times longer than planned stops where it is
 
 
@@ -132,17 +133,26 @@ class SinkSplit:
         )
 
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
-        """All of it written, once more and record by record where the writer refuses some; the messages."""
+        """All of it written, in one call or, where the writer refuses some of it, in several; the messages."""
         putting = Putting(job.writer, job.accepts, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
-        try:
-            message, reports = putting.write(itertools.chain([first], reading))
-            messages = [message]
-        except Exception as error:
-            if reading.failed or not job.errors.tolerant:
-                raise
-            not_the_records_fault(error)
-            reading = _Reading(self, job, Refusals(job.errors))
-            messages, reports = putting.write_what_it_takes(list(reading))
+        spacings, place = _spacings(self.job), (self.topic, self.partition)
+        batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
+        spacing = spacings.pop(place, None)
+        if spacing is None:
+            try:
+                message, reports = putting.write(batches)
+            except Exception as error:
+                if reading.failed or not job.errors.tolerant:
+                    raise
+                not_the_records_fault(error)
+                reading = _Reading(self, job, Refusals(job.errors))
+                batches = reading
+            else:
+                reading.refuse_puts(reports)
+                return reading, [message]
+        messages, reports = putting.write_what_it_takes(list(batches), spacing)
+        if len(reports) >= _MANY:
+            spacings[place] = reading.written // len(reports)
         reading.refuse_puts(reports)
         return reading, messages
 
@@ -233,6 +243,14 @@ class _Reading(Iterator[pa.RecordBatch]):
             for row in (row for row, offset in enumerate(offsets) if offset in left):
                 where = f"{split.topic}-{split.partition}, offset {offsets[row]}"
                 self._refuse(raw, replace(put_failure(left[offsets[row]], where), row=row))
+
+
+@lru_cache(maxsize=256)
+def _spacings(job: bytes) -> dict[tuple[str, int], int]:  # noqa: ARG001 - the cache's key
+    """In how many records its writer has refused one lately, by topic and partition, where that was many of a split:
+    the next split need not find out with a call that all of it is lost in. Kept in the Python worker.
+    """
+    return {}
 
 
 @lru_cache(maxsize=256)

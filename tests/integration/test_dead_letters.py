@@ -52,13 +52,17 @@ def letters(bootstrap: str, topic: str) -> list[tuple[bytes | None, dict[str, st
 def test_a_writer_refuses_records_and_the_rest_is_written_in_order(sink: SinkRig, caplog: Any) -> None:
     sink.produce(1000)
     dead = f"dead-{sink.name}"
-    loop = sink.start(**TOLERANT, **{"refuse": "100,101,102,998", "errors.deadletterqueue.topic.name": dead})
+    refused = {"100", "101", "102", "104", "998", "1500"}
+    loop = sink.start(**TOLERANT, **{"refuse": ",".join(refused), "errors.deadletterqueue.topic.name": dead})
     loop.await_records(1000, 60)
-    refused = {"100", "101", "102", "998"}
+    sink.produce(1000, start=1000)
+    loop.await_records(2000, 60)
     for parity in (0, 1):
         seen = [value for value in sink.values() if int(value) % 2 == parity]
-        assert seen == [str(n) for n in range(1000) if n % 2 == parity and str(n) not in refused]
-    assert {partition: sink.committed()[partition] for partition in (0, 1)} == {0: 500, 1: 500}
+        assert seen == [str(n) for n in range(2000) if n % 2 == parity and str(n) not in refused]
+    assert {partition: sink.committed()[partition] for partition in (0, 1)} == {0: 1000, 1: 1000}
+    [after_many] = [values for _, _, _, values in sink.notes.heard("writes") if values[0] == "1000"]
+    assert len(after_many) < 125, "where many were refused, the next batch is not tried as a whole first"
     found = letters(sink.bootstrap, dead)
     assert sorted(value.decode() for value, _ in found) == sorted(refused)
     [of_100] = [headers for value, headers in found if value == b"100"]
@@ -69,7 +73,7 @@ def test_a_writer_refuses_records_and_the_rest_is_written_in_order(sink: SinkRig
         "stage": "TASK_PUT", "class.name": "org.apache.kafka.connect.sink.SinkTask",
         "exception.class.name": "builtins.ValueError", "exception.message": "the target takes no such value",
     }
-    assert caplog.text.count(f"Error encountered in task {sink.name}-0. Executing stage 'TASK_PUT' with class ") == 4
+    assert caplog.text.count(f"Error encountered in task {sink.name}-0. Executing stage 'TASK_PUT' with class ") == 6
 
 
 def test_a_writer_reports_records_and_an_outage_is_none(sink: SinkRig) -> None:

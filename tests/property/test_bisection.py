@@ -16,10 +16,12 @@ def batches(draw):
 
 
 class Stage:
-    """Fails where a bad row is in the stretch. `tells`: for each bad row whether it says which it is."""
+    """Fails where a bad row is in the stretch. `tells`: for each bad row whether it says which it is; `guesses`: which
+    row it says that it may be, of all rows.
+    """
 
-    def __init__(self, bad, tells):
-        self.bad, self.tells = sorted(bad), tells
+    def __init__(self, bad, tells, guesses=lambda _: None):
+        self.bad, self.tells, self.guesses = sorted(bad), tells, guesses
         self.tries, self.rows = 0, 0
 
     def __call__(self, begin, end):
@@ -27,21 +29,24 @@ class Stage:
         self.tries, self.rows = self.tries + 1, self.rows + end - begin
         found = [row for row in self.bad if begin <= row < end]
         if found:
-            raise FailedPartError(found[0] - begin if found[0] in self.tells else None, found[0])
+            guess = self.guesses(found[0])
+            guess = None if guess is None else guess - begin
+            raise FailedPartError(found[0] - begin if found[0] in self.tells else None, found[0], guess)
         return range(begin, end)
 
 
-def outcome(size, stage):
+def outcome(size, stage, spacing=None):
     refused = []
-    parts = list(good_parts(size, stage, lambda row, error: refused.append((row, str(error)))))
+    parts = list(good_parts(size, stage, lambda row, error: refused.append((row, str(error))), spacing))
     return [row for part in parts for row in part], refused
 
 
-@given(batches(), st.data())
-def test_exactly_the_bad_rows_go(batch, data):
+@given(batches(), st.none() | st.integers(1, 5000), st.data())
+def test_exactly_the_bad_rows_go(batch, spacing, data):
     size, bad = batch
     tells = data.draw(st.sets(st.sampled_from(sorted(bad)))) if bad else set()
-    good, refused = outcome(size, Stage(bad, tells))
+    wrong = data.draw(st.dictionaries(st.sampled_from(sorted(bad)), st.none() | st.integers(-9, size))) if bad else {}
+    good, refused = outcome(size, Stage(bad, tells, lambda row: wrong.get(row, row)), spacing)
     assert good == [row for row in range(size) if row not in bad]
     assert refused == [(row, str(row)) for row in sorted(bad)], "in order, each with its own error"
 
@@ -69,7 +74,22 @@ def test_bad_rows_cost_little():
     assert many.rows <= 4 * 100_000
     silent = Stage(range(500, 100_000, 1000), ())
     outcome(100_000, silent)
-    assert silent.rows <= 8 * 100_000
+    assert silent.rows <= 4 * 100_000
+    expected = Stage(range(500, 100_000, 1000), ())
+    outcome(100_000, expected, 1000)
+    assert expected.rows <= 2 * 100_000
+    right = Stage(range(500, 100_000, 1000), (), lambda row: row)
+    outcome(100_000, right, 1000)
+    assert right.rows <= 1.5 * 100_000
+    assert right.tries <= 7 * 100
+    assert expected.tries >= 2 * right.tries
+
+
+@given(st.integers(0, 999), st.integers(-1, 1001))
+def test_wrong_guesses_are_soon_not_believed(bad, guess):
+    stage, silent = Stage({bad}, (), lambda _: guess), Stage({bad}, ())
+    assert outcome(1000, stage) == outcome(1000, silent)
+    assert stage.tries <= silent.tries + 3
 
 
 def test_an_error_of_another_kind_comes_out():

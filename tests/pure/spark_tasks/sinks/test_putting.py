@@ -67,6 +67,29 @@ def test_exactly_the_refused_records_are_left_out():
     assert {str(error) for _, error in reports} == {"no"}
 
 
+CALLS = []
+
+
+class Quoting(Picky):
+    """Says which, in words."""
+
+    def write(self, iterator):
+        CALLS.append(self)
+        seen = [row["n"] for batch in iterator for row in batch.column("value").to_pylist()]
+        for n in seen:
+            if n in self.bad:
+                raise ValueError(f"Key (n)=({n}) already exists")
+        return seen
+
+
+def test_what_the_error_quotes_is_tried_alone():
+    CALLS.clear()
+    bad = {100 + 2 * row for row in range(150, 2000, 300)}
+    _, reports = putting(Quoting(bad, None)).write_what_it_takes(list(batches(1000, 1000)))
+    assert {offset for offset, _ in reports} == bad
+    assert len(bad) < len(CALLS) <= 8 * len(bad), "searched by halves, it would be nine calls for each alone"
+
+
 @pytest.mark.parametrize("error", [
     RetriableError("busy"), ConnectionRefusedError("nobody"), TimeoutError("slow"), sqlite3.OperationalError("locked"),
 ])
