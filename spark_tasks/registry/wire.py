@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_tasks.arrays.joining import concatenated
+
 SchemaId = int | str  # an id, or a GUID as text
 
 _SIZE = 5
@@ -71,7 +73,9 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
 def framed(schema_id: int, payloads: pa.Array, index: bytes = b"") -> pa.Array:
     """The payloads (binary, null for records without bytes) with the prefix of the id; `index`: what follows it."""
     prefix = struct.pack(">bi", 0, schema_id) + index
-    return pc.binary_join_element_wise(pa.scalar(prefix, payloads.type), payloads, pa.scalar(b"", payloads.type))
+    if payloads.null_count:
+        return pc.binary_join_element_wise(pa.scalar(prefix, payloads.type), payloads, pa.scalar(b"", payloads.type))
+    return concatenated([prefix, payloads], len(payloads), payloads.type)
 
 
 def _heads(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

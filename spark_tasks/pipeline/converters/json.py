@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Bools, Bytes, Texts, all_valid, texts
+from spark_tasks.arrays.joining import join
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
@@ -135,7 +136,7 @@ class JsonConverter(Converter, HeaderConverter):
         written = self._writer.write(array, schema, metadata)
         if self._schemas:
             described = "null" if schema is None else to_text(schema)
-            written = pc.binary_join_element_wise(f'{{"schema":{described},"payload":', written, "}", "")
+            written = join(f'{{"schema":{described},"payload":', written, "}", nulls="emit_null")
         if schema is None and array.null_count:
             written = pc.if_else(array.is_valid(), written, pa.scalar(None, pa.string()))
         if schema is None and pa.types.is_null(array.type):
