@@ -111,10 +111,19 @@ def _wire(kind: pa.DataType) -> pa.DataType:
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, Moment):
-        return (value.millis // _DAY + 2**31) % 2**32 - 2**31 if pa.types.is_date(kind) else value.millis
+        return _days(value.millis) if pa.types.is_date(kind) else value.millis
     if isinstance(value, np.generic):
         return value.item()
     return value
+
+
+def _days(millis: int) -> int:
+    """Days since the epoch in 32 bits: of more, Java too takes the lower ones. DataError for what is not midnight, as
+    is the begin of the first day of 64 bits.
+    """
+    if millis % _DAY:
+        raise DataError("Kafka Connect Date type should not have any time fields set to non-zero values.")
+    return (millis // _DAY + 2**31) % 2**32 - 2**31
 
 
 def untyped(found: Sequence[Any]) -> Column:
