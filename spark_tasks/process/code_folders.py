@@ -41,7 +41,7 @@ def complaint(path: str, plugins: Sequence[str]) -> str | None:
     """
     real = os.path.realpath(path)
     ours = ((folder, os.path.realpath(folder)) for folder in plugins)
-    for folders, what in ((ours, "plugins"), (_places(), "code")):
+    for folders, what in ((ours, "plugins"), (python_folders(), "code")):
         for folder, where in folders:
             if _within(real, where):
                 return (f"{path} is in {folder}, from where the worker takes {what}: nothing is written there. Name a "
@@ -68,19 +68,16 @@ def _within(path: str, folder: str) -> bool:
 
 
 @cache
-def _places() -> tuple[tuple[str, str], ...]:
-    """`python_folders`, and where they are: looked up once, since each batch of a sink asks."""
-    return tuple((folder, os.path.realpath(folder)) for folder in python_folders())
-
-
-@cache
-def python_folders() -> tuple[str, ...]:
-    """Where Python, its libraries, heeler and caches of compiled code are; looked up once."""
+def python_folders() -> tuple[tuple[str, str], ...]:
+    """What Python, its libraries, heeler and caches of compiled code lie in: as it is called, and where that is. Looked
+    up once, since each batch of a sink asks.
+    """
     ours = Path(__file__).resolve().parents[2]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return tuple(dict.fromkeys((
+    folders = dict.fromkeys((
         *(sysconfig.get_path(name) for name in _LIBRARIES), *site.getsitepackages(), site.getusersitepackages(),
         *(str(ours / package) for package in ("actors", "heeler", "rest", "spark_tasks", "storage")),
         str(caches / "heeler"), str(caches / "numba"), str(name_of_private("numba")),
         *(os.environ[name] for name in _ELSEWHERE if os.environ.get(name)),
-    )))
+    ))
+    return tuple((folder, os.path.realpath(folder)) for folder in folders)
