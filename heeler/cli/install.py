@@ -14,7 +14,9 @@ from heeler.cli.terminal import Progress, told_without_trace
 @click.argument("what", metavar="GROUP:ARTIFACT:VERSION")
 @click.option("--plugin-path", "folder", required=True, type=click.Path(file_okay=False, path_type=Path),
               help="A folder of the worker's plugin.path.")
-def install(what: str, folder: Path) -> None:
+@click.option("--with", "more", multiple=True, metavar="GROUP:ARTIFACT:VERSION",
+              help="What the plugin needs and does not name, such as a JDBC driver; may be repeated.")
+def install(what: str, folder: Path, more: tuple[str, ...]) -> None:
     """Put a Java plugin and the jars that it needs into a folder of plugin.path.
 
     They come from Maven Central, or from the mirror of HEELER_IVY_SETTINGS.
@@ -25,10 +27,10 @@ def install(what: str, folder: Path) -> None:
     from heeler.java_host.install import install as put
 
     with told_without_trace():
-        wanted = Coordinates.parse(what)
+        wanted, others = Coordinates.parse(what), [Coordinates.parse(one) for one in more]
         progress = Progress(Console(stderr=True))
         with progress:
-            done = put(wanted, folder, progress)
+            done = put(wanted, folder, progress, more=others)
         click.echo(f"{done.jars} jars in {done.folder}")
         for name in done.plugins:
             click.echo(f"  {name}")

@@ -49,8 +49,9 @@ class Installed:
 
 
 def install(what: Coordinates, plugin_path: Path, progress: Progress,
-            resolve: Callable[[JarSet, Progress], Path] = resolve) -> Installed:
+            resolve: Callable[[JarSet, Progress], Path] = resolve, *, more: Sequence[Coordinates] = ()) -> Installed:
     """A new folder in `plugin_path`, whole or not there. Raises SetupError: it is there already, or cannot be fetched.
+    `more`: what goes into the same folder.
 
     What every Java plugin has anyway (Kafka's clients, the plugin API, Jackson) is left out, unless it is an older
     version: a library half of which is the plugin's and half Kafka's does not work.
@@ -58,13 +59,14 @@ def install(what: Coordinates, plugin_path: Path, progress: Progress,
     target = plugin_path / f"{what.artifact}-{what.version}"
     if target.exists():
         raise SetupError(f"{target} is there already; remove it to install it again")
-    jars = resolve(JarSet(f"{what.artifact} {what.version}", ((what.group, what.artifact, what.version),)), progress)
+    modules = tuple((one.group, one.artifact, one.version) for one in (what, *more))
+    jars = resolve(JarSet(f"{what.artifact} {what.version}", modules), progress)
     shared = dict(_version(jar) for jar in resolve(RUNTIME, progress).glob("*.jar"))
-    own = f"{what.artifact}-{what.version}.jar"
+    own = {f"{one.artifact}-{one.version}.jar" for one in (what, *more)}
     chosen = []
     for jar in sorted(jars.glob("*.jar")):
         name, version = _version(jar)
-        if jar.name == own or name not in shared or shared[name] < version:
+        if jar.name in own or name not in shared or shared[name] < version:
             chosen.append(jar)
     try:
         plugin_path.mkdir(parents=True, exist_ok=True)

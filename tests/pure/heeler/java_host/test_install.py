@@ -42,6 +42,19 @@ def test_a_plugin_is_put_into_a_folder_of_its_own(registry, tmp_path):
         install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, registry)
 
 
+def test_what_it_needs_besides_comes_along(registry, tmp_path):
+    asked = []
+
+    def resolve(jars, progress):
+        asked.append(jars.modules)
+        return registry(jars, progress)
+
+    done = install(Coordinates.parse("org.x:mine:1.0"), tmp_path / "path", lambda _: None, resolve,
+                   more=[Coordinates.parse("org.j:jackson-core:2.9.9")])
+    assert asked[0] == (("org.x", "mine", "1.0"), ("org.j", "jackson-core", "2.9.9"))
+    assert (done.folder / "jackson-core-2.9.9.jar").exists()  # though it is older than Kafka's: it was asked for
+
+
 def test_a_folder_that_cannot_be_written_is_told(registry, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="Cannot write to"):
