@@ -6,6 +6,7 @@ A plugin that hangs blocks this actor and nobody else: the herder goes on, and g
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -86,6 +87,37 @@ class _Context(ConnectorContext):
         return self._read_offsets()
 
 
+class ConnectorActors:
+    """Makes connector actors for the herder, and gives up those whose plugin hangs."""
+
+    def __init__(self, make: Callable[[Epoch, Callable[[Connector], None]], pykka.ActorRef[ConnectorActor]]) -> None:
+        """`make`: an actor that tells of its plugin's object as soon as there is one."""
+        self._make = make
+        self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
+
+    def start(self, epoch: Epoch, _command: StartConnector) -> pykka.ActorRef[ConnectorActor]:
+        """A new actor, which then has to be sent the StartConnector."""
+        made = _Made()
+        ref = self._make(epoch, made.take)
+        self._made[ref.actor_urn] = made
+        return ref
+
+    def cancel(self, ref: pykka.ActorRef[Any]) -> None:
+        """Nobody waits for it any more. Never blocks; any thread."""
+        made = self._made.get(ref.actor_urn)
+        if made is not None and made.connector is not None:
+            made.connector.abandon()
+
+
+class _Made:
+    """The plugin's object of an actor; lives as long as the actor, which has `take`."""
+
+    connector: Connector | None = None
+
+    def take(self, connector: Connector) -> None:
+        self.connector = connector
+
+
 class ConnectorActor(pykka.ThreadingActor):
     """One instance of a connector; takes StartConnector, ChangeTargetState, GenerateTaskConfigs and Stop."""
 
@@ -94,10 +126,11 @@ class ConnectorActor(pykka.ThreadingActor):
     def __init__(
         self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
         log_context: LogContext | None = None, metrics: Callable[[ConnectorName], PluginMetrics] | None = None,
-        watch_lag: WatchLag | None = None,
+        watch_lag: WatchLag | None = None, *, made: Callable[[Connector], None] = lambda _: None,
     ) -> None:
         super().__init__()
         self._metrics = metrics or (lambda _name: PluginMetrics())
+        self._made = made
         self._epoch = epoch
         self._tell = tell
         self._plugins = plugins
@@ -177,6 +210,7 @@ class ConnectorActor(pykka.ThreadingActor):
                            self._metrics(name))
         connector: Connector = self._plugin.cls(dict(self._resolved), context)
         self._connector = connector
+        self._made(connector)
         return connector
 
     def _follow_lag(self) -> None:

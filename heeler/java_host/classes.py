@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from heeler.java_host.connection import Connection, Event, HostGoneError, thrown
+from heeler.java_host.connection import Connection, Event, HostGoneError, JavaPluginError, thrown
 from heeler.java_host.discovery import JavaPlugin
+from heeler.java_host.figures import figures
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts
 from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, ConfigValue, Importance, Type, Width
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.metrics.plugins import Figures
 from spark_tasks.plugins.api import Connector, ConnectorContext, Options, SinkConnector, SourceConnector
 from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRunner
 
@@ -65,6 +67,7 @@ class _JavaConnector(JavaPlugins):
     task_class: str | None = None
     """The class of its tasks in Java; known once it has started."""
     _connection: Connection | None = None
+    _starting: Connection | None = None  # the last one; it may not have come to be `_connection`
     _wanted = False  # started, neither stopped nor failed
     _runs = False  # and has an instance in the host
 
@@ -99,7 +102,7 @@ class _JavaConnector(JavaPlugins):
 
     def _begin(self) -> None:
         name = self.config.get("name", "")
-        connection = self.host.connect(self._take, self._offsets, name)
+        connection = self._starting = self.host.connect(self._take, self._offsets, name, name)
         try:
             answer = connection.ask("connector", **self.named(), name=name, config=dict(self.config))
         except BaseException:
@@ -114,7 +117,11 @@ class _JavaConnector(JavaPlugins):
 
     def stop(self) -> None:
         """Stop it; the host forgets it."""
-        self._runs = self._wanted = False
+        self._wanted = False
+        self._leave()
+
+    def _leave(self) -> None:
+        self._runs = False
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -124,6 +131,13 @@ class _JavaConnector(JavaPlugins):
             log.info("The host of Java plugins has ended before %s was stopped", self.java_class)
         finally:
             connection.close()
+            self.context.metrics.replace(Figures())
+
+    def abandon(self) -> None:
+        """See Connector. What hangs in the host is counted there."""
+        self._runs = self._wanted = False
+        if self._starting is not None:
+            self._starting.close()
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """As the connector in the host says; values that are null are left out."""
@@ -142,15 +156,34 @@ class _JavaConnector(JavaPlugins):
         if isinstance(event, HostGoneError):
             if self._runs:
                 self._runs = False
-                threading.Thread(target=self._again, name=f"again-{self.config.get('name')}", daemon=True).start()
+                self._in_background(self._again)
+        elif isinstance(event, Mapping) and event.get("op") == "retire":
+            if self._runs:  # one that starts or stops just now is not waited for
+                self._in_background(self._move)
+        elif isinstance(event, Mapping) and event.get("op") == "metrics":
+            self.context.metrics.replace(figures(event["values"]))
         elif isinstance(event, Mapping) and event.get("op") == "reconfigure":
             self.context.request_task_reconfiguration()
         elif isinstance(event, Mapping) and event.get("op") == "failed":
             self._runs = self._wanted = False  # it does not start again where that was the end of the host
             self.context.raise_error(thrown(event))
 
+    def _in_background(self, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, name=f"again-{self.config.get('name')}", daemon=True).start()
+
+    def _move(self) -> None:
+        """The host is replaced: it is stopped there in order, and goes on in the next one."""
+        log.info("%s: goes on in another host of Java plugins", self.config.get("name"))
+        try:
+            self._leave()
+        except JavaPluginError as error:
+            log.warning("%s could not be stopped cleanly: %s", self.config.get("name"), error)
+        self._again()
+
     def _again(self) -> None:
-        """The host has ended under it: it starts again in the next one."""
+        """The host has ended under it, or it has left it: it starts again in the next one."""
+        if not self._wanted:
+            return
         try:
             self._patiently()
             if not self._wanted:  # it was stopped meanwhile

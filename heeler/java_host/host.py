@@ -1,87 +1,90 @@
-"""The host of a worker's Java plugins: one JVM, started when the first of them is needed.
+"""The hosts of a worker's Java plugins: one JVM for all, or one for each connector (java.plugins.isolation), started
+when the first plugin is needed.
 
-Its socket and the secret that opens it lie in a folder of this user's alone. The JVM ends with the worker however that
-ends (see guard.py), and the folder goes. One that has ended is started anew for whoever needs it next.
+One that has ended is started anew for whoever needs it next. One in which too many threads hang says so: its tasks and
+connectors leave it in order, and go on in a new one.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import re
-import secrets
 import shlex
-import shutil
 import socket
-import tempfile
 import threading
-import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
 from heeler.java_host.building import host_classpath
 from heeler.java_host.connection import Connection, Event, HostGoneError
-from heeler.java_host.frames import message
+from heeler.java_host.process import HostProcess
 from spark_tasks.errors import ConnectError
-from spark_tasks.process.private_files import open_private
 
 OPTIONS: Final = "java.plugins.jvm.options"
+ISOLATION: Final = "java.plugins.isolation"
+MOST_HUNG: Final = "java.plugins.hung.max"
 DEFAULT_OPTIONS: Final = "-Xmx1G"
+DEFAULT_MOST_HUNG: Final = 8
+_LINGER_S: Final = 5.0  # a JVM that nobody uses any more, so that what a plugin does at its end is done
 _TUNING: Final = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
 _LOGGING: Final = {
     "defaultLogLevel": "info", "levelInBrackets": "true", "showThreadName": "false",
     "log.org.apache.kafka": "warn", "log.org.apache.kafka.connect.file": "info",
     "log.org.apache.kafka.connect.mirror": "info",
 }
-_START_S: Final = 120.0  # scanning jars without manifests takes its time on a busy machine
-_LOOK_S: Final = 0.02
-_LEVEL: Final = re.compile(r"\[(TRACE|DEBUG|INFO|WARN|ERROR)\] (.*)", re.DOTALL)
-_PYTHON: Final = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
-                  "ERROR": logging.ERROR}
-_said = logging.getLogger("heeler.java")  # what the JVM and its plugins write
 log = logging.getLogger(__name__)
+
+OnEvent = Callable[[Event], None]
+Offsets = Callable[[], list[tuple[str, str]]]
 
 
 class JavaHost:
     """Starts nothing before `connect`. Any thread."""
 
-    def __init__(self, plugin_path: Sequence[str], discovery: str = "service_load",
-                 options: str = DEFAULT_OPTIONS, *, classpath: Callable[[], str] = host_classpath) -> None:
-        """`discovery`: how the JVM looks for plugins, in the words of plugin.discovery. `options`: of the JVM."""
-        self._arguments = (",".join(plugin_path), discovery)
+    def __init__(
+        self, plugin_path: Sequence[str], discovery: str = "service_load", options: str = DEFAULT_OPTIONS, *,
+        isolated: bool = False, most_hung: int = DEFAULT_MOST_HUNG, grace_s: float = 5.0,
+        classpath: Callable[[], str] = host_classpath,
+    ) -> None:
+        """`discovery`: how the JVM looks for plugins, in the words of plugin.discovery. `options`: of the JVM.
+        `isolated`: a JVM for each connector, and one for questions about plugins. `most_hung`: so many hung threads
+        have it replaced; `grace_s`: how long its tasks then have to leave it.
+        """
+        self._arguments = (",".join(plugin_path), discovery, str(most_hung))
         self._options = options
+        self._isolated = isolated
+        self._grace_s = grace_s
         self._classpath = classpath
         self._lock = threading.Lock()
-        self._running: _Process | None = None
+        self._hosts: dict[str, _Host] = {}
         self._closed = False
 
     @classmethod
     def of(cls, worker: Mapping[str, str], plugin_path: Sequence[str], discovery: str) -> JavaHost:
         """With the worker's settings."""
-        return cls(plugin_path, discovery, worker.get(OPTIONS) or DEFAULT_OPTIONS)
+        return cls(plugin_path, discovery, worker.get(OPTIONS) or DEFAULT_OPTIONS,
+                   isolated=worker.get(ISOLATION) == "connector",
+                   most_hung=int(worker.get(MOST_HUNG) or DEFAULT_MOST_HUNG),
+                   grace_s=int(worker.get("task.shutdown.graceful.timeout.ms") or 5000) / 1000)
 
-    def connect(self, on_event: Callable[[Event], None] = lambda _: None,
-                offsets: Callable[[], list[tuple[str, str]]] = list, name: str = "questions") -> Connection:
-        """A new connection; starts the host where none runs. Raises SetupError where there can be none."""
+    def connect(self, on_event: OnEvent = lambda _: None, offsets: Offsets = list, name: str = "questions",
+                connector: str = "") -> Connection:
+        """A new connection; starts the host where none runs. `connector`: whose it is, empty for questions about
+        plugins. Raises SetupError where there can be none.
+        """
+        key = connector if self._isolated else ""
         with self._lock:
             if self._closed:
                 raise ConnectError("The worker is shutting down")
-            return Connection(self._connected(), on_event, offsets, name)
-
-    def _connected(self) -> socket.socket:
-        if self._running is not None:
-            try:
-                return self._running.connect()
-            except HostGoneError:
-                log.warning("The host of Java plugins has ended; a new one is started")
-                self._running.close()
-                self._running = None
-        self._running = _Process(self._command)
-        return self._running.connect()
+            host = self._hosts.get(key)
+            if host is None:
+                whose = f"Java plugins of {key}" if key else "Java plugins"
+                host = self._hosts[key] = _Host(lambda: HostProcess(self._command, whose), whose, self._grace_s,
+                                                stays=not key)
+        return host.connect(on_event, offsets, name)
 
     def ask(self, op: str, **more: Any) -> Mapping[str, Any]:
         """One question about plugins, over a connection of its own: one that hangs holds up nobody else."""
@@ -91,19 +94,13 @@ class JavaHost:
         finally:
             connection.close()
 
-    @property
-    def pid(self) -> int | None:
-        """The process id of the guarding shell, whose child the JVM is; None where none runs."""
-        running = self._running
-        return running.pid if running is not None and running.alive else None
-
     def close(self) -> None:
-        """End the JVM. From now on none is started."""
+        """End all. From now on none is started."""
         with self._lock:
             self._closed = True
-            if self._running is not None:
-                self._running.close()
-                self._running = None
+            hosts = list(self._hosts.values())
+        for host in hosts:
+            host.close()
 
     def _command(self, folder: Path) -> list[str]:
         logs = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in _LOGGING.items()]
@@ -115,75 +112,92 @@ class JavaHost:
                 *self._arguments]
 
 
-class _Process:
-    """One JVM, from its start to its end."""
+class _Host:
+    """One process at a time that takes connections, and those before it whose connections have not left yet."""
 
-    def __init__(self, command: Callable[[Path], list[str]]) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="heeler-java-"))  # 0700
-        self._secret = secrets.token_hex(32)
-        try:
-            with open_private(self._folder / "secret", "x") as file:
-                file.write(self._secret)
-            reading, writing = os.pipe()
-            try:
-                whole = command(self._folder)  # may have to fetch and compile
-                begun = time.monotonic()
-                self._guard = GuardedProcess(whole, writing, remove=self._folder)
-            except BaseException:
-                os.close(reading)
-                raise
-            finally:
-                os.close(writing)
-        except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
-        self._last = ""
+    def __init__(self, start: Callable[[], HostProcess], whose: str, grace_s: float, *, stays: bool) -> None:
+        """`stays`: also while nobody is connected."""
+        self._start = start
+        self._whose = whose
+        self._grace_s = grace_s
+        self._stays = stays
+        self._lock = threading.Lock()
+        self._running: HostProcess | None = None
+        self._retired: set[HostProcess] = set()
+        self._used: Counter[HostProcess] = Counter()  # by how many connections
         self._closed = False
-        threading.Thread(target=self._log, args=(reading,), name="java-host-log", daemon=True).start()
-        self._wait(begun + _START_S)
-        log.info("The host of Java plugins runs (started in %.1f s)", time.monotonic() - begun)
 
-    @property
-    def pid(self) -> int:
-        return self._guard.pid
+    def connect(self, on_event: OnEvent, offsets: Offsets, name: str) -> Connection:
+        """See JavaHost."""
+        with self._lock:
+            if self._closed:
+                raise ConnectError("The worker is shutting down")
+            sock, process = self._reach()
+            self._used[process] += 1
 
-    @property
-    def alive(self) -> bool:
-        return self._guard.exit_code() is None
+        def heed(event: Event) -> None:
+            if isinstance(event, HostGoneError):
+                self._left(process)
+            elif isinstance(event, Mapping) and event.get("op") == "retire":
+                with self._lock:
+                    self._retire(process)
+            on_event(event)
 
-    def _wait(self, until: float) -> None:
-        while not (self._folder / "socket").exists():
-            if not self.alive or time.monotonic() > until:
-                why = "did not start in time" if self.alive else f"ended at once: {self._last}"
-                self.close()
-                raise SetupError(f"The host of Java plugins {why}; see the worker's log")
-            time.sleep(_LOOK_S)
+        return Connection(sock, heed, offsets, name)
 
-    def connect(self) -> socket.socket:
-        """A connection that has shown the secret. Raises ConnectError."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.connect(str(self._folder / "socket"))
-            sock.sendall(message(0, {"op": "hello", "secret": self._secret}))
-        except OSError as error:
-            sock.close()
-            raise HostGoneError(f"The host of Java plugins takes no connections: {error}") from error
-        return sock
+    def _reach(self) -> tuple[socket.socket, HostProcess]:
+        if self._running is not None:
+            try:
+                return self._running.connect(), self._running
+            except HostGoneError:
+                if self._running.alive:
+                    self._retire(self._running)  # it has said so to others only
+                else:
+                    log.warning("The host of %s has ended; a new one is started", self._whose)
+                    self._running.close()
+                    self._running = None
+        self._running = self._start()
+        return self._running.connect(), self._running
 
-    def _log(self, reading: int) -> None:
-        """What the JVM writes becomes lines of the worker's log; not what is said at a wanted end."""
-        level = logging.INFO  # a trace belongs to the line before it
-        with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                found = _LEVEL.match(line.rstrip())
-                if found:
-                    level = _PYTHON[found[1]]
-                elif not line[:1].isspace() and not line.startswith("Caused by"):
-                    level = logging.INFO
-                self._last = found[2] if found else line.rstrip()
-                _said.log(logging.DEBUG if self._closed else level, "%s", self._last)
+    def _retire(self, process: HostProcess) -> None:
+        """Nobody else is connected to it. Those who are have some time to leave."""
+        if process is not self._running:
+            return
+        log.warning("Too many threads hang in the host of %s: its tasks go on in a new one", self._whose)
+        self._running = None
+        self._retired.add(process)
+        _later(self._grace_s, lambda: self._end(process))
+        if not self._used[process]:
+            _later(_LINGER_S, lambda: self._end(process))
+
+    def _left(self, process: HostProcess) -> None:
+        with self._lock:
+            self._used[process] -= 1
+            unused = self._used[process] <= 0 and (process in self._retired or not self._stays)
+        if unused:
+            _later(_LINGER_S, lambda: self._end(process, only_unused=True))
+
+    def _end(self, process: HostProcess, *, only_unused: bool = False) -> None:
+        with self._lock:
+            if only_unused and self._used[process] > 0:
+                return
+            if self._running is process:
+                self._running = None
+            self._retired.discard(process)
+        process.close()
 
     def close(self) -> None:
-        self._closed = True
-        self._guard.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """End them. From now on none is started."""
+        with self._lock:
+            self._closed = True
+            ending = [*self._retired, *([self._running] if self._running is not None else [])]
+            self._retired.clear()
+            self._running = None
+        for process in ending:
+            process.close()
+
+
+def _later(seconds: float, work: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, work)
+    timer.daemon = True
+    timer.start()

@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import Final
 
 from heeler.java_host.connection import Connection, Event, HostGoneError, Message, thrown
+from heeler.java_host.figures import figures
 from spark_tasks.errors import ConnectError, StartCancelledError
+from spark_tasks.metrics.plugins import Figures
 from spark_tasks.task import TaskContext
 
 HELD_EVENTS: Final = 8  # frames are of up to 4 MB; then the host is held back
@@ -23,12 +25,23 @@ class Session:
                  offsets: Callable[[], list[tuple[str, str]]] = list) -> None:
         self._events: queue.Queue[Event] = queue.Queue(HELD_EVENTS)
         self._wake = context.wake
+        self._measured = context.metrics.plugins
         self._closed = False
-        self.connection = connect(self._put, offsets, context.id)
+        self.retires = False
+        """Whether its host is being replaced: the task has to leave it, or is ended with it some seconds later."""
+        self.connection = connect(self._put, offsets, context.id, context.connector_name)
         self.connection.tell(op, **order)
 
     def _put(self, event: Event) -> None:
         """By the thread that reads. It waits where much is waiting, which holds the host back."""
+        if isinstance(event, Mapping) and event.get("op") == "metrics":
+            if not self._closed:
+                self._measured.replace(figures(event["values"]))
+            return
+        if isinstance(event, Mapping) and event.get("op") == "retire":
+            self.retires = True
+            self._wake()
+            return
         while not self._closed:
             with suppress(queue.Full):
                 self._events.put(event, timeout=_LOOK_S)
@@ -53,6 +66,7 @@ class Session:
     def close(self) -> None:
         """Any thread, any number of times. The host gives the task up."""
         self._closed = True
+        self._measured.replace(Figures())
         self.connection.close()
 
 

@@ -52,7 +52,8 @@ class JavaSinkTask:
         self._watcher = watchers.of(settings.client)
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, None)
         self._order = {
-            **order(context, named), "most": settings.max_poll_records or MAX_POLL_RECORDS,
+            **order(context, named), "group": settings.consumer.group_id,
+            "most": settings.max_poll_records or MAX_POLL_RECORDS,
             "flush": max(1, context.worker.offset_flush_interval_ms),
         }
         self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,
@@ -99,7 +100,13 @@ class JavaSinkTask:
             if not self._prepared:
                 self._errors.prepare()
                 self._prepared = True
-            return self._step(self._held.session or self._begin())
+            session = self._held.session
+            if session is not None and session.retires:
+                log.info("%s: goes on in another host of Java plugins", self._context.id)
+                self._finish(session)
+                self._drop()
+                session = None
+            return self._step(session or self._begin())
         except HostGoneError as error:
             self._drop()
             if self._held.cancelled:
@@ -221,7 +228,9 @@ class JavaSinkTask:
         places = self._positions.at()
         self._feed.open(places)
         if mine:
-            session.connection.tell("open", places=[(*place, offset) for place, offset in places.items()])
+            generation, member = self._member.generation() or (-1, "")
+            session.connection.tell("open", places=[(*place, offset) for place, offset in places.items()],
+                                    generation=generation, member=member)
             self._open = mine  # also where it is interrupted: then they have to be closed
             self._await(session, "opened")
         self._open = mine
@@ -281,10 +290,7 @@ class JavaSinkTask:
         self._metrics.stopped()
         try:
             if self._held.session is not None and not self._held.cancelled:
-                self._held.session.connection.tell("stop")
-                self._await(self._held.session, "stopped")
-                with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
-                    self._commit_offsets()
+                self._finish(self._held.session)
         except HostGoneError:
             log.info("%s: the host has ended before the task was stopped", self._context.id)
         finally:
@@ -293,6 +299,13 @@ class JavaSinkTask:
             self._watcher.forget(self)
             if consumer is not None:
                 consumer.close()
+
+    def _finish(self, session: Session) -> None:
+        """The task in the host stops in order; what it wants committed is."""
+        session.connection.tell("stop")
+        self._await(session, "stopped")
+        with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
+            self._commit_offsets()
 
     def stop_starting(self) -> None:
         """See TaskRunner."""

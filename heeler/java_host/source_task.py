@@ -117,7 +117,11 @@ class JavaSourceTask:
         try:
             if self._slept:
                 raise RetriableError("this process slept for so long that another worker may be running its tasks")  # noqa: TRY301
-            session = self._held.session or self._open()
+            session = self._held.session
+            if session is not None and session.retires:
+                self._leave(session)
+                session = None
+            session = session or self._open()
             if self._polls is self._paused:
                 session.connection.tell("pause" if self._paused else "resume")
                 self._polls = not self._paused
@@ -201,6 +205,13 @@ class JavaSourceTask:
         if self._held.cancelled or seen is not error:
             raise seen from error
         return self._patience.later(error)
+
+    def _leave(self, session: Session) -> None:
+        """Its host is replaced: the task is stopped there in order, and goes on in the next one."""
+        log.info("%s: goes on in another host of Java plugins", self._context.id)
+        self._finish(session)
+        self._drop()
+        self._delivery.abort()  # of a transaction that the plugin has not ended
 
     def _drop(self) -> None:
         self._held.close()

@@ -20,7 +20,7 @@ from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, Validate
 from actors.herder.events import HaltRequested, Loaded, Validated
 from actors.herder.state import HerderState
-from actors.instances.connector import ConnectorActor
+from actors.instances.connector import ConnectorActor, ConnectorActors
 from actors.instances.registry import ActorInstances
 from actors.instances.scaler import Scaler
 from actors.instances.task import TaskActors
@@ -235,13 +235,16 @@ class Worker:
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
                                          fencing)
         scaler = self._start_scaler(offset_requests)
-        self._instances = ActorInstances(
-            self._tell_herder,
-            lambda epoch, _: ConnectorActor.start(
-                epoch, self._tell_herder, self._plugins, self.resolve,
-                lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
-                self.metrics.connector, scaler.watch),
-            tasks.start, tasks.cancel, tasks.stopping)
+        connectors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
+            epoch, self._tell_herder, self._plugins, self.resolve,
+            lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
+            self.metrics.connector, scaler.watch, made=made))
+
+        def cancel(ref: pykka.ActorRef[Any]) -> None:
+            tasks.cancel(ref)
+            connectors.cancel(ref)
+
+        self._instances = ActorInstances(self._tell_herder, connectors.start, tasks.start, cancel, tasks.stopping)
         validation = Validation(self._plugins, config.originals, self.resolve, self._ticker)
         for part in (offset_requests, leader, fencing):
             self._cleanup.callback(part.close)

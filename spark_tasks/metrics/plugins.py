@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from types import TracebackType
 from typing import Final, Literal
 
@@ -25,7 +26,7 @@ MOST_SERIES: Final = 1000  # of one connector's or task's plugins
 LONGEST_VALUE: Final = 200  # characters of a label's value
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,99}")
-_OURS = frozenset({"connector", "task", "worker", "quantile", "le"})
+OURS = frozenset({"connector", "task", "worker", "quantile", "le"})  # labels that no plugin may use
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,9 @@ class PluginMetrics:
         if not _NAME.fullmatch(name):
             raise ConnectError(f"{name!r} cannot be the name of a metric: lower case letters, digits and underscores")
         for label in labels:
-            if not _LABEL.fullmatch(label) or label in _OURS:
+            if not _LABEL.fullmatch(label) or label in OURS:
                 raise ConnectError(f"{label!r} cannot be a label of the metric {name}: letters, digits and "
-                                   f"underscores, and none of {', '.join(sorted(_OURS))}")
+                                   f"underscores, and none of {', '.join(sorted(OURS))}")
         with self._lock:
             if text:
                 self._figures.helps.setdefault(name, text[:LONGEST_VALUE])
@@ -154,6 +155,15 @@ class PluginMetrics:
             else:
                 self.add(series, first, second)
         self._figures.dropped += figures.dropped
+
+    def replace(self, figures: Figures) -> None:
+        """These instead of all that was here: what another runtime counts itself."""
+        kept = dict(islice(figures.values.items(), MOST_SERIES))
+        dropped = len(figures.values) - len(kept)
+        with self._lock:
+            if dropped and not self._figures.dropped:
+                _logger.warning("a plugin has more than %d series of metrics; %d are dropped", MOST_SERIES, dropped)
+            self._figures = Figures(kept, dict(figures.helps), dropped)
 
     def figures(self) -> Figures:
         """A copy."""

@@ -69,6 +69,9 @@ class Connector(ABC):
     def stop(self) -> None:
         """Undo `start`."""
 
+    def abandon(self) -> None:
+        """From any thread: `start`, `stop` or `task_configs` hangs, and is waited for no more. Must not block."""
+
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
         """At most `max_tasks` configurations, one a task; string values only. By default one task with everything."""
         return [self.config]

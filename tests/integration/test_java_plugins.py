@@ -22,8 +22,8 @@ FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 MODE = "heeler.tests.ModeSource"
 NOTES = "heeler.tests.NoteSink"
 LONGS = {"value.converter": "org.apache.kafka.connect.converters.LongConverter"}
-MODES = ("count", "exit", "hang", "hang-start", "throw", "memory", "retry", "raise", "reconfigure", "mixed",
-         "transactions")
+MODES = ("count", "exit", "hang", "hang-start", "hang-connector", "throw", "memory", "leak", "measure", "retry",
+         "raise", "reconfigure", "mixed", "transactions")
 COMPILED_S = 170.0  # numba, where it has compiled nothing yet
 SLOW_S = 60.0  # a JVM starts on a busy machine
 
@@ -54,9 +54,14 @@ def counting(topic, mode="count", **more):
     return {"connector.class": MODE, "topic": topic, "mode": mode, "records": "10", **LONGS, **more}
 
 
+def jvms(rig):
+    """The processes of the worker's hosts."""
+    return [p for p in processes_of(rig.process) if p.name() == "java" and "heeler.host.Host" in p.cmdline()]
+
+
 def jvm(rig):
     """The host's process."""
-    (found,) = [p for p in processes_of(rig.process) if p.name() == "java" and "heeler.host.Host" in p.cmdline()]
+    (found,) = jvms(rig)
     return found
 
 
@@ -213,7 +218,7 @@ def test_a_connector_that_raises_an_error_is_failed(rig, topic_name):
     assert "raised by the connector" in rig.call("GET", f"/connectors/{topic_name}/status")["connector"]["trace"]
 
 
-@pytest.mark.parametrize("mode", ["hang", "hang-start"])
+@pytest.mark.parametrize("mode", ["hang", "hang-start", "hang-connector"])
 def test_a_hung_task_is_given_up_and_holds_nobody_up(rig, topic_name, mode):
     rig.create(topic_name, counting(topic_name, mode))
     if mode == "hang":
@@ -342,11 +347,13 @@ def test_what_a_sink_asks_of_its_context(rig, topic_name):
     rig.wait_records(letters, 1)
     (letter,) = rig.kafka.messages(letters)
     found = {key: value.decode() for key, value in letter.headers()}
+    say("group")
+    wait_notes(rig, f"group connect-{topic_name} true 2")
     assert letter.value() == b"bad"
     assert found["__connect.errors.stage"] == "TASK_PUT"
     assert found["__connect.errors.offset"] == "8"
     assert found["__connect.errors.exception.message"] == "it is bad"
-    wait_until(lambda: committed(rig, topic_name) == {(topic_name, 0): 9}, what="all but the last record committed")
+    wait_until(lambda: committed(rig, topic_name) == {(topic_name, 0): 10}, what="all but the last record committed")
     rig.call("PUT", f"/connectors/{topic_name}/stop")
     rig.wait_states(topic_name, ["STOPPED"])
     assert notes(rig)[-2:] == ["close [0, 1]", "stop"]
@@ -386,6 +393,38 @@ def test_a_sink_that_fails_and_one_that_hangs_hold_nobody_up(rig, topic_name):
     rig.create(other, counting(other), ["RUNNING", "RUNNING"])
     rig.delete(hung)
     rig.wait_records(other, 10)
+
+
+def test_a_host_with_too_many_hung_threads_is_replaced_in_order(rig, topic_name):
+    """Its tasks stop as they do at any end, and go on in the next one: no record is missing or doubled."""
+    file, sunk, hung = rig.folder / "lines", f"{topic_name}-sink", f"{topic_name}-hung"
+    file.write_text("one\n")
+    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name,
+                            "exactly.once.support": "required"}, ["RUNNING", "RUNNING"])
+    rig.kafka.create(sunk)
+    rig.kafka.send(sunk, ["a"])
+    rig.create(sunk, noting(rig, sunk), ["RUNNING", "RUNNING"])
+    wait_notes(rig, "put 0 0 a")
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], what="the first offset")
+    first = jvm(rig)
+    (rig.folder / "once").touch()
+    rig.create(hung, counting(hung, "hang", once=str(rig.folder / "once"), **{"tasks.max": "10"}), ["RUNNING"] * 11)
+    rig.wait_records(hung, 5)
+    rig.delete(hung)
+    wait_gone([first])
+    with file.open("a") as out:
+        out.write("two\n")
+    rig.kafka.send(sunk, ["b"])
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    wait_notes(rig, "put 0 1 b")
+    assert notes(rig) == ["start true", "open [0] true", "put 0 0 a", "close [0]", "stop",
+                          "start true", "open [0] true", "put 0 1 b"]
+    assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two"]
+    log = rig.process.log.read_text()
+    assert "Too many threads hang in the host of Java plugins: its tasks go on in a new one" in log
+    for name in (topic_name, sunk):
+        rig.wait_states(name, ["RUNNING", "RUNNING"])
+    assert jvm(rig).pid != first.pid
 
 
 def test_the_host_is_private_and_ends_with_the_worker(java_worker):

@@ -47,4 +47,6 @@ def compile_into(jar: Path) -> None:
             archive.write(file, file.relative_to(classes))
         archive.writestr(f"{MANIFESTS}source.SourceConnector", "heeler.tests.ModeSource\n")
         archive.writestr(f"{MANIFESTS}sink.SinkConnector", "heeler.tests.NoteSink\n")
+        archive.writestr(f"{MANIFESTS}transforms.Transformation", "heeler.tests.Measured$Pass\n")
+        archive.writestr(f"{MANIFESTS}storage.Converter", "heeler.tests.Measured$Longs\n")
     shutil.rmtree(classes)

@@ -157,6 +157,12 @@ HEELER_KEYS = ConfigDef(
          "Where executors of a cluster connect to, at spark.driver.host, with TLS; 0 for any port.", between(0, 65535)),
     _key("java.plugins.jvm.options", Type.STRING, None, _LOW,
          "Options of the JVM that runs the Java plugins of plugin.path, such as -Xmx2G; unset for -Xmx1G."),
+    _key("java.plugins.isolation", Type.STRING, "worker", _LOW,
+         "Which Java plugins share a JVM: worker for all of them, connector for those of each connector alone, so that "
+         "one that leaks or ends its JVM harms no other.", OneOf("worker", "connector")),
+    _key("java.plugins.hung.max", Type.INT, 8, _LOW,
+         "Threads of Java plugins that were given up and hang: with so many their JVM is replaced. Its tasks stop in "
+         "order and go on in a new one.", at_least(1)),
     _key("java.plugins.prefer", Type.LIST, [], _LOW,
          "Classes of connectors that heeler has too and of which the Java plugin in plugin.path is to be used.",
          ValidList()),

@@ -5,6 +5,10 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.common.metrics.Sensor;
+import org.apache.kafka.common.metrics.stats.CumulativeSum;
 import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -35,8 +39,8 @@ public class ModeSource extends SourceConnector {
     @Override public ConfigDef config() {
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
-            .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start", "throw",
-                "memory", "retry", "raise", "reconfigure", "mixed", "transactions"), ConfigDef.Importance.LOW, "What it does.")
+            .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start",
+                "hang-connector", "throw", "memory", "leak", "measure", "retry", "raise", "reconfigure", "mixed", "transactions"), ConfigDef.Importance.LOW, "What it does.")
             .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
     }
 
@@ -47,6 +51,15 @@ public class ModeSource extends SourceConnector {
 
     @Override public void start(Map<String, String> given) {
         config = given;
+        if (given.get("mode").equals("hang-connector")) Counting.sleep();
+        if (given.get("mode").equals("measure")) {
+            PluginMetrics metrics = context().pluginMetrics();
+            metrics.addMetric(metrics.metricName("open-files", "Files.", new java.util.LinkedHashMap<>(Map.of("kind", "a\"b"))),
+                (Gauge<Integer>) (config, now) -> 3);
+            metrics.addMetric(metrics.metricName("bad", "It throws.", new java.util.LinkedHashMap<>()), (Gauge<Integer>) (config, now) -> {
+                throw new IllegalStateException("no value");
+            });
+        }
         if (given.get("mode").equals("raise")) context().raiseError(new ConnectException("raised by the connector"));
         if (given.get("mode").equals("reconfigure") && !new java.io.File(given.get("once")).exists())
             new Thread(() -> {
@@ -74,11 +87,13 @@ public class ModeSource extends SourceConnector {
 
     /** The task. Its offsets have a number that no double holds. */
     public static class Counting extends SourceTask {
+        private static final List<byte[]> LEAKED = new ArrayList<>();
         private static final long BASE = 9007199254740993L;
         private Map<String, String> config;
         private long next;
         private int confirmed;
         private boolean retried;
+        private Sensor polled;
 
         @Override public String version() {
             return VERSION;
@@ -88,6 +103,12 @@ public class ModeSource extends SourceConnector {
             config = given;
             System.out.println("printed by the plugin: " + given.get("name"));
             if (given.get("mode").equals("hang-start")) sleep();
+            PluginMetrics metrics = context.pluginMetrics();
+            if (given.get("mode").equals("measure")) {
+                polled = metrics.addSensor("polled");
+                polled.add(metrics.metricName("polled-total", "Records polled.", new java.util.LinkedHashMap<>()), new CumulativeSum());
+                metrics.addMetric(metrics.metricName("state", "", new java.util.LinkedHashMap<>()), (Gauge<String>) (config, now) -> "counting");
+            }
             Map<String, Object> known = context.offsetStorageReader().offset(Map.of("of", "count"));
             next = known == null ? 0 : (Long) known.get("next") - BASE;
         }
@@ -97,6 +118,9 @@ public class ModeSource extends SourceConnector {
                 case "exit" -> System.exit(1);
                 case "hang" -> sleep();
                 case "throw" -> throw new ConnectException("thrown by poll of " + VERSION);
+                case "leak" -> {
+                    while (true) LEAKED.add(new byte[1 << 16]);
+                }
                 case "memory" -> throw new OutOfMemoryError("no heap left, says the plugin");
                 case "retry" -> {
                     if (!retried) {
@@ -119,6 +143,7 @@ public class ModeSource extends SourceConnector {
             else if (config.get("mode").equals("transactions") && next % 5 == 4)
                 context.transactionContext().commitTransaction(record);
             next++;
+            if (polled != null) polled.record();
             return List.of(record);
         }
 

@@ -94,11 +94,25 @@ public class NoteSink extends SinkConnector {
                     case "hold" -> context.pause(other);
                     case "release" -> context.resume(other);
                     case "commit" -> context.requestCommit();
+                    case "group" -> note("group " + consumer().groupMetadata().groupId() + " "
+                        + (consumer().groupMetadata().generationId() > 0) + " " + consumer().assignment().size());
                     case "bad" -> context.errantRecordReporter().report(record, new DataException("it is bad"));
                     case "throw" -> throw new ConnectException("thrown by put");
                     case "hang" -> sleep();
                     default -> { }
                 }
+            }
+        }
+
+        /** As connectors do that commit offsets in a transaction of their own. */
+        private org.apache.kafka.clients.consumer.Consumer<?, ?> consumer() {
+            try {
+                java.lang.reflect.Field field = Class.forName("org.apache.kafka.connect.runtime.WorkerSinkTaskContext")
+                    .getDeclaredField("consumer");
+                field.setAccessible(true);
+                return (org.apache.kafka.clients.consumer.Consumer<?, ?>) field.get(context);
+            } catch (ReflectiveOperationException e) {
+                throw new ConnectException(e);
             }
         }
 

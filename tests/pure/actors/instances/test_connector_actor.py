@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from actors.instances.connector import ConnectorActor
+from actors.instances.connector import ConnectorActor, ConnectorActors
 from actors.instances.scaler import Watched
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
@@ -15,6 +15,7 @@ from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfig
 from spark_tasks.tasks.configs import TooManyTasksError
 from storage.ids import State, TargetState
 from tests.rigs.plugin_under_test import FOUND, Scripted
+from tests.rigs.support import wait_until
 
 STARTED, PAUSED, STOPPED = TargetState.STARTED, TargetState.PAUSED, TargetState.STOPPED
 TRANSFORMER = ConfigTransformer({"env": EnvVarConfigProvider({"SECRET": "hunter2"})})
@@ -99,6 +100,23 @@ def test_runs_pauses_stops_and_ends(rig):
     rig.state(State.UNASSIGNED, gone=True)
     assert rig.did == ["init", "start", "stop", "start", "stop", "start", "stop"]
     assert rig.ref.actor_stopped.wait(10)
+
+
+def test_one_that_hangs_is_given_up(request):
+    name, abandoned, said = request.node.name, threading.Event(), queue.Queue()
+    Scripted.hooks[name] = lambda what: abandoned.wait(10) if what == "start" else None
+    actors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
+        epoch, said.put, Plugins(installed=FOUND), TRANSFORMER.transform, lambda *_: [], made=made))
+    command = StartConnector(name, {"name": name, "connector.class": "ScriptedSource"}, STARTED)
+    ref = actors.start(7, command)
+    actors.cancel(ref)  # before there is anything to give up
+    ref.tell(command)
+    wait_until(lambda: [what for what, _ in Scripted.calls.get(name, [])] == ["init", "start"])
+    Scripted.instances[name].abandon = abandoned.set
+    actors.cancel(ref)
+    assert said.get(timeout=10).state is State.RUNNING
+    ref.stop()
+    del Scripted.hooks[name]
 
 
 @pytest.mark.parametrize("target", [PAUSED, STOPPED])

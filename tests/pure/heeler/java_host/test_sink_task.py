@@ -125,6 +125,11 @@ def frame(session):
     return told["from"], told["to"], told["reset"], rows
 
 
+def opening(rig, offset):
+    generation, member = rig.group.membership
+    return {"op": "open", "places": [["t", 0, offset]], "generation": generation, "member": member}
+
+
 def beside(step, *others):
     """Run `step` while the host does the others."""
     raised = []
@@ -168,7 +173,7 @@ def opened(rig, session):
         return told
 
     (told,) = beside(rig.task.run_once, answer)
-    assert told == {"op": "open", "places": [["t", 0, rig.group.done.get(TP, 0)]]}
+    assert told == opening(rig, rig.group.done.get(TP, 0))
 
 
 def test_records_are_given_ahead_and_only_what_the_task_wants_is_committed(rig):
@@ -234,9 +239,9 @@ def test_before_it_joins_again_the_task_closes_its_partitions(rig, lost):
         session.say("opened")
         return told
 
-    ((closing, opening),) = beside(rig.task.run_once, close_and_open)
+    ((closing, found),) = beside(rig.task.run_once, close_and_open)
     assert closing == {"op": "close", "lost": lost}
-    assert opening == {"op": "open", "places": [["t", 0, 0 if lost else 4]]}
+    assert found == opening(rig, 0 if lost else 4)
     assert [offsets for _, offsets, _ in rig.group.commits] == ([] if lost else [{TP: 4}])
 
 
@@ -289,7 +294,7 @@ def test_the_end_of_the_host_has_the_task_begin_again_where_the_group_is(rig):
         return told, frame(session)
 
     (told,) = beside(lambda: wait_until(lambda: rig.task.run_once().records), begin)
-    assert told == ({"op": "open", "places": [["t", 0, 2]]}, (2, 5, False, 3))
+    assert told == (opening(rig, 2), (2, 5, False, 3))
 
 
 def test_it_ends_in_order(rig):

@@ -71,7 +71,7 @@ class Host:
     def __init__(self):
         self.sessions = queue.Queue()
 
-    def connect(self, heed, offsets, name):
+    def connect(self, heed, offsets, name, _connector):
         mine, other = socket.socketpair()
         self.sessions.put(Session(mine))
         return Connection(other, heed, offsets, name)
@@ -295,6 +295,30 @@ def test_it_ends_in_order(rig):
     session.say("stopped")
     closing.join(10)
     assert session.socket.recv(1) == b""
+
+
+def test_it_leaves_a_host_that_is_replaced_in_order(rig):
+    first = started(rig)
+    rig.woken.clear()
+    first.frame(b"one", offset=1)
+    first.say("retire")
+    running = threading.Thread(target=lambda: wait_until(lambda: stepped(rig).idle_ms > 1000))
+    running.start()
+    told = [first.op() for _ in range(2)]
+    assert sorted(told) in (["acknowledge", "stop"], ["stop", "stop"])
+    first.frame(b"last", offset=2)
+    first.say("drained")
+    while first.op() != "finish":
+        pass
+    first.say("stopped")
+    second = rig.host.sessions.get(timeout=10)
+    assert second.op() == "source"
+    second.say("started")
+    assert second.op() == "resume"
+    running.join(10)
+    assert rig.kafka.appended == [("t", b"one"), ("t", b"last")]
+    assert rig.kafka.committed[-1] == (2, [({"p": 1}, {"n": 2})])
+    assert rig.metrics.failures == rig.metrics.retries == 0
 
 
 def test_one_that_does_not_end_is_given_up(rig):

@@ -5,7 +5,6 @@ import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.common.metrics.PluginMetrics;
-import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.connector.ConnectorContext;
@@ -17,22 +16,20 @@ import org.apache.kafka.connect.source.SourceConnectorContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /** One instance of a connector. A thread of its own runs the plugin; another one reads, so that it can ask meanwhile. */
-final class ConnectorSession implements Host.Session {
+final class ConnectorSession extends Session {
     private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
     private final Host host;
-    private final Connection connection;
     private final BlockingQueue<Connection.Message> asked = new LinkedBlockingQueue<>();
-    private volatile Thread thread;
-    private volatile ClassLoader loader;
     private Connector connector;
-    private PluginMetricsImpl metrics;
+    private Measures measures;
 
     ConnectorSession(Host host, Connection connection) {
+        super(connection);
         this.host = host;
-        this.connection = connection;
     }
 
-    void run(Connection.Message first) throws IOException {
+    @Override
+    void listen(Connection.Message first) throws IOException {
         thread = new Thread(this::work, "connector " + first.text("name"));
         thread.start();
         try {
@@ -83,7 +80,8 @@ final class ConnectorSession implements Host.Session {
         loader = named.loader();
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             Connector made = (Connector) Utils.newInstance(named.pluginClass());
-            metrics = host.metrics.connectorPluginMetrics(m.text("name"));
+            String name = m.text("name");
+            measures = new Measures(host, "connector " + name, Measures.tags("connector", name), this::event);
             made.initialize(made instanceof SourceConnector ? new SourceContext() : new SinkContext());
             connector = made; // one whose start fails may hold something already
             made.start(m.strings("config"));
@@ -98,29 +96,7 @@ final class ConnectorSession implements Host.Session {
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             running.stop();
         } finally {
-            try {
-                metrics.close();
-            } catch (IOException e) {
-                e.printStackTrace();
-            }
-        }
-    }
-
-    @Override
-    public boolean owns(Thread other) {
-        return other == thread || other.getContextClassLoader() == loader && loader != null;
-    }
-
-    @Override
-    public void blame(Throwable error) {
-        event(Host.failure(error));
-    }
-
-    private void event(Map<String, ?> told) {
-        try {
-            connection.tell(0, told);
-        } catch (IOException e) {
-            // The worker has given this instance up.
+            measures.close();
         }
     }
 
@@ -134,7 +110,7 @@ final class ConnectorSession implements Host.Session {
         }
 
         @Override public PluginMetrics pluginMetrics() {
-            return metrics;
+            return measures.plugin;
         }
     }
 

@@ -5,6 +5,7 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
@@ -15,6 +16,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -32,27 +34,19 @@ import org.apache.kafka.connect.runtime.standalone.StandaloneConfig;
  * there is that connection's alone.
  */
 public final class Host {
+    private static byte[] spare = new byte[1 << 20]; // so that the first error of a full heap can be told
+    private static final Map<String, String> RETIRE = Map.of("op", "retire");
+    private static final long HUNG_MS = 2000; // what still runs so long after it was given up
     final Plugins plugins;
-    final ConnectMetrics metrics;
+    private final WorkerConfig worker;
     private final byte[] secret;
+    private final int mostHung;
+    private final AtomicInteger hung = new AtomicInteger();
+    private volatile boolean retiring;
+    private volatile ServerSocketChannel server;
     private final Set<Session> sessions = ConcurrentHashMap.newKeySet();
 
-    /** Something that has a connection and runs plugin code. */
-    interface Session {
-        /** Whether this thread is one of its own, or one that its plugin has started. */
-        boolean owns(Thread thread);
-
-        /** What the plugin did that ends the host. */
-        void blame(Throwable error);
-    }
-
-    /** A task. */
-    interface TaskSession extends Session {
-        /** Heed the worker until it closes the connection. */
-        void listen() throws Exception;
-    }
-
-    private Host(String pluginPath, String discovery, byte[] secret) {
+    private Host(String pluginPath, String discovery, int mostHung, byte[] secret) {
         // None of these but the plugin path is ever used: the worker has the connections and the converters.
         Map<String, String> settings = new HashMap<>(Map.of(
             "plugin.path", pluginPath, "plugin.discovery", discovery, "bootstrap.servers", "localhost:9",
@@ -61,9 +55,14 @@ public final class Host {
             "value.converter", "org.apache.kafka.connect.storage.StringConverter"));
         plugins = new Plugins(settings);
         plugins.compareAndSwapWithDelegatingLoader();
-        WorkerConfig worker = new StandaloneConfig(settings);
-        metrics = new ConnectMetrics("heeler", worker, Time.SYSTEM, "heeler");
+        worker = new StandaloneConfig(settings);
+        this.mostHung = mostHung;
         this.secret = secret;
+    }
+
+    /** Metrics of one connector or task: what hung in another one of this name may still hold its own. */
+    ConnectMetrics metrics() {
+        return new ConnectMetrics("heeler", worker, Time.SYSTEM, "heeler");
     }
 
     /** The plugin that a message names, in exactly the version that it names: several may be side by side (KIP-891). */
@@ -80,21 +79,27 @@ public final class Host {
             plugins.headerConverters(), plugins.transformations(), plugins.predicates()).flatMap(Set::stream);
     }
 
-    /** Arguments: the folder of the socket and of the file "secret"; plugin.path; plugin.discovery. */
+    /**
+     * Arguments: the folder of the socket and of the file "secret"; plugin.path; plugin.discovery; how many threads may
+     * hang before the worker is told to use another host.
+     */
     public static void main(String[] arguments) throws Exception {
         System.setOut(System.err); // what plugins print belongs into the log
         Path folder = Path.of(arguments[0]);
         byte[] secret = Files.readAllBytes(folder.resolve("secret"));
-        Host host = new Host(arguments[1], arguments[2], secret);
+        Host host = new Host(arguments[1], arguments[2], Integer.parseInt(arguments[3]), secret);
         Runtime.getRuntime().addShutdownHook(new Thread(host::blameWhoExits, "exit"));
         Path bound = folder.resolve("socket.new");
         try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            host.server = server;
             server.bind(UnixDomainSocketAddress.of(bound));
             Files.move(bound, folder.resolve("socket")); // whoever sees it can connect
             while (true) {
                 SocketChannel channel = server.accept();
                 new Thread(() -> host.serve(new Connection(channel)), "connection").start();
             }
+        } catch (ClosedChannelException e) {
+            // It retires: those who are here may stay until the worker ends it.
         }
     }
 
@@ -105,9 +110,9 @@ public final class Host {
             Connection.Message first = connection.read();
             if (first == null) return;
             switch (first.op()) {
-                case "connector" -> during(new ConnectorSession(this, connection), session -> session.run(first));
+                case "connector" -> serve(new ConnectorSession(this, connection), first);
                 case "source", "sink" -> {
-                    TaskSession session;
+                    Session session;
                     try {
                         session = first.op().equals("sink") ? new SinkSession(this, connection, first)
                             : new SourceSession(this, connection, first);
@@ -115,7 +120,7 @@ public final class Host {
                         connection.tell(0, failure(e));
                         return;
                     }
-                    during(session, TaskSession::listen);
+                    serve(session, first);
                 }
                 default -> {
                     Questions questions = new Questions(this);
@@ -129,17 +134,42 @@ public final class Host {
         }
     }
 
-    private interface Run<S> {
-        void with(S session) throws Exception;
-    }
-
-    private <S extends Session> void during(S session, Run<S> run) throws Exception {
+    private void serve(Session session, Connection.Message first) throws Exception {
         sessions.add(session);
+        if (retiring) session.event(RETIRE);
         try {
-            run.with(session);
+            session.listen(first);
         } finally {
+            session.connection.close();
+            awaitEnd(session.thread);
             sessions.remove(session);
         }
+    }
+
+    /** The worker listens to it no more. What hangs nobody can end, and each holds memory and perhaps locks. */
+    private void awaitEnd(Thread thread) throws InterruptedException {
+        if (thread == null) return;
+        thread.join(HUNG_MS);
+        if (!thread.isAlive()) return;
+        int now = hung.incrementAndGet();
+        System.err.println("[WARN] The " + thread.getName() + " was given up and hangs; so do " + now + " threads in all");
+        if (now >= mostHung) retire();
+        thread.join();
+        hung.decrementAndGet();
+    }
+
+    /** Nobody new comes, and whoever is here is to go. */
+    private synchronized void retire() {
+        if (retiring) return;
+        retiring = true;
+        System.err.println("[WARN] Too many threads hang, so this host of Java plugins is replaced");
+        try {
+            server.close();
+        } catch (IOException e) {
+            e.printStackTrace();
+        }
+        // Each by itself: the worker may have no time to listen to one of them.
+        for (Session session : sessions) new Thread(() -> session.event(RETIRE), "retire").start();
     }
 
     /** System.exit cannot be refused by newer Javas, so the plugin that calls it is at least told. */
@@ -158,6 +188,7 @@ public final class Host {
 
     /** An error as a message. */
     static Map<String, Object> failure(Throwable error) {
+        if (error instanceof VirtualMachineError) spare = null;
         StringWriter trace = new StringWriter();
         error.printStackTrace(new PrintWriter(trace));
         Map<String, Object> told = new LinkedHashMap<>();

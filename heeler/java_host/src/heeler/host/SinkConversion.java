@@ -9,6 +9,7 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.InternalSinkRecord;
 import org.apache.kafka.connect.runtime.SinkConnectorConfig;
 import org.apache.kafka.connect.runtime.TransformationChain;
@@ -33,9 +34,9 @@ final class SinkConversion implements AutoCloseable {
     private final WorkerErrantRecordReporter reporter; // null where bad records are told to nobody
     private final Letters letters;
 
-    SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id) {
-        plugins = new Conversion<>(host, config, id);
-        metrics = new ErrorHandlingMetrics(id, host.metrics);
+    SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
+        plugins = new Conversion<>(host, config, id, measured);
+        metrics = new ErrorHandlingMetrics(id, measured);
         operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(),
             config.errorToleranceType(), Time.SYSTEM, metrics);
         letters = new Letters(connection, config, id);
@@ -108,6 +109,7 @@ final class SinkConversion implements AutoCloseable {
     @Override
     public void close() {
         chain.close();
+        plugins.close();
         operator.close();
         metrics.close();
     }

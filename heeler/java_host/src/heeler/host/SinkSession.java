@@ -7,21 +7,20 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.metrics.PluginMetrics;
-import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.connect.connector.Task;
-import org.apache.kafka.connect.errors.IllegalWorkerStateException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.runtime.SinkConnectorConfig;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
 import org.apache.kafka.connect.sink.ErrantRecordReporter;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTask;
-import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /**
@@ -31,20 +30,18 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
  * Orders: open, close, pause, resume, stop. Told: "commit" (offsets for the group), "at" (where partitions stand that
  * the plugin has moved or holds), "done" (a frame), "tick" (it goes on, while frames are here), dead letters as frames.
  */
-final class SinkSession implements Host.TaskSession, SinkTaskContext {
+final class SinkSession extends Session implements SinkContext.Source {
     private static final long TICK_MS = 1000;
     private final Host host;
-    private final Connection connection;
     private final Connection.Message order;
     private final ConnectorTaskId id;
-    private final ClassLoader loader;
-    private final Thread thread;
     private final Map<String, String> own;
     private final int most;
     private final long flushMs;
     private final Places places = new Places();
     private volatile boolean gone; // the worker does not listen any more
     private volatile SinkConversion conversion;
+    private volatile ConsumerGroupMetadata group;
 
     private final ArrayDeque<Connection.Message> orders = new ArrayDeque<>(); // guarded by this
     private final ArrayDeque<Frame> frames = new ArrayDeque<>(); // guarded by this
@@ -53,7 +50,7 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
 
     // Only the task's thread has to do with these.
     private SinkTask task;
-    private PluginMetricsImpl metrics;
+    private Measures measures;
     private boolean paused;
     private Frame frame;
     private int row;
@@ -66,19 +63,20 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
     private long lastTold;
 
     SinkSession(Host host, Connection connection, Connection.Message order) throws Exception {
+        super(connection);
         this.host = host;
-        this.connection = connection;
         this.order = order;
         own = order.strings("config");
         most = order.number("most");
         flushMs = order.number("flush");
+        group = new ConsumerGroupMetadata(order.text("group"));
         id = new ConnectorTaskId(order.text("name"), order.number("task"));
         loader = host.plugin(order).loader();
         thread = new Thread(this::run, "task " + id);
     }
 
     @Override
-    public void listen() throws Exception {
+    void listen(Connection.Message first) throws Exception {
         thread.start();
         try {
             for (Connection.Message m = connection.read(this::queue); m != null; m = connection.read(this::queue)) {
@@ -106,8 +104,8 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
 
     private void run() {
         try (LoaderSwap swap = host.plugins.withClassLoader(loader);
-             PluginMetricsImpl opened = host.metrics.connectorPluginMetrics(id.toString())) {
-            metrics = opened;
+             Measures opened = new Measures(host, "task " + id, Conversion.tags(id), this::event)) {
+            measures = opened;
             work();
             tell(Map.of("op", "stopped"));
         } catch (Throwable e) { // plugin code
@@ -119,10 +117,10 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
         SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, order.strings("connector"));
         Class<? extends Task> type = Class.forName(own.get("task.class"), true, loader).asSubclass(Task.class);
         SinkTask made = (SinkTask) host.plugins.newTask(type);
-        try (SinkConversion opened = new SinkConversion(host, connection, config, id)) {
+        try (SinkConversion opened = new SinkConversion(host, connection, config, id, measures.all)) {
             conversion = opened;
             try {
-                made.initialize(this);
+                made.initialize(new SinkContext(this));
                 task = made;
                 made.start(own);
                 tell(Map.of("op", "started", "version", String.valueOf(made.version())));
@@ -199,6 +197,8 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
         switch (ordered.op()) {
             case "open" -> {
                 Map<TopicPartition, Long> given = Places.offsets(ordered.content().get("places"));
+                group = new ConsumerGroupMetadata(
+                    order.text("group"), ordered.number("generation"), ordered.text("member"), Optional.empty());
                 places.open(given);
                 task.open(given.keySet());
                 settle();
@@ -324,21 +324,7 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
         connection.tell(0, told);
     }
 
-    @Override
-    public boolean owns(Thread other) {
-        return other == thread || other.getContextClassLoader() == loader;
-    }
-
-    @Override
-    public void blame(Throwable error) {
-        try {
-            tell(Host.failure(error));
-        } catch (IOException e) {
-            // The worker has given this task up.
-        }
-    }
-
-    // What the task may ask of its context.
+    // What the task asks of its context.
 
     @Override
     public Map<String, String> configs() {
@@ -346,39 +332,18 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
     }
 
     @Override
-    public void offset(Map<TopicPartition, Long> offsets) {
-        places.rewind(offsets);
+    public Places places() {
+        return places;
     }
 
     @Override
-    public void offset(TopicPartition place, long offset) {
-        places.rewind(Map.of(place, offset));
+    public ConsumerGroupMetadata group() {
+        return group;
     }
 
     @Override
     public synchronized void timeout(long ms) {
         timeout = ms;
-    }
-
-    @Override
-    public Set<TopicPartition> assignment() {
-        return places.all();
-    }
-
-    @Override
-    public void pause(TopicPartition... which) {
-        hold(true, which);
-    }
-
-    @Override
-    public void resume(TopicPartition... which) {
-        hold(false, which);
-    }
-
-    private void hold(boolean on, TopicPartition... which) {
-        if (!places.hold(List.of(which), on))
-            throw new IllegalWorkerStateException("only partitions that are assigned to the task can be paused and resumed, "
-                + "which not all of these are: " + List.of(which));
     }
 
     @Override
@@ -388,12 +353,12 @@ final class SinkSession implements Host.TaskSession, SinkTaskContext {
     }
 
     @Override
-    public ErrantRecordReporter errantRecordReporter() {
+    public ErrantRecordReporter reporter() {
         return conversion.reporter();
     }
 
     @Override
-    public PluginMetrics pluginMetrics() {
-        return metrics;
+    public PluginMetrics metrics() {
+        return measures.plugin;
     }
 }

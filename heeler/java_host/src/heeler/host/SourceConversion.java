@@ -7,6 +7,7 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.SourceConnectorConfig;
 import org.apache.kafka.connect.runtime.TransformationChain;
 import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
@@ -29,9 +30,9 @@ final class SourceConversion implements AutoCloseable {
     /** What Kafka gets of a record. */
     record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value) { }
 
-    SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id) {
-        plugins = new Conversion<>(host, config, id);
-        metrics = new ErrorHandlingMetrics(id, host.metrics);
+    SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
+        plugins = new Conversion<>(host, config, id, measured);
+        metrics = new ErrorHandlingMetrics(id, measured);
         operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(),
             config.errorToleranceType(), Time.SYSTEM, metrics);
         operator.reporters(List.of(new LogReporter.Source(id, config, metrics)));
@@ -95,6 +96,7 @@ final class SourceConversion implements AutoCloseable {
     @Override
     public void close() {
         chain.close();
+        plugins.close();
         operator.close();
         metrics.close();
     }

@@ -17,7 +17,6 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.metrics.PluginMetrics;
-import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.runtime.SourceConnectorConfig;
 import org.apache.kafka.connect.runtime.WorkerTransactionContext;
@@ -37,15 +36,12 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
  * The end: "stop" -> the last poll returns, the last frame goes, "drained" -> the worker makes all of it final,
  * "finish" -> the task is stopped, "stopped".
  */
-final class SourceSession implements Host.TaskSession {
+final class SourceSession extends Session {
     private static final int FRAME_BYTES = 4 << 20;
     private static final int SLICE = 500; // records that are converted in one go: more would leave the caches
     private final Host host;
-    private final Connection connection;
     private final Connection.Message order;
     private final ConnectorTaskId id;
-    private final ClassLoader loader;
-    private final Thread thread;
     private final WorkerTransactionContext transactions; // null where others say where they end
     private final CountDownLatch finish = new CountDownLatch(1);
     private volatile SourceTask task;
@@ -78,8 +74,8 @@ final class SourceSession implements Host.TaskSession {
     }
 
     SourceSession(Host host, Connection connection, Connection.Message order) throws Exception {
+        super(connection);
         this.host = host;
-        this.connection = connection;
         this.order = order;
         id = new ConnectorTaskId(order.text("name"), order.number("task"));
         loader = host.plugin(order).loader();
@@ -88,7 +84,7 @@ final class SourceSession implements Host.TaskSession {
     }
 
     @Override
-    public void listen() throws Exception {
+    void listen(Connection.Message first) throws Exception {
         thread.start();
         try {
             for (Connection.Message m = connection.read(); m != null; m = connection.read()) {
@@ -125,9 +121,9 @@ final class SourceSession implements Host.TaskSession {
 
     private void run() {
         try (LoaderSwap swap = host.plugins.withClassLoader(loader);
-             PluginMetricsImpl metrics = host.metrics.connectorPluginMetrics(id.toString())) {
+             Measures measures = new Measures(host, "task " + id, Conversion.tags(id), this::event)) {
             try {
-                work(metrics);
+                work(measures);
             } finally {
                 if (task != null) task.stop();
             }
@@ -137,20 +133,20 @@ final class SourceSession implements Host.TaskSession {
         }
     }
 
-    private void work(PluginMetrics metrics) throws Throwable {
+    private void work(Measures measures) throws Throwable {
         SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, order.strings("connector"), false);
         Map<String, String> own = order.strings("config");
         Class<? extends Task> type = Class.forName(own.get("task.class"), true, loader).asSubclass(Task.class);
         SourceTask made = (SourceTask) host.plugins.newTask(type);
         wantsRecords = made.getClass().getMethod("commitRecord", SourceRecord.class, RecordMetadata.class)
             .getDeclaringClass() != SourceTask.class;
-        try (SourceConversion opened = new SourceConversion(host, config, id)) {
+        try (SourceConversion opened = new SourceConversion(host, config, id, measures.all)) {
             conversion = opened;
             Offsets offsets = new Offsets(connection);
             made.initialize(new SourceTaskContext() {
                 @Override public Map<String, String> configs() { return own; }
                 @Override public OffsetStorageReader offsetStorageReader() { return offsets; }
-                @Override public PluginMetrics pluginMetrics() { return metrics; }
+                @Override public PluginMetrics pluginMetrics() { return measures.plugin; }
                 @Override public TransactionContext transactionContext() { return transactions; }
             });
             task = made;
@@ -317,20 +313,6 @@ final class SourceSession implements Host.TaskSession {
 
         private static ByteBuffer bytes(Object text) {
             return ByteBuffer.wrap(Base64.getDecoder().decode((String) text)).order(ByteOrder.LITTLE_ENDIAN);
-        }
-    }
-
-    @Override
-    public boolean owns(Thread other) {
-        return other == thread || other.getContextClassLoader() == loader;
-    }
-
-    @Override
-    public void blame(Throwable error) {
-        try {
-            connection.tell(0, Host.failure(error));
-        } catch (IOException e) {
-            // The worker has given this task up.
         }
     }
 }

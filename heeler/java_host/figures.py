@@ -1,0 +1,50 @@
+"""What Java plugins measure (KIP-877), as figures of the worker's metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from spark_tasks.metrics.plugins import LONGEST_VALUE, OURS, Figures, Kind, Series
+
+_OF_THE_ROW: Final = frozenset({"connector", "task"})
+_LONGEST_NAME: Final = 100
+_COUNTED: Final = "_total"
+
+
+def figures(told: Iterable[Mapping[str, Any]]) -> Figures:
+    """`told`: for each metric its name, help, tags, and a number as "value" or anything else as "text", which becomes
+    a label of a series that is 1. What Prometheus does not have in names is an underscore; what is called a total
+    counts up.
+    """
+    found = Figures()
+    for metric in told:
+        name = _plain(str(metric["name"]))
+        if not name:
+            continue
+        labels = {_label(str(key)): _short(value) for key, value in metric["tags"].items() if key not in _OF_THE_ROW}
+        value = 1.0
+        if "value" in metric:
+            value = float(metric["value"])
+        else:
+            labels[_label(name)] = _short(metric["text"])
+        kind: Kind = "counter" if name.endswith(_COUNTED) and "value" in metric else "gauge"
+        shown = name.removesuffix(_COUNTED) if kind == "counter" else name
+        found.values[Series(shown, kind, tuple(sorted(labels.items())))] = (value, 0.0)
+        if metric["help"]:
+            found.helps.setdefault(shown, _short(metric["help"]))
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_]", "_", name)[:_LONGEST_NAME]
+
+
+def _label(name: str) -> str:
+    plain = _plain(name).lstrip("_") or "label"
+    return f"tag_{plain}" if plain in OURS or plain[0].isdigit() else plain
+
+
+def _short(value: object) -> str:
+    return str(value)[:LONGEST_VALUE]

@@ -1,0 +1,121 @@
+package heeler.host;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
+import org.apache.kafka.common.MetricName;
+import org.apache.kafka.common.metrics.KafkaMetric;
+import org.apache.kafka.common.metrics.MetricsReporter;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
+import org.apache.kafka.connect.runtime.ConnectMetrics;
+
+/**
+ * What the plugins of one connector or task measure (KIP-877): told to the worker when it has changed, every second,
+ * from the first metric on. A gauge is plugin code and may hang, so the thread that asks is theirs alone.
+ */
+final class Measures implements AutoCloseable {
+    private static final String GROUP = "plugins";
+    private static final long EVERY_MS = 1000;
+    final ConnectMetrics all;
+    final PluginMetrics plugin; // the connector's or task's own; converters, transforms and predicates have others
+    private final String name;
+    private final Consumer<Map<String, ?>> tell;
+    private final Map<MetricName, KafkaMetric> theirs = new ConcurrentHashMap<>();
+    private final Set<MetricName> bad = ConcurrentHashMap.newKeySet();
+    private Thread telling; // guarded, as what follows, by this
+    private boolean closed;
+
+    /** `tags`: those of the connector or task. */
+    Measures(Host host, String name, Map<String, String> tags, Consumer<Map<String, ?>> tell) {
+        this.name = name;
+        this.tell = tell;
+        all = host.metrics();
+        plugin = new PluginMetricsImpl(all.metrics(), tags);
+        all.metrics().addReporter(new Reporter());
+    }
+
+    static Map<String, String> tags(String... pairs) {
+        Map<String, String> found = new LinkedHashMap<>();
+        for (int i = 0; i < pairs.length; i += 2) found.put(pairs[i], pairs[i + 1]);
+        return found;
+    }
+
+    private final class Reporter implements MetricsReporter {
+        @Override public void init(List<KafkaMetric> metrics) { }
+
+        @Override public void configure(Map<String, ?> settings) { }
+
+        @Override public void close() { }
+
+        @Override public void metricChange(KafkaMetric metric) {
+            if (!metric.metricName().group().equals(GROUP)) return;
+            theirs.put(metric.metricName(), metric);
+            begin();
+        }
+
+        @Override public void metricRemoval(KafkaMetric metric) {
+            theirs.remove(metric.metricName());
+        }
+    }
+
+    private synchronized void begin() {
+        if (telling != null || closed) return;
+        telling = new Thread(this::run, "metrics " + name);
+        telling.setDaemon(true);
+        telling.start();
+    }
+
+    private void run() {
+        List<Object> before = List.of();
+        try {
+            while (true) {
+                List<Object> now = values();
+                if (!now.equals(before)) tell.accept(Map.of("op", "metrics", "values", now));
+                before = now;
+                synchronized (this) {
+                    if (!closed) wait(EVERY_MS);
+                    if (closed) return;
+                }
+            }
+        } catch (InterruptedException e) {
+            // By a plugin: its metrics stay as they are.
+        }
+    }
+
+    private List<Object> values() {
+        List<Object> found = new ArrayList<>();
+        theirs.forEach((metric, measured) -> {
+            try {
+                found.add(told(metric, measured.metricValue()));
+            } catch (Throwable e) { // plugin code
+                if (bad.add(metric)) System.err.println("[WARN] " + name + ": the metric " + metric.name() + " has no value: " + e);
+            }
+        });
+        return found;
+    }
+
+    private static Map<String, Object> told(MetricName metric, Object value) {
+        Map<String, Object> told = new LinkedHashMap<>();
+        told.put("name", metric.name());
+        told.put("help", metric.description());
+        told.put("tags", metric.tags());
+        if (value instanceof Number number) told.put("value", number.doubleValue());
+        else if (value instanceof Boolean yes) told.put("value", yes ? 1.0 : 0.0);
+        else told.put("text", String.valueOf(value));
+        return told;
+    }
+
+    @Override
+    public void close() {
+        synchronized (this) {
+            closed = true;
+            notifyAll();
+        }
+        all.stop();
+    }
+}

@@ -1,0 +1,122 @@
+package heeler.host;
+
+import java.lang.reflect.Proxy;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.metrics.PluginMetrics;
+import org.apache.kafka.connect.errors.IllegalWorkerStateException;
+import org.apache.kafka.connect.runtime.WorkerSinkTaskContext;
+import org.apache.kafka.connect.sink.ErrantRecordReporter;
+
+/**
+ * What a sink task may ask of its worker.
+ *
+ * Of Kafka's own class, because there are connectors (Iceberg's) that look for the consumer in its private field: they
+ * commit offsets in a transaction of their own, for which they need the group's generation.
+ */
+final class SinkContext extends WorkerSinkTaskContext {
+    /** What the task's session knows; any thread. */
+    interface Source {
+        Map<String, String> configs();
+
+        Places places();
+
+        ConsumerGroupMetadata group();
+
+        void timeout(long ms);
+
+        void requestCommit();
+
+        ErrantRecordReporter reporter();
+
+        PluginMetrics metrics();
+    }
+
+    private final Source source;
+
+    SinkContext(Source source) {
+        super(consumer(source), null, null);
+        this.source = source;
+    }
+
+    /** The worker has the consumer. What stands for it knows of the group, and commits and seeks nothing. */
+    @SuppressWarnings("unchecked")
+    private static Consumer<byte[], byte[]> consumer(Source source) {
+        return (Consumer<byte[], byte[]>) Proxy.newProxyInstance(Consumer.class.getClassLoader(), new Class<?>[] {Consumer.class},
+            (self, method, given) -> switch (method.getName()) {
+                case "groupMetadata" -> source.group();
+                case "assignment" -> source.places().all();
+                case "committed" -> Map.of(); // partitions are opened at what is committed, whoever commits it
+                case "equals" -> self == given[0];
+                case "hashCode" -> System.identityHashCode(self);
+                case "toString" -> "the group of this task";
+                default -> throw new UnsupportedOperationException("Consumer." + method.getName()
+                    + ": the consumer of a sink task is in heeler's worker, not in this JVM");
+            });
+    }
+
+    @Override
+    public Map<String, String> configs() {
+        return source.configs();
+    }
+
+    @Override
+    public void offset(Map<TopicPartition, Long> offsets) {
+        source.places().rewind(offsets);
+    }
+
+    @Override
+    public void offset(TopicPartition place, long offset) {
+        source.places().rewind(Map.of(place, offset));
+    }
+
+    @Override
+    public void timeout(long ms) {
+        source.timeout(ms);
+    }
+
+    @Override
+    public Set<TopicPartition> assignment() {
+        return source.places().all();
+    }
+
+    @Override
+    public void pause(TopicPartition... which) {
+        hold(true, which);
+    }
+
+    @Override
+    public void resume(TopicPartition... which) {
+        hold(false, which);
+    }
+
+    private void hold(boolean on, TopicPartition... which) {
+        if (!source.places().hold(List.of(which), on))
+            throw new IllegalWorkerStateException("only partitions that are assigned to the task can be paused and resumed, "
+                + "which not all of these are: " + List.of(which));
+    }
+
+    @Override
+    public void requestCommit() {
+        source.requestCommit();
+    }
+
+    @Override
+    public ErrantRecordReporter errantRecordReporter() {
+        return source.reporter();
+    }
+
+    @Override
+    public PluginMetrics pluginMetrics() {
+        return source.metrics();
+    }
+
+    @Override
+    public String toString() {
+        return "the context of a sink task";
+    }
+}

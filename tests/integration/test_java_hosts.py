@@ -1,0 +1,80 @@
+"""A worker whose Java connectors have a JVM each; what Java plugins measure."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.test_java_plugins import FILE_SOURCE, SLOW_S, counting, jvms, offsets
+from tests.integration.test_worker_metrics import get, metrics
+from tests.rigs.java_jars import plugin_folder
+from tests.rigs.support import wait_until
+from tests.rigs.workers import PATIENT, PLUGINS, Rig, running_worker, wait_gone
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def isolating_worker(kafka, tmp_path_factory):
+    folder = plugin_folder(tmp_path_factory.mktemp("jars"))
+    more = {"plugin_path": f"{PLUGINS},{folder}", "java_plugins_prefer": FILE_SOURCE, "offset_flush_interval_ms": "500",
+            "java_plugins_isolation": "connector", "java_plugins_jvm_options": "-Xmx64M -XX:TieredStopAtLevel=1"}
+    with running_worker(kafka, tmp_path_factory.mktemp("worker"), "java-hosts", **more, **PATIENT) as rig:
+        yield rig
+
+
+@pytest.fixture
+def rig(isolating_worker, tmp_path):
+    own = Rig(isolating_worker.process, isolating_worker.kafka, tmp_path)
+    yield own
+    own.tidy()
+
+
+def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic_name):
+    """A heap that is really full, and System.exit; what ran before goes on in the JVM that it has."""
+    file = rig.folder / "lines"
+    file.write_text("one\n")
+    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
+               ["RUNNING", "RUNNING"])
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], SLOW_S, "the first offset")
+    before = set(jvms(rig))
+    leaks, exits = f"{topic_name}-leak", f"{topic_name}-exit"
+    rig.create(leaks, counting(leaks, "leak"))
+    rig.wait_states(leaks, ["RUNNING", "FAILED"], SLOW_S)
+    trace = rig.call("GET", f"/connectors/{leaks}/status")["tasks"][0]["trace"]
+    assert "java.lang.OutOfMemoryError: Java heap space" in trace
+    (leaking,) = set(jvms(rig)) - before
+    rig.create(exits, counting(exits, "exit"))
+    rig.wait_states(exits, ["FAILED", "FAILED"], SLOW_S)
+    assert "the plugin called System.exit" in rig.call("GET", f"/connectors/{exits}/status")["tasks"][0]["trace"]
+    rig.delete(leaks)
+    wait_gone([leaking])  # which is what gives the memory back
+    with file.open("a") as out:
+        out.write("two\n")
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    assert set(jvms(rig)) == before
+    assert "goes on in another host" not in rig.process.log.read_text()
+
+
+def test_what_java_plugins_measure(rig, topic_name):
+    """KIP-877: of a connector, a task, a transform, a converter; a gauge that throws is left out."""
+    rig.create(topic_name, counting(topic_name, "measure", transforms="pass", **{
+        "transforms.pass.type": "heeler.tests.Measured$Pass", "value.converter": "heeler.tests.Measured$Longs"}))
+    wanted = {
+        ("heeler_plugin_open_files", topic_name, 'a"b'): 3,
+        ("heeler_plugin_polled_total", topic_name, "0"): 10,
+        ("heeler_plugin_state", topic_name, "counting", "0"): 1,
+        ("heeler_plugin_passed", topic_name, "0", "pass"): 10,
+        ("heeler_plugin_converted", topic_name, "value", "0"): 10,
+    }
+
+    def measured():
+        assert {k: v for k, v in metrics(rig).items() if k[0].startswith("heeler_plugin") and topic_name in k} == wanted
+        return True
+
+    wait_until(measured, SLOW_S, "the figures of 10 records")
+    page = get(rig, "/metrics")[2]
+    assert "# HELP heeler_plugin_polled_total Records polled.\n# TYPE heeler_plugin_polled_total counter" in page
+    complaint = f"connector {topic_name}: the metric bad has no value: java.lang.IllegalStateException: no value"
+    assert complaint in rig.process.log.read_text()
+    rig.delete(topic_name)
+    assert topic_name not in get(rig, "/metrics")[2]

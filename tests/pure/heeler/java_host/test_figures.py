@@ -1,0 +1,60 @@
+"""What Java plugins measure, as the worker's figures."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from heeler.java_host.figures import figures
+from heeler.worker.metrics import own
+from heeler.worker.metrics.text import Page
+from spark_tasks.metrics.plugins import MOST_SERIES, PluginMetrics
+
+OF_TASK = {"connector": "c", "task": "0"}
+
+
+def metric(name, value=None, help="", text=None, **tags):  # noqa: A002
+    more = {"value": value} if text is None else {"text": text}
+    return {"name": name, "help": help, "tags": {**OF_TASK, **tags}, **more}
+
+
+def shown(told):
+    page = Page()
+    own.plugins(page, [('connector="c",task="0"', figures(told))])
+    return page.text()
+
+
+def test_numbers_texts_and_totals():
+    assert shown([metric("rows-read-total", 5.0, "Rows."), metric("lag", "NaN", transformation='a"b'),
+                  metric("state", text="idle")]) == (
+        """# HELP heeler_plugin_rows_read_total Rows.
+# TYPE heeler_plugin_rows_read_total counter
+heeler_plugin_rows_read_total{connector="c",task="0"} 5.0
+# HELP heeler_plugin_lag A plugin\'s own metric.
+# TYPE heeler_plugin_lag gauge
+heeler_plugin_lag{connector="c",task="0",transformation="a\\"b"} NaN
+# HELP heeler_plugin_state A plugin\'s own metric.
+# TYPE heeler_plugin_state gauge
+heeler_plugin_state{connector="c",task="0",state="idle"} 1.0
+""")
+
+
+ANY = st.text(max_size=150)
+
+
+@given(st.lists(st.builds(lambda name, value, tags, text: {**metric(name, value, name, text), "tags": tags},
+                          ANY, st.floats(), st.dictionaries(ANY, ANY, max_size=3), st.none() | ANY), max_size=5))
+def test_whatever_a_plugin_says_prometheus_can_read_it(metrics):
+    list(text_string_to_metric_families(shown(metrics)))
+
+
+def test_they_replace_those_before_up_to_a_number():
+    metrics = PluginMetrics()
+    metrics.gauge("old").set(1)
+    metrics.replace(figures(metric(f"m{n}", n) for n in range(MOST_SERIES + 3)))
+    found = metrics.figures()
+    assert (len(found.values), found.dropped) == (MOST_SERIES, 3)
+    metrics.replace(figures([metric("m", 1)]))
+    assert [(s.name, v) for s, v in metrics.figures().values.items()] == [("m", (1.0, 0.0))]
+    assert metrics.figures().dropped == 0

@@ -1,0 +1,113 @@
+"""Which process of a host takes a connection, and when one ends, with processes that this test plays."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from heeler.java_host import host
+from heeler.java_host.connection import HostGoneError
+from heeler.java_host.frames import message
+from heeler.java_host.host import JavaHost
+from spark_tasks.errors import ConnectError
+from tests.rigs.support import wait_until
+
+
+class Process:
+    """In the place of a HostProcess."""
+
+    made: list[Process] = []  # noqa: RUF012
+
+    def __init__(self, _command, whose):
+        self.whose, self.alive, self.accepts, self.closed, self.ends = whose, True, True, 0, []
+        self.made.append(self)
+
+    def connect(self):
+        if not (self.alive and self.accepts):
+            raise HostGoneError("it takes none")
+        mine, other = socket.socketpair()
+        self.ends.append(mine)
+        return other
+
+    def close(self):
+        self.alive = False
+        self.closed += 1
+        for end in self.ends:
+            end.close()
+
+
+@pytest.fixture
+def made(monkeypatch):
+    monkeypatch.setattr(host, "HostProcess", Process)
+    monkeypatch.setattr(host, "_LINGER_S", 0.0)
+    Process.made.clear()
+    yield Process.made
+    for process in Process.made:
+        process.close()
+
+
+def hosts(**more):
+    return JavaHost((), **{"grace_s": 600.0, **more})
+
+
+def test_all_share_one_which_is_started_anew_when_it_has_ended(made):
+    java = hosts()
+    java.connect(connector="a")
+    java.connect(connector="b").close()
+    java.connect()
+    (first,) = made
+    first.alive = False
+    java.connect(connector="a")
+    assert (len(made), first.closed, made[1].whose) == (2, 1, "Java plugins")
+
+
+def test_each_connector_has_its_own_which_ends_when_nobody_uses_it(made):
+    java = hosts(isolated=True)
+    java.connect().close()
+    kept, left = java.connect(connector="a"), java.connect(connector="a")
+    java.connect(connector="b").close()
+    assert [process.whose for process in made] == ["Java plugins", "Java plugins of a", "Java plugins of b"]
+    wait_until(lambda: made[2].closed)
+    left.close()
+    java.connect(connector="b")
+    assert [process.closed for process in made[:2]] == [0, 0]
+    kept.close()
+    wait_until(lambda: made[1].closed)
+    assert len(made) == 4
+
+
+def test_those_who_are_told_leave_and_others_go_to_the_next(made):
+    java, told = hosts(), []
+    one = java.connect(told.append, connector="a")
+    two = java.connect(connector="b")
+    (first,) = made
+    first.ends[0].sendall(message(0, {"op": "retire"}))
+    wait_until(lambda: told == [{"op": "retire"}])
+    java.connect(connector="a")
+    first.ends[0].sendall(message(0, {"op": "retire"}))  # once more is nothing new
+    assert len(made) == 2
+    one.close()
+    java.connect(connector="a")
+    assert first.closed == 0
+    two.close()
+    wait_until(lambda: first.closed)
+    assert (len(made), made[1].closed) == (2, 0)
+
+
+def test_one_that_takes_nobody_is_left_too(made):
+    java = hosts()
+    java.connect()
+    made[0].accepts = False
+    java.connect()
+    assert (len(made), made[0].closed) == (2, 0)
+
+
+def test_who_does_not_leave_in_time_is_ended_with_it(made):
+    java, told = hosts(grace_s=0.0), []
+    java.connect(told.append)
+    made[0].ends[0].sendall(message(0, {"op": "retire"}))
+    wait_until(lambda: [type(event) for event in told] == [dict, HostGoneError])
+    java.close()
+    with pytest.raises(ConnectError, match="shutting down"):
+        java.connect()
