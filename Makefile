@@ -19,7 +19,7 @@ help:
 	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
 	@echo "make api-fuzz   schemathesis against every operation of REST and its links (some ten minutes)"
 	@echo "make transforms-differential  100,000 random chains of transforms beside Java's (needs javac; some twenty minutes)"
-	@echo "make connectors  Debezium beside a PostgreSQL of its own (needs Debian's postgresql; some minutes)"
+	@echo "make connectors  Debezium, MirrorMaker, Iceberg and others, really run (needs Debian's postgresql; some minutes)"
 	@echo "make chaos      kill everything at random, check every record (ARGS='--minutes 30 --seed 7')"
 	@echo "make executors  6,000,000 records on a Spark cluster whose executors are killed (ARGS='--kills 30'; some minutes)"
 	@echo "make bench      microbenchmarks of the data plane and the control plane"
@@ -97,6 +97,7 @@ transforms-differential: $(READY)
 
 connectors: $(READY)
 	@echo "== Connectors of others, from Maven Central, on a real worker"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[connectors]' -c constraints.txt
 	@$(BIN)/python -m pytest -q -m connectors tests/connectors
 
 chaos: $(READY)
