@@ -58,6 +58,15 @@ class JavaPlugins:
         """What the host knows it by: there may be several versions of it."""
         return {"class": cls.java_class, "version": cls.version}
 
+    @classmethod
+    def examine(cls, config: Options) -> list[ConfigValue]:
+        """Every key's value, errors, recommended values and visibility, as the plugin's own definition says, and a
+        connector's own `validate`.
+        """
+        given = {key: value for key, value in config.items() if value is not None}
+        told = cls.host.ask("validate", **cls.named(), config=given)["values"]
+        return [ConfigValue(v["name"], v["value"], v["recommended"], v["errors"], v["visible"]) for v in told]
+
 
 class _JavaConnector(JavaPlugins):
     """What sources and sinks have in common: one instance in the host for each `start`."""
@@ -70,12 +79,6 @@ class _JavaConnector(JavaPlugins):
     _starting: Connection | None = None  # the last one; it may not have come to be `_connection`
     _wanted = False  # started, neither stopped nor failed
     _runs = False  # and has an instance in the host
-
-    @classmethod
-    def examine(cls, config: Options) -> list[ConfigValue]:
-        """Every key's value, errors, recommended values and visibility, as the plugin's own `validate` says."""
-        told = cls.host.ask("validate", **cls.named(), config=dict(config))["values"]
-        return [ConfigValue(v["name"], v["value"], v["recommended"], v["errors"], v["visible"]) for v in told]
 
     @classmethod
     def data_source(cls, options: Options) -> Any:  # noqa: ARG003

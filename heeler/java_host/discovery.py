@@ -20,14 +20,14 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION
-from heeler.java_host.host import JavaHost
+from heeler.java_host.host import JavaHost, Look
+from heeler.java_host.manifests import MANIFESTS, link_with_manifest
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Kind
 from spark_tasks.spark.class_archive import cache_root
 
 log = logging.getLogger(__name__)
 
-MANIFESTS: Final = "META-INF/services/org.apache.kafka.connect."
 _KINDS: Final = {
     "source": Kind.CONNECTOR, "sink": Kind.CONNECTOR, "converter": Kind.CONVERTER,
     "header_converter": Kind.HEADER_CONVERTER, "transformation": Kind.TRANSFORMATION, "predicate": Kind.PREDICATE,
@@ -105,19 +105,38 @@ def _java() -> str:
 class Discovery:
     """The Java plugins of some folders. `host` starts only where a place was never seen."""
 
-    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[str], JavaHost]) -> None:
-        """`make_host` takes how it has to look for plugins: service_load, or hybrid_warn where manifests are missing,
-        which takes long.
-        """
+    def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost]) -> None:
         self.complaints: list[str] = []
+        self._plugin_path = ",".join(plugin_path)
         self._places = {place: look(place, self.complaints.append) for place in places(plugin_path)}
         self._known = {place: _known(place, *seen) for place, seen in self._places.items()}
-        without = [str(place.path) for place, (_, manifests) in self._places.items()
+        self.host = make_host(self.look)
+
+    def look(self, folder: Path) -> tuple[str, str]:
+        """What the host is told: a plugin.path, and how to look for plugins there. `folder` is the host's own, for what
+        it is to find instead where manifests are missing. Raises OSError.
+        """
+        without = [place for place, (_, manifests) in self._places.items()
                    if not manifests and self._known[place] != []]
-        if without:
-            log.warning("plugin.path: %s has no manifests, so each start of the host of Java plugins looks into every "
-                        "class; Kafka's bin/connect-plugin-path.sh sync-manifests adds them", ", ".join(without))
-        self.host = make_host("hybrid_warn" if without else "service_load")
+        if not without:
+            return self._plugin_path, "service_load"
+        unknown = [str(place.path) for place in without if self._known[place] is None]
+        if unknown:
+            log.warning("plugin.path: %s has no manifests, so the host of Java plugins looks into every class, once "
+                        "for each content; Kafka's bin/connect-plugin-path.sh sync-manifests adds them",
+                        ", ".join(unknown))
+            return self._plugin_path, "hybrid_warn"
+        links = folder / "plugins"
+        links.mkdir()
+        for number, place in enumerate(self._places):
+            if place not in without:
+                (links / f"{number}-{place.path.name}").symlink_to(place.path.absolute())
+                continue
+            names: dict[str, list[str]] = {}
+            for plugin in self._known[place] or ():
+                names.setdefault(plugin.type, []).append(plugin.name)
+            link_with_manifest(links / f"{number}-{place.path.stem}", place.jars, names)
+        return str(links), "service_load"
 
     def plugins(self) -> list[JavaPlugin]:
         """All of them. What hinders the host from looking is a complaint, as a broken jar is."""
@@ -136,6 +155,7 @@ class Discovery:
                 else:
                     self.complaints.append(f"plugin.path: {place.path} names plugins, and none of them can be loaded; "
                                            "the host's lines in the log (heeler.java) tell why")
+            self._known = known
         return [plugin for plugins in known.values() for plugin in plugins or ()]
 
 

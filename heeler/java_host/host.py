@@ -12,7 +12,7 @@ import shlex
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ _LOGGING: Final = {
 }
 log = logging.getLogger(__name__)
 
+Look = Callable[[Path], tuple[str, str]]
+"""From a folder of a host to its plugin.path and its plugin.discovery; see Discovery.look."""
 OnEvent = Callable[[Event], None]
 Offsets = Callable[[], list[tuple[str, str]]]
 
@@ -45,27 +47,26 @@ class JavaHost:
     """Starts nothing before `connect`. Any thread."""
 
     def __init__(
-        self, plugin_path: Sequence[str], discovery: str = "service_load", options: str = DEFAULT_OPTIONS, *,
-        isolated: bool = False, most_hung: int = DEFAULT_MOST_HUNG, grace_s: float = 5.0,
-        classpath: Callable[[], str] = host_classpath,
+        self, look: Look, options: str = DEFAULT_OPTIONS, *, isolated: bool = False,
+        most_hung: int = DEFAULT_MOST_HUNG, grace_s: float = 5.0,
     ) -> None:
-        """`discovery`: how the JVM looks for plugins, in the words of plugin.discovery. `options`: of the JVM.
+        """`look`: where the JVM finds plugins, asked at each start. `options`: of the JVM.
         `isolated`: a JVM for each connector, and one for questions about plugins. `most_hung`: so many hung threads
         have it replaced; `grace_s`: how long its tasks then have to leave it.
         """
-        self._arguments = (",".join(plugin_path), discovery, str(most_hung))
+        self._look = look
+        self._most_hung = most_hung
         self._options = options
         self._isolated = isolated
         self._grace_s = grace_s
-        self._classpath = classpath
         self._lock = threading.Lock()
         self._hosts: dict[str, _Host] = {}
         self._closed = False
 
     @classmethod
-    def of(cls, worker: Mapping[str, str], plugin_path: Sequence[str], discovery: str) -> JavaHost:
+    def of(cls, worker: Mapping[str, str], look: Look) -> JavaHost:
         """With the worker's settings."""
-        return cls(plugin_path, discovery, worker.get(OPTIONS) or DEFAULT_OPTIONS,
+        return cls(look, worker.get(OPTIONS) or DEFAULT_OPTIONS,
                    isolated=worker.get(ISOLATION) == "connector",
                    most_hung=int(worker.get(MOST_HUNG) or DEFAULT_MOST_HUNG),
                    grace_s=int(worker.get("task.shutdown.graceful.timeout.ms") or 5000) / 1000)
@@ -108,8 +109,8 @@ class JavaHost:
             own = shlex.split(self._options)
         except ValueError as error:
             raise SetupError(f"Invalid value {self._options} for configuration {OPTIONS}: {error}") from error
-        return [find_java(), *_TUNING, *logs, *own, "-cp", self._classpath(), "heeler.host.Host", str(folder),
-                *self._arguments]
+        return [find_java(), *_TUNING, *logs, *own, "-cp", host_classpath(), "heeler.host.Host", str(folder),
+                *self._look(folder), str(self._most_hung)]
 
 
 class _Host:

@@ -32,7 +32,7 @@ class JavaRuntime:
         from heeler.java_host.discovery import Discovery  # noqa: PLC0415 - only for who has Java plugins
         from heeler.java_host.host import JavaHost  # noqa: PLC0415
 
-        seen = Discovery(plugin_path, lambda mode: JavaHost.of(worker, plugin_path, mode))
+        seen = Discovery(plugin_path, lambda look: JavaHost.of(worker, look))
         self._host = seen.host
         self._take(seen, prefer)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,3 +110,15 @@ def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: M
         config_def_of(plugin)
     except ConfigError as e:
         type_value.errors.append(f"Error getting config definition from {link.kind.interface}: {e}")
+        return
+    if (examine := getattr(plugin.cls, "examine", None)) is not None:  # of another runtime, which has its validators
+        own = {key.removeprefix(link.prefix): text for key, text in props.items() if key.startswith(link.prefix)}
+        _add(values, link.prefix, examine(own))
+
+
+def _add(values: Mapping[str, ConfigValue], prefix: str, found: Iterable[ConfigValue]) -> None:
+    for one in found:
+        value = values.get(prefix + one.name)
+        if value is not None:
+            value.errors += () if value.errors else one.errors  # of the type we have told already
+            value.recommended_values, value.visible = one.recommended_values, one.visible

@@ -152,7 +152,9 @@ def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator
         prefix = key + "."
         own = {k.removeprefix(prefix): v for k, v in subject.props.items() if k.startswith(prefix)}
         own.setdefault("converter.type", key.partition(".")[0])
-        yield under_prefix(definition.keys, definition.validate(own), prefix)
+        # That of another runtime has its validators there.
+        examine = getattr(plugin and plugin.cls, "examine", None) or definition.validate
+        yield under_prefix(definition.keys, examine(own), prefix)
 
 
 def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> list[dict[str, Any]]:

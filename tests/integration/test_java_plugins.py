@@ -93,6 +93,10 @@ def test_java_plugins_are_listed_described_and_validated(rig):
         "mode": [f"Invalid value nonsense for configuration mode: String must be one of: {', '.join(MODES)}"],
         "records": ["Invalid value many for configuration records: Not a number of type INT"],
     }
+    passing = {"transforms": "p", "transforms.p.type": "heeler.tests.Measured$Pass"}
+    assert errors(**counting("t", name="n", **passing)) == {}
+    assert errors(**counting("t", name="n", **passing, **{"transforms.p.which": "none"})) == {
+        "transforms.p.which": ["Invalid value none for configuration which: String must be one of: all, some"]}
     python = errors(**counting("t", name="n", transforms="m", **{"transforms.m.type": "MarkOne"}))
     assert ["is a Python plugin" in message for message in python["transforms.m.type"]] == [True]
 

@@ -32,7 +32,8 @@ public final class Measured {
         }
 
         @Override public ConfigDef config() {
-            return new ConfigDef();
+            return new ConfigDef().define("which", ConfigDef.Type.STRING, "all", ConfigDef.ValidString.in("all", "some"),
+                ConfigDef.Importance.LOW, "Which records.");
         }
 
         @Override public void configure(Map<String, ?> given) { }

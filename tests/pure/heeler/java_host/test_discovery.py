@@ -85,14 +85,33 @@ def test_the_host_is_asked_once_for_each_content(folder):
     assert host.asked == 2
 
 
-def test_folders_without_manifests_are_looked_into(folder):
-    modes = []
-    Discovery([str(folder)], lambda mode: modes.append(mode) or Host([]))
-    jar(folder / "driver" / "driver.jar", manifest=False)
-    Discovery([str(folder)], lambda mode: modes.append(mode) or Host([]))
-    jar(folder / "old" / "old.jar", "org/apache/kafka/connect/source/SourceConnector", manifest=False)
-    Discovery([str(folder)], lambda mode: modes.append(mode) or Host([]))
-    assert modes == ["service_load", "service_load", "hybrid_warn"]
+def mode(folder, plugins=()):
+    """How the host has to look, before and after it was asked."""
+    seen = Discovery([str(folder)], lambda _look: Host(list(plugins)))
+    before = seen.look(folder.with_name("host"))
+    seen.plugins()
+    return before, seen
+
+
+def test_folders_without_manifests_are_looked_into_once(folder, tmp_path):
+    (tmp_path / "host").mkdir()
+    assert mode(folder)[0] == (str(folder), "service_load")
+    driver = jar(folder / "driver" / "driver.jar", manifest=False)
+    assert mode(folder)[0] == (str(folder), "service_load")
+    old = jar(folder / "old" / "old.jar", "org/apache/kafka/connect/source/SourceConnector", manifest=False)
+    there = [told(folder), {**told(folder, "old.Source"), "location": f"file:{folder}/old/"},
+             {**told(folder, "old.Sink", "sink"), "location": f"file:{folder}/old/"}]
+    before, seen = mode(folder, there)
+    assert before == (str(folder), "hybrid_warn")
+    links, how = seen.look(tmp_path / "host")
+    assert (links, how) == (str(tmp_path / "host" / "plugins"), "service_load")
+    found = {path.name: path for path in (tmp_path / "host" / "plugins").iterdir()}
+    assert {name: path.resolve() for name, path in found.items() if path.is_symlink()} == {
+        "0-alone.jar": folder / "alone.jar", "1-driver": driver.parent, "2-my plugin": folder / "my plugin"}
+    assert (found["3-old"] / "0-old.jar").resolve() == old
+    with zipfile.ZipFile(found["3-old"] / "manifests.jar") as manifests:
+        assert {name.rpartition(".")[2]: manifests.read(name) for name in manifests.namelist()} == {
+            "SourceConnector": b"old.Source\n", "SinkConnector": b"old.Sink\n"}
 
 
 def test_jars_that_have_no_plugins_start_no_host(tmp_path):

@@ -48,7 +48,7 @@ def made(monkeypatch):
 
 
 def hosts(**more):
-    return JavaHost((), **{"grace_s": 600.0, **more})
+    return JavaHost(lambda _: ("", "service_load"), **{"grace_s": 600.0, **more})
 
 
 def test_all_share_one_which_is_started_anew_when_it_has_ended(made):

@@ -44,7 +44,7 @@ final class Questions {
             Object plugin = Utils.newInstance(named.pluginClass());
             return switch (asked.op()) {
                 case "config" -> Map.of("op", "answer", "keys", keys(definition(plugin)));
-                case "validate" -> Map.of("op", "answer", "values", values((Connector) plugin, asked.strings("config")));
+                case "validate" -> Map.of("op", "answer", "values", values(plugin, asked.strings("config")));
                 case "exactlyOnce" -> told("support", String.valueOf(
                     ((SourceConnector) plugin).exactlyOnceSupport(asked.strings("config"))));
                 case "boundaries" -> told("support", String.valueOf(
@@ -98,10 +98,12 @@ final class Questions {
         return found;
     }
 
-    private static List<Object> values(Connector connector, Map<String, String> config) {
-        Map<String, ConfigDef.ConfigKey> keys = definition(connector).configKeys();
-        Config validated = connector.validate(config);
-        if (validated == null) throw new IllegalStateException(connector.getClass().getName() + ".validate() must return a Config");
+    private static List<Object> values(Object plugin, Map<String, String> config) {
+        ConfigDef definition = definition(plugin);
+        Map<String, ConfigDef.ConfigKey> keys = definition.configKeys();
+        Config validated = plugin instanceof Connector connector ? connector.validate(config)
+            : new Config(definition.validate(config));
+        if (validated == null) throw new IllegalStateException(plugin.getClass().getName() + ".validate() must return a Config");
         List<Object> found = new ArrayList<>();
         for (ConfigValue value : validated.configValues()) {
             ConfigDef.Type type = keys.containsKey(value.name()) ? keys.get(value.name()).type : null;
