@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 STEP_S: Final = 1.0  # how long frames are gathered before they are committed, so that messages are served
 IDLE_MS: Final = 60_000  # the thread that reads wakes the task
+_NO_FRAME: Final = 0
 
 
 class JavaSourceTask:
@@ -60,12 +61,13 @@ class JavaSourceTask:
         self._order = {**order(context, named),
                        "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}
         self._creation = settings.topics
+        self._flush_ms = max(1, context.worker.offset_flush_interval_ms)
         self._session_s = context.worker.session_timeout_ms / 1000
         self._metrics = context.metrics
         self._metrics.kind = "source"
         self._patience = Patience(context.id, self._metrics)
         self._held = HeldSession(context.id, self._drop)
-        self._opened_at = time.monotonic()
+        self._opened_at = self._said_at = time.monotonic()
         self._topics: set[str] = set()
         self._places: list[Places] = []  # of frames of which the plugin was not told
         self._unsaid: int | None = None  # the last frame that is final and of which the plugin was not told
@@ -82,7 +84,7 @@ class JavaSourceTask:
 
     def _open(self) -> Session:
         self._delivery.recover()
-        self._opened_at = time.monotonic()
+        self._opened_at = self._said_at = time.monotonic()
         self._unsaid = None
         self._polls = False
         return self._held.open(
@@ -160,12 +162,15 @@ class JavaSourceTask:
         if final and self._unsaid is not None:
             self._acknowledge(session, self._unsaid)
         if writing.number is None:
+            if self._unsaid is None and 1000 * (time.monotonic() - self._said_at) >= self._flush_ms:
+                self._acknowledge(session, _NO_FRAME)  # plugins rely on `commit` being called from time to time
             due_ms = self._delivery.due_ms
-            return Progress(idle_ms=IDLE_MS if due_ms is None else max(1, min(IDLE_MS, int(due_ms))))
+            return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
         return Progress(writing.records, writing.size)
 
     def _acknowledge(self, session: Session, frame: int) -> None:
         places, self._places, self._unsaid = self._places, [], None
+        self._said_at = time.monotonic()
         session.connection.tell("acknowledge", frame=frame, places=[one.told() for one in places])
 
     def _commit(self, writing: _Writing) -> bool:
@@ -313,9 +318,9 @@ class _Writing:
         """Append a frame."""
         appender = self._open()
         places = Places(batch.number, len(batch.raw)) if batch.wanted else None
-        for number, topic in enumerate(batch.topics):
+        for which, topic in enumerate(batch.topics):
             self._used(topic)
-            rows = np.flatnonzero(batch.topic == number)
+            rows = np.flatnonzero(batch.topic == which)
             mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import select
 import socket
 import threading
 from base64 import b64decode
@@ -210,6 +211,14 @@ def test_who_wants_it_is_told_where_its_records_went(rig):
     assert place["frame"] == 1
     assert np.frombuffer(b64decode(place["partitions"]), "<i4").tolist() == [1, 1, 4]
     assert np.frombuffer(b64decode(place["offsets"]), "<i8").tolist() == [1, 0, -1]
+
+
+def test_commit_is_called_from_time_to_time_without_records_too(rig):
+    """As Kafka Connect does every offset.flush.interval.ms: MirrorMaker sends there what waits."""
+    rig.task._flush_ms = 1
+    session = started(rig)
+    wait_until(lambda: rig.task.run_once().idle_ms == 1 and select.select([session.socket], [], [], 0)[0])
+    assert session.read()[1] == {"op": "acknowledge", "frame": 0, "places": []}
 
 
 def test_a_transaction_ends_where_the_plugin_says(rig):
