@@ -313,8 +313,8 @@ def test_it_leaves_a_host_that_is_replaced_in_order(rig):
     first.say("retire")
     running = threading.Thread(target=lambda: wait_until(lambda: stepped(rig).idle_ms > 1000))
     running.start()
-    told = [first.op() for _ in range(2)]
-    assert sorted(told) in (["acknowledge", "stop"], ["stop", "stop"])
+    while first.op() != "stop":  # the first frame may be acknowledged before
+        pass
     first.frame(b"last", offset=2)
     first.say("drained")
     while first.op() != "finish":
