@@ -59,16 +59,23 @@ class Place:
 
 
 def places(plugin_path: Iterable[str]) -> list[Place]:
-    """Where Kafka Connect looks: each folder with jars, and each jar, one level below a folder of plugin.path."""
+    """Where Kafka Connect looks: each folder with jars, and each jar, one level below a folder of plugin.path; and each
+    jar that it names itself.
+    """
     found = []
-    for entry in plugin_path:
-        for child in _children(Path(entry)):
+    for entry in map(Path, plugin_path):
+        for child in [entry] if _is_jar(entry) else _children(entry):
             if child.is_dir():
                 jars = tuple(sorted(f for f in child.rglob("*") if f.suffix == ".jar" and f.is_file()))
                 found += [Place(child, jars)] if jars else []
             elif child.suffix == ".jar":
                 found.append(Place(child, (child,)))
     return found
+
+
+def _is_jar(entry: Path) -> bool:
+    """Whether an entry of plugin.path is no folder but a plugin."""
+    return entry.suffix == ".jar" and entry.is_file()
 
 
 def _children(folder: Path) -> Iterator[Path]:

@@ -65,5 +65,7 @@ class JavaRuntime:
 
 
 def _has_jars(folder: Path) -> bool:
-    """Whether there is a jar in it, or in a folder of it."""
-    return folder.is_dir() and any(True for depth in ("*.jar", "*/**/*.jar") for _ in folder.glob(depth))
+    """Whether it is a jar, or there is one in it, or in a folder of it."""
+    if not folder.is_dir():
+        return folder.suffix == ".jar"
+    return any(True for depth in ("*.jar", "*/**/*.jar") for _ in folder.glob(depth))

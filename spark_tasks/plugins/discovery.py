@@ -69,6 +69,8 @@ def in_folders(plugin_path: Iterable[str], complain: Complain) -> list[Found]:
 
 
 def _places(folder: Path, complain: Complain) -> Iterator[Path]:
+    if folder.suffix == ".jar" and folder.is_file():
+        return  # a plugin of Java
     if not folder.is_dir():
         complain(f"plugin.path: {folder} is not a folder")
         return

@@ -11,6 +11,7 @@ from heeler.java_host.discovery import Discovery, look, places
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.runtime import JavaRuntime
 from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.plugins import Plugins
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
@@ -61,7 +62,12 @@ def told(folder, name="some.Plugin", kind="source"):
 
 
 def test_folders_with_jars_and_jars_are_places(folder):
+    alone = str(folder / "alone.jar")
     assert [place.path.name for place in places([str(folder), str(folder / "missing")])] == ["alone.jar", "my plugin"]
+    (place,) = places([alone, f"{alone}x"])
+    assert (str(place.path), place.jars) == (alone, (folder / "alone.jar",))
+    assert Plugins(alone).complaints == []
+    assert [c.rpartition(" ")[2] for c in Plugins(f"{alone}x").complaints] == ["folder"]
 
 
 def test_plugins_that_cannot_be_loaded_are_told_and_looked_for_again(folder):
