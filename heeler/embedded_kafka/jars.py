@@ -49,15 +49,19 @@ class Step(str):
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Modules (organisation, name, version) that are resolved together with all that they need."""
+    """Modules (organisation, name, version) that are resolved together with all that they need. `tests`: the names of
+    those whose tests are wanted too, a jar of their own.
+    """
 
     title: str
     modules: tuple[tuple[str, str, str], ...]
+    tests: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
         """The folder's name in the cache: another set of modules gets another folder."""
-        digest = hashlib.sha256(repr(self.modules).encode()).hexdigest()[:10]
+        what = f"{self.modules}{self.tests or ''}"
+        digest = hashlib.sha256(what.encode()).hexdigest()[:10]
         return f"{self.title.lower().replace(' ', '-')}-{digest}"
 
 
@@ -171,13 +175,18 @@ def ivy_jar() -> Path:
     raise SetupError("PySpark with its jars is not installed in this environment. Install it: pip install pyspark")
 
 
+_BOTH = '<artifact name="{name}"/><artifact name="{name}" m:classifier="test"/>'
+
+
 def _ivy_file(jars: JarSet) -> str:
     dependencies = "".join(
-        f'<dependency org="{org}" name="{name}" rev="{version}" conf="default->default"/>'
+        f'<dependency org="{org}" name="{name}" rev="{version}" conf="default->default">'
+        f'{_BOTH.format(name=name) if name in jars.tests else ""}</dependency>'
         for org, name, version in jars.modules
     )
     return (
-        '<ivy-module version="2.0"><info organisation="heeler" module="embedded"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="heeler" module="embedded"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )

@@ -155,6 +155,7 @@ class _Host:
                     self._retire(self._running)  # it has said so to others only
                 else:
                     log.warning("The host of %s has ended; a new one is started", self._whose)
+                    self._used.pop(self._running, None)
                     self._running.close()
                     self._running = None
         self._running = self._start()
@@ -173,6 +174,8 @@ class _Host:
 
     def _left(self, process: HostProcess) -> None:
         with self._lock:
+            if process not in self._used:
+                return  # it has been ended
             self._used[process] -= 1
             unused = self._used[process] <= 0 and (process in self._retired or not self._stays)
         if unused:
@@ -185,6 +188,7 @@ class _Host:
             if self._running is process:
                 self._running = None
             self._retired.discard(process)
+            self._used.pop(process, None)
         process.close()
 
     def close(self) -> None:
