@@ -102,7 +102,8 @@ class Session:
 
 
 @pytest.fixture
-def rig(monkeypatch):
+def rig(monkeypatch, request):
+    """A parameter: more of the worker's properties."""
     kafka, host, woken = Kafka(), Host(), threading.Event()
 
     class Appender:
@@ -128,7 +129,7 @@ def rig(monkeypatch):
     context = TaskContext(
         connector_name="c", task=2,
         worker=worker_settings({"key.converter": JSON, "key.converter.schemas.enable": "false",
-                                "value.converter": JSON}),
+                                "value.converter": JSON, **getattr(request, "param", {})}),
         connector={"value.converter": "own.Converter"}, config={"task.class": "x.Task"}, engine=None, offsets=kafka,
         wake=woken.set, topic_used=used.append)
     task = JavaSourceTask(context, SourceSettings.of(context), host, {"class": "x.Connector", "version": "1"}, kafka)
@@ -213,9 +214,9 @@ def test_who_wants_it_is_told_where_its_records_went(rig):
     assert np.frombuffer(b64decode(place["offsets"]), "<i8").tolist() == [1, 0, -1]
 
 
+@pytest.mark.parametrize("rig", [{"offset.flush.interval.ms": "1"}], indirect=True)
 def test_commit_is_called_from_time_to_time_without_records_too(rig):
     """As Kafka Connect does every offset.flush.interval.ms: MirrorMaker sends there what waits."""
-    rig.task._flush_ms = 1
     session = started(rig)
     wait_until(lambda: rig.task.run_once().idle_ms == 1 and select.select([session.socket], [], [], 0)[0])
     assert session.read()[1] == {"op": "acknowledge", "frame": 0, "places": []}
