@@ -28,7 +28,7 @@ ISOLATION: Final = "java.plugins.isolation"
 MOST_HUNG: Final = "java.plugins.hung.max"
 DEFAULT_OPTIONS: Final = "-Xmx1G"
 DEFAULT_MOST_HUNG: Final = 8
-_LINGER_S: Final = 5.0  # a JVM that nobody uses any more, so that what a plugin does at its end is done
+LINGER_S: Final = 5.0  # a JVM that nobody uses any more, so that what a plugin does at its end is done
 _TUNING: Final = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
 _LOGGING: Final = {
     "defaultLogLevel": "info", "levelInBrackets": "true", "showThreadName": "false",
@@ -170,7 +170,7 @@ class _Host:
         self._retired.add(process)
         _later(self._grace_s, lambda: self._end(process))
         if not self._used[process]:
-            _later(_LINGER_S, lambda: self._end(process))
+            _later(LINGER_S, lambda: self._end(process))
 
     def _left(self, process: HostProcess) -> None:
         with self._lock:
@@ -179,7 +179,7 @@ class _Host:
             self._used[process] -= 1
             unused = self._used[process] <= 0 and (process in self._retired or not self._stays)
         if unused:
-            _later(_LINGER_S, lambda: self._end(process, only_unused=True))
+            _later(LINGER_S, lambda: self._end(process, only_unused=True))
 
     def _end(self, process: HostProcess, *, only_unused: bool = False) -> None:
         with self._lock:

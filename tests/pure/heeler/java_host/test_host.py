@@ -40,7 +40,7 @@ class Process:
 @pytest.fixture
 def made(monkeypatch):
     monkeypatch.setattr(host, "HostProcess", Process)
-    monkeypatch.setattr(host, "_LINGER_S", 0.0)
+    monkeypatch.setattr(host, "LINGER_S", 0.0)
     Process.made.clear()
     yield Process.made
     for process in Process.made:
