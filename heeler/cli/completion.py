@@ -17,5 +17,5 @@ def completion(context: click.Context, shell: str) -> None:
     """
     found = get_completion_class(shell)
     if found is None:
-        raise click.UsageError(f"{shell} is not known here")
+        raise click.UsageError(f"{shell} is not a shell that heeler can complete for")
     click.echo(found(context.find_root().command, {}, "heeler", "_HEELER_COMPLETE").source())

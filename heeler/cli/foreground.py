@@ -33,12 +33,12 @@ class ChangedError(Exception):
 
 @click.command()
 @click.argument("file", type=FILES)
-@click.option("--records", type=FILES, metavar="FILE", help="What a sink gets, and goes on getting as the file grows: "
+@click.option("--records", type=FILES, metavar="FILE", help="Records for a sink, read on as the file grows: "
               "lines of JSON with value and perhaps key, topic, headers.")
 @click.option("--offsets", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Where offsets are kept.  [default: FILE.offsets.json]")
-@click.option("--once", is_flag=True, help="End when there is nothing more.")
-@click.option("--reload/--no-reload", default=True, show_default=True, help="Begin anew, from the kept offsets, when "
+              help="Where offsets are saved.  [default: FILE.offsets.json]")
+@click.option("--once", is_flag=True, help="Exit when there is nothing more to read.")
+@click.option("--reload/--no-reload", default=True, show_default=True, help="Restart from the saved offsets when "
               "the connector's code or FILE changes.")
 @click.option("--worker-config", type=FILES, metavar="FILE", help="Plugins, converters, config providers of a worker.")
 def run(
@@ -55,7 +55,7 @@ def run(
         except KeyboardInterrupt:
             sys.exit(0)
         except ChangedError as changed:
-            click.echo(f"heeler: {changed} has changed: beginning anew", err=True)
+            click.echo(f"heeler: {changed} has changed: restarting", err=True)
             sys.stdout.flush()
             os.execv(sys.executable, [sys.executable, "-m", "heeler", *sys.argv[1:]])  # noqa: S606 - this program again
 
@@ -152,7 +152,7 @@ def _kept(file: Path) -> list[dict[str, Any]]:
         said = json.loads(file.read_text())["offsets"]
         return [{"partition": item["partition"], "offset": item["offset"]} for item in said]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SetupError(f"{file} holds no offsets. Remove it to begin anew: {error!r}") from error
+        raise SetupError(f"{file} does not hold offsets. Remove it to start from the beginning: {error!r}") from error
 
 
 def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
@@ -162,7 +162,7 @@ def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
         new.write_text(json.dumps({"offsets": offsets}, indent=2))
         new.replace(file)
     except OSError as error:
-        raise SetupError(f"The offsets cannot be kept in {file}: {error.strerror}. Name another --offsets") from error
+        raise SetupError(f"The offsets cannot be saved in {file}: {error.strerror}. Name another --offsets") from error
 
 
 def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:

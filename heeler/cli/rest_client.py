@@ -198,7 +198,7 @@ class ConnectClient:
                     retries=False, redirect=False, timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S),
                 )
             except LocationValueError as error:
-                raise UnreachableError(f"{_shown(url)} is no address of a worker: {error}") from error
+                raise UnreachableError(f"{_shown(url)} is not the address of a worker: {error}") from error
             try:
                 return response.status, _text(response, url), response.headers.get("Date")
             finally:

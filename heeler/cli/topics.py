@@ -70,7 +70,7 @@ def read(
 def broker_properties(bootstrap_servers: str | None, worker_config: Path | None) -> dict[str, str]:
     """A consumer's properties, in Kafka's names. Raises UsageError where both are given."""
     if bootstrap_servers is not None and worker_config is not None:
-        raise click.UsageError("--bootstrap-servers and --worker-config exclude one another")
+        raise click.UsageError("--bootstrap-servers and --worker-config cannot be used together")
     if worker_config is None:
         return {"bootstrap.servers": bootstrap_servers or DEFAULT_SERVERS}
     from heeler.worker.config import load_worker_config

@@ -37,7 +37,7 @@ WORKER: Final = {  # of what is tried without a worker file: README's converters
 
 @click.command("try")
 @click.argument("file", type=FILES)
-@click.option("--records", type=FILES, metavar="FILE", help="What a sink gets: lines of JSON with value and perhaps "
+@click.option("--records", type=FILES, metavar="FILE", help="Records for a sink: lines of JSON with value and perhaps "
               "key, topic, headers. Without it: the last records of its topics.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Records at most.")
 @click.option("-o", "--output", type=click.Choice([f.value for f in Format]), default="table", show_default=True)

@@ -25,7 +25,7 @@ def settings(config: WorkerConfig) -> Iterator[Finding]:
     """What means nothing to a worker, and what is open to anybody."""
     unknown = sorted(config.unknown_keys())
     if unknown:
-        yield Finding("settings", Verdict.LOOK, f"No keys of a worker, perhaps misspelt: {', '.join(unknown)}")
+        yield Finding("settings", Verdict.LOOK, f"Not settings of a worker, perhaps misspelt: {', '.join(unknown)}")
     else:
         yield Finding("settings", Verdict.OK, f"group {config.group_id}, brokers {config.bootstrap_servers}")
 

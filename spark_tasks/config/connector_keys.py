@@ -85,8 +85,8 @@ COMMON = ConfigDef(
          doc="What to do when a config provider says that a value has changed: restart the connector, or nothing.",
          **_common(14, Width.MEDIUM)),
     _key("errors.retry.timeout", Type.LONG, "Retry Timeout for Errors", default=0, **_errors(1),
-         doc="For how many milliseconds a converter or a transform that is out of order is tried again before the task "
-             "fails; 0 and -1: for as long as it takes."),
+         doc="For how many milliseconds a converter or a transform that cannot work for the moment is tried again "
+             "before the task fails; 0 and -1: for as long as it takes."),
     _key("errors.retry.delay.max.ms", Type.LONG, "Maximum Delay Between Retries for Errors", default=60000,
          doc="The longest pause between two tries, in milliseconds; it varies a little at random.", **_errors(2)),
     _key("errors.tolerance", Type.STRING, "Error Tolerance", default="none", validator=OneOf("none", "all"),

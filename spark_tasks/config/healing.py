@@ -41,7 +41,7 @@ _KEYS: Sequence[tuple[str, Type, Any, Validator, str, str]] = (
     ("errors.restart.backoff.max.ms", Type.LONG, 300_000, between(0, _DAY_MS), "Longest Pause Before a Restart",
      "The longest pause before a restart, in milliseconds."),
     (PROGRESS_TIMEOUT, Type.LONG, 300_000, between(0, 7 * _DAY_MS), "Progress Timeout",
-     ("A task that works on one and the same batch for longer, in milliseconds, is told as stalled, with where it "
+     ("A task that works on one and the same batch for longer, in milliseconds, is reported as stalled, with where it "
       "hangs; 0: never.")),
 )
 

@@ -65,7 +65,7 @@ SECURITY: Final[Mapping[str, Security]] = {
 """Key to what it is and what to do instead."""
 _OF_HTTPS: Final = ("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm")
 
-_JVM: Final = "it is about Java's own TLS or login classes, which heeler has not; leave it out"
+_JVM: Final = "it is about Java's own TLS or login classes, which heeler does not have; leave it out"
 _METRICS: Final = "heeler measures in its own way; leave it out"
 _RECOVERY: Final = "the Python client has its own rule for the loss of all known brokers; leave it out"
 _BUFFERS: Final = "the system sizes TCP buffers; set the limits there (net.ipv4.tcp_rmem and tcp_wmem)"

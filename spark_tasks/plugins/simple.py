@@ -30,8 +30,8 @@ class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
             case rows, dict() as end:
                 return iter(rows), end
             case other:
-                raise DataError(f"{self._connector.__name__} answers {_shown(other)}; a source answers two things, its "
-                                "new rows and the offset behind them, which is a dict")
+                raise DataError(f"{self._connector.__name__} returned {_shown(other)}; a source returns two things: "
+                                "its new rows and the offset behind them, which is a dict")
 
 
 def _shown(answer: Any) -> str:

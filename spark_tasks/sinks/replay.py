@@ -42,7 +42,7 @@ class Replay:
         if not order.dry_run:
             _check(errors, order, resume_from)
         if former is not None and former.running:
-            raise BusyError(f"A replay of the dead letters of connector {errors.connector} that goes on already exists")
+            raise BusyError(f"A replay of the dead letters of connector {errors.connector} is already running")
         self._queue = errors.queue
         self._connector = errors.connector
         self._resume_from = resume_from

@@ -62,7 +62,7 @@ def record() -> None:
     try:
         (cache_root() / "spark").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        _logger.warning("Spark will start more slowly than it could, as its class archive has no place: %s", error)
+        _logger.warning("Spark will start more slowly than necessary, as its class archive cannot be stored: %s", error)
         return
     options = archive.record_flags()
     if not archive.recording:

@@ -199,7 +199,7 @@ class SparkJobs:
 
     def where(self, name: str) -> str | None:
         """Where the processes are that run splits of that name now; None where none does. Takes seconds."""
-        return told(self._folder, name) if self._is_local else "Where it hangs only its executor on the cluster knows"
+        return told(self._folder, name) if self._is_local else "Only its executor on the cluster knows where it hangs"
 
     def begin(self, group: str, label: str, function: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> Any:
         """Start a job of one task that runs `function`, and do not wait for it; `failure` takes what this answers."""

@@ -103,7 +103,7 @@ def _restarts(said: Any) -> str:
         return ""
     words = a_text(said.get("count"))
     if said.get("permanent") is True:
-        words += ", no further one: it cannot mend that"
+        words += ", no more: a restart cannot fix this"
     elif said.get("next_attempt") is not None:
         words += f", next at {a_text(said['next_attempt'])}"
     return f"{words}; {a_text(said.get('cause'))}"

@@ -74,7 +74,7 @@ def parse_connectors(text: str, ending: str, stem: str, file: str) -> list[Wante
         why = "it is nested too deeply" if isinstance(error, RecursionError) else " ".join(safe(error).split())
         raise ConfigFileError(f"{file}: {why}") from error
     if not made:
-        raise ConfigFileError(f"{file}: no connector in it")
+        raise ConfigFileError(f"{file}: it contains no connector")
     return made
 
 
@@ -139,7 +139,7 @@ def _wanted(item: Any, stem: str, file: str) -> Wanted:
         raise ValueError(f"initial_state must be one of {', '.join(_STATES)}")
     text = [name, *config, *config.values()]
     if any("\ud800" <= c <= "\udfff" for part in text for c in part):
-        raise ValueError("half of a surrogate pair is no text")
+        raise ValueError("it contains half of a surrogate pair")
     return Wanted(name, {**config, "name": name}, file, state and state.upper())
 
 
@@ -165,7 +165,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"key {key} is there twice")
+            raise ValueError(f"key {key} appears twice")
         found[key] = value
     return found
 
@@ -187,7 +187,7 @@ class _Loader(yaml.SafeLoader):
         own = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
         twice = next((key for n, key in enumerate(own) if key in own[:n]), None) if len(own) > len(set(own)) else None
         if twice is not None and not getattr(node, "flat", False):
-            raise ValueError(f"key {twice} is there twice")
+            raise ValueError(f"key {twice} appears twice")
         super().flatten_mapping(node)
         node.flat = True  # type: ignore[attr-defined]  # what it has merged may be twice in it
         if len(node.value) > _MOST:

@@ -87,9 +87,9 @@ def _target(verb: str, done: str, doc: str) -> None:
         return each(session, connectors, act)
 
 
-_target("pause", "will pause", "Have connectors and their tasks rest; tasks keep what they hold.")
-_target("resume", "will go on", "Have paused or stopped connectors go on.")
-_target("stop", "stopped", "End the tasks of connectors: as offsets set and offsets reset want it.")
+_target("pause", "will pause", "Pause connectors and their tasks; tasks keep their resources.")
+_target("resume", "will go on", "Resume paused or stopped connectors.")
+_target("stop", "stopped", "Stop connectors: their tasks end, as offsets set and offsets reset require.")
 
 
 @connectors.command()
@@ -101,7 +101,7 @@ _target("stop", "stopped", "End the tasks of connectors: as offsets set and offs
 def restart(
     session: Session, connectors: tuple[str, ...], include_tasks: bool, only_failed: bool, task: int | None
 ) -> int:
-    """Restart connectors, their tasks, or only what has failed of them."""
+    """Restart connectors, their tasks, or only those of them that have failed."""
     from heeler.cli.rest_client import path_of
 
     if task is not None and (include_tasks or only_failed):
@@ -164,12 +164,12 @@ def story(session: Session, connector: str) -> None:
     found = [an_object(step, "a step of a story") for step in a_list(said.get("story"), "a connector's story")]
     rows = [(*(a_text(step.get(key)) for key in ("at", "cause", "because", "what")),
              "; ".join(map(a_text, a_list(step.get("effects") or [], "a step's effects")))) for step in found]
-    session.show(said, ("AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "It has no story here.")
+    session.show(said, ("AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "This worker has no story of it.")
 
 
 @connectors.command()
 @connector_argument()
-@click.option("--reset", is_flag=True, help="Forget them: the list begins anew.")
+@click.option("--reset", is_flag=True, help="Clear the list.")
 @cluster_command
 def topics(session: Session, connector: str, reset: bool) -> None:
     """The topics that a connector has read or written."""
@@ -178,7 +178,7 @@ def topics(session: Session, connector: str, reset: bool) -> None:
 
     if reset:
         session.call("PUT", path_of("connectors", connector, "topics", "reset"))
-        session.tell(f"{safe(connector)}: its list of topics begins anew")
+        session.tell(f"{safe(connector)}: its list of topics was cleared")
         return
     said = an_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
     found = a_list(an_object(said.get(connector), "a list of topics").get("topics"), "a list of topics")

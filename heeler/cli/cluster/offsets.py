@@ -49,7 +49,7 @@ def set_(
 ) -> None:
     """Set offsets of a stopped connector: of a sink as TOPIC:PARTITION=OFFSET, of any by a file.
 
-    Partitions that are not named keep theirs; one whose offset is null begins anew.
+    Partitions that are not named keep theirs; a null offset resets its partition.
     """
     then = [*(_read(file) if file else []), *map(_place, places)]
     if not then:
@@ -70,7 +70,7 @@ def reset(
     session: Session, connector: str, to: str | None, bootstrap_servers: str | None, worker_config: Path | None,
     dry_run: bool, yes: bool,
 ) -> None:
-    """Have a stopped connector begin anew: forget its offsets, or with --to set a sink's.
+    """Reset a stopped connector: forget its offsets or, with --to, move those of a sink.
 
     --to asks Kafka itself: --bootstrap-servers or --worker-config says where it is.
     """
@@ -163,7 +163,7 @@ def _positions(
     used = {item["partition"].get("kafka_topic") for item in _ask(session, connector)}
     topics = sorted(name for name in listed | used if isinstance(name, str) and name)
     if not topics or not ("topics" in config or "topics.regex" in config):
-        raise SetupError(f"{connector} is no sink, or has read no topic yet: --to cannot say where it shall go on")
+        raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to is for the topics of a sink")
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     try:
         places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_PATIENCE_MS)]
@@ -197,7 +197,7 @@ def _read(file: Path) -> Offsets:
         said = json.loads(file.read_text())
         return _checked(said["offsets"] if isinstance(said, dict) else said, f"what {file} holds")
     except (OSError, ValueError, KeyError, RecursionError) as error:
-        raise SetupError(f"{file} holds no offsets as offsets show -o json prints them: {error!r}") from error
+        raise SetupError(f"{file} does not hold offsets as offsets show -o json prints them: {error!r}") from error
 
 
 def _place(text: str) -> dict[str, Any]:

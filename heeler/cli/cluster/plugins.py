@@ -19,7 +19,7 @@ def plugins() -> None:
 
 
 @plugins.command("list")
-@click.option("--all", "every", is_flag=True, help="Not connectors alone: converters, transforms, predicates, too.")
+@click.option("--all", "every", is_flag=True, help="Include converters, transforms and predicates.")
 @cluster_command
 def list_plugins(session: Session, every: bool) -> None:
     """The connectors that can be created on the worker that answers."""
@@ -74,7 +74,7 @@ def list_loggers(session: Session) -> None:
 @loggers.command("set")
 @click.argument("logger")
 @click.argument("level", type=click.Choice(LEVELS, case_sensitive=False))
-@click.option("--cluster", is_flag=True, help="On all workers, not on the one that answers alone.")
+@click.option("--cluster", is_flag=True, help="On all workers, not only on the one that answers.")
 @cluster_command
 def set_logger(session: Session, logger: str, level: str, cluster: bool) -> None:
     """Set the level of LOGGER and of those below it; root is all of them."""

@@ -52,7 +52,7 @@ class Profile:
                 context.load_cert_chain(self.cert, self.key)
         except OSError as error:
             names = ", ".join(str(f) for f in (self.ca, self.cert, self.key) if f is not None)
-            raise SetupError(f"Not certificates and keys in PEM, or not readable: {names} ({error})") from error
+            raise SetupError(f"Not readable, or not certificates and keys in PEM: {names} ({error})") from error
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -92,7 +92,7 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
     try:
         said = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - makes texts, lists and objects alone
     except (yaml.YAMLError, RecursionError) as error:
-        raise SetupError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+        raise SetupError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
     profiles = said.get("profiles", {}) if isinstance(said, dict) else None
     if not isinstance(profiles, dict) or said.keys() - {"profiles", "default"}:
         raise SetupError(f"{file} must have profiles by their names under the key profiles; default may name one")
@@ -135,13 +135,13 @@ def _with_urls(given: Sequence[str], where: str) -> Profile:
         except ValueError:
             wrong = True
         if wrong:
-            raise SetupError(f"{where}: {url} is no address of a worker, such as {DEFAULT_URL}")
+            raise SetupError(f"{where}: {url} is not the address of a worker, such as {DEFAULT_URL}")
         if parts.username is not None:
             user, password = parts.username, parts.password
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         urls.append(f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}")
     if not urls:
-        raise SetupError(f"{where}: no address of a worker")
+        raise SetupError(f"{where} has no address of a worker")
     return Profile(tuple(urls), user, password)
 
 

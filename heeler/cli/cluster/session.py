@@ -108,7 +108,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} Nobody can be asked here: give --yes to say so.")
+        raise click.UsageError(f"{question} There is no terminal to ask on: confirm with --yes.")
     click.confirm(question, abort=True, err=True)
 
 

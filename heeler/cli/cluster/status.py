@@ -24,8 +24,8 @@ _RESTARTS = _COLUMNS.index("RESTARTS")
 @click.argument("connectors", nargs=-1, shell_complete=complete_connectors, metavar="[CONNECTOR]...")
 @click.option("-w", "--watch", is_flag=True, help="Show changes until Ctrl-C.")
 @click.option("--interval", type=click.FloatRange(0.1), default=1.0, show_default=True, metavar="SECONDS",
-              help="Between two looks of --watch.")
-@click.option("--trace", is_flag=True, help="Show the whole traces of what has failed.")
+              help="Time between two refreshes of --watch.")
+@click.option("--trace", is_flag=True, help="Show failures with their whole traces.")
 @cluster_command
 def status(session: Session, connectors: tuple[str, ...], watch: bool, interval: float, trace: bool) -> int:
     """States of all connectors, or of some, and of their tasks. Exits with 1 where one has failed."""

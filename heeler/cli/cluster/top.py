@@ -40,7 +40,7 @@ class Numbers:
 
 @click.command()
 @click.option("--interval", type=click.FloatRange(0.2), default=2.0, show_default=True, metavar="SECONDS")
-@click.option("--times", type=click.IntRange(1), metavar="N", help="End after so many looks.")
+@click.option("--times", type=click.IntRange(1), metavar="N", help="Exit after this many refreshes.")
 @cluster_command
 def top(session: Session, interval: float, times: int | None) -> None:
     """Watch all connectors and tasks on a full screen, until Ctrl-C. What has failed comes first.

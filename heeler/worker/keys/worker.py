@@ -151,7 +151,7 @@ HEELER_KEYS = ConfigDef(
     _key("heeler.executors.idle.ms", Type.LONG, IDLE_MS, _LOW, "How long an executor process that is not needed stays.",
          at_least(0)),
     _key("heeler.executors.slow.ms", Type.LONG, SLOW_MS, _LOW,
-         "A piece of work that runs for longer, or waits for longer for a process, is told in the log with where it "
+         "A piece of work that runs for longer, or waits for longer for a process, is logged with where it "
          "hangs; 0 for never.", at_least(0)),
     _key("heeler.executors.port", Type.INT, 0, _LOW,
          "Where executors of a cluster connect to, at spark.driver.host, with TLS; 0 for any port.", between(0, 65535)),

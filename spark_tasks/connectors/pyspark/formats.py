@@ -56,7 +56,7 @@ def find(name: str) -> type[DataSource]:
     except Exception as error:  # the module is the author's
         raise _wrong(name, f"{one.target} cannot be imported: {why(error)}") from error
     if not issubclass(source, DataSource):
-        raise _wrong(name, "it is no PySpark DataSource")
+        raise _wrong(name, "it is not a PySpark DataSource")
     return source
 
 

@@ -37,7 +37,7 @@ def codec_number(name: str | None) -> int:
         return CODECS[name]
     except KeyError:
         known = ", ".join(str(codec) for codec in CODECS if codec)
-        raise UnsupportedFormatError(f"compression {name!r} is none of {known}") from None
+        raise UnsupportedFormatError(f"compression {name!r} is not one of {known}") from None
 
 
 def compress(codec: int, data: Bytes) -> bytes:

@@ -154,7 +154,7 @@ class Door:
             except OSError as error:
                 if self._closed:
                     return
-                _logger.warning("No executor process can come in: %s", error)  # too many open files, for example
+                _logger.warning("Executor processes cannot connect: %s", error)  # too many open files, for example
                 time.sleep(RETRY_S)
                 continue
             self._greetings.acquire()
@@ -169,7 +169,7 @@ class Door:
             self._admit(sock)
         except (OSError, struct.error) as error:
             self._strangers.log(_logger, logging.WARNING,
-                                "Somebody who is no executor of this worker was turned away: %s", error)
+                                "A connection that is not an executor's of this worker was refused: %s", error)
             sock.close()
         finally:
             self._greetings.release()
@@ -180,11 +180,11 @@ class Door:
         with self._lock:
             guest = self._guests.get(hello.number)
         if guest is None or hello.leash is (guest.leash is not None):
-            raise ConnectionError("an executor that nobody expects")
+            raise ConnectionError("an executor that is not expected")
         proof = greeting.check(guest.token)
         with self._lock:
             if self._guests.get(hello.number) is not guest or hello.leash is (guest.leash is not None):
-                raise ConnectionError("an executor that nobody expects any more")
+                raise ConnectionError("an executor that is no longer expected")
             if hello.leash:
                 guest.leash = sock
             else:

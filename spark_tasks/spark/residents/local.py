@@ -37,7 +37,7 @@ class LocalLauncher:
         """See Launcher."""
         with self._lock:
             if self._closed:
-                raise RuntimeError("no executor process is wanted any more")
+                raise RuntimeError("no more executor processes are started")
             if self._parent is None or self._parent.poll() is not None:
                 self._parent = self._start()
             assert self._parent.stdin is not None  # noqa: S101 - a pipe was asked for
@@ -61,7 +61,7 @@ class LocalLauncher:
         """See Launcher."""
         with self._lock:
             code = None if self._parent is None else self._parent.poll()
-        return None if code is None else f"their parent ended with code {code}; why stands in the worker's output"
+        return None if code is None else f"their parent ended with code {code}; the worker's output says why"
 
     def close(self) -> None:
         """See Launcher."""

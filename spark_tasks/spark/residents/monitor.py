@@ -60,7 +60,7 @@ class Monitor:
             try:
                 self._turn()
             except Exception:  # it must go on for all others
-                _logger.exception("looking after the executor processes failed")
+                _logger.exception("monitoring the executor processes failed")
 
     @property
     def _pressed(self) -> bool:
@@ -141,7 +141,7 @@ class Monitor:
         """In words, and its stacks where they are known."""
         line = resident.line
         if line is None or not line.pid:
-            return "Where it hangs stands in the log of its executor", ""
+            return "The log of its executor shows where it hangs", ""
         file = self._stacks / str(resident.number)
         try:
             before = file.stat().st_size

@@ -77,7 +77,7 @@ def test_no_check_keeps_others_from_being_made(file, tmp_path):
     assert [verdict for verdict, _ in told] == ["wrong", "wrong", "ok"]
     assert "/nowhere/at/all" in told[0][1]
     assert "no_such_module" in told[1][1]
-    assert of(found, "settings") == [("look", "No keys of a worker, perhaps misspelt: ofset.flush.interval.ms")]
+    assert of(found, "settings") == [("look", "Not settings of a worker, perhaps misspelt: ofset.flush.interval.ms")]
     assert of(found, "certificates") == [("ok", "none is configured")]
     assert "hunter2" not in str(found)
 

@@ -28,7 +28,7 @@ def test_rows_and_the_offset_behind_them() -> None:
     ((), "an empty tuple"),
 ])
 def test_something_else_is_told_in_the_function_s_name(answer: Any, shown: str) -> None:
-    with pytest.raises(DataError, match=f"Ticks answers {shown}; a source answers two things"):
+    with pytest.raises(DataError, match=f"Ticks returned {shown}; a source returns two things"):
         reader(answer).read({})
 
 

@@ -102,7 +102,7 @@ def test_strangers_do_not_fill_the_log(door: tuple[Door, Came], caplog: pytest.L
             with suppress(ConnectionResetError):  # what was sent is unread there
                 while noisy.recv(4096):
                     pass
-    lines = [record for record in caplog.records if "turned away" in record.message]
+    lines = [record for record in caplog.records if "was refused" in record.message]
     assert len(lines) == 5
     assert not any(record.exc_info for record in caplog.records)
 

@@ -80,4 +80,4 @@ def test_a_cache_that_cannot_be_made_is_told(
 ) -> None:
     monkeypatch.setenv("HEELER_CACHE", str(machine / "java" / "bin" / "java"))
     record()
-    assert "no place" in caplog.text
+    assert "cannot be stored" in caplog.text

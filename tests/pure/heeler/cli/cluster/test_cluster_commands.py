@@ -110,7 +110,7 @@ def test_a_failed_task_is_an_exit_code(fake):
      "2, next at 2026-11-22T18:00:00Z; failed: Boom"),
     ({"count": 3, "cause": f"failed: {ESCAPE}"}, r"3; failed: \x1b]0;owned\x07\x1b[2J"),
     ({"count": 0, "cause": "failed: no such file", "permanent": True},
-     "0, no further one: it cannot mend that; failed: no such file"),
+     "0, no more: a restart cannot fix this; failed: no such file"),
     ({}, "; "), ([], ""), ("often", ""), (None, ""), ({"count": [1], "cause": {}}, "(list); (dict)"),
 ])
 def test_restarts_by_themselves_are_shown(fake, restarts, words):
