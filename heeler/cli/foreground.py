@@ -28,7 +28,7 @@ _BATCH: Final = 1000  # records that a sink is given at a time
 
 
 class ChangedError(Exception):
-    """A file has changed: all begins anew, from the kept offsets."""
+    """A file has changed: everything restarts from the saved offsets."""
 
 
 @click.command()
@@ -192,4 +192,4 @@ def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """Nobody watches."""
+    """What is called where no file is watched."""

@@ -26,7 +26,7 @@ STYLES: Final = {
 
 
 class Format(StrEnum):
-    """Of --output."""
+    """The values of --output."""
 
     TABLE = "table"
     JSON = "json"
@@ -41,7 +41,7 @@ def data_text(data: Any, form: Format) -> str:
 
 
 def console(*, wide: bool | None = None) -> Console:
-    """Of standard output."""
+    """A console on standard output."""
     from rich.console import Console
 
     wide = not sys.stdout.isatty() if wide is None else wide

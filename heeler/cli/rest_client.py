@@ -95,7 +95,7 @@ class ConnectClient:
         deadline, pause = time.monotonic() + self.patience, 0.1
         while True:
             status, text = self._ask(method, target, body)
-            if 300 <= status < 400:  # a worker never does: what was asked has not been done
+            if 300 <= status < 400:  # a worker never redirects: the request has not been carried out
                 raise StrangeAnswerError(f"{_shown(self.url)} answers HTTP {status}, a redirection. Is that a worker "
                                          "of Kafka Connect?")
             if status < 400:

@@ -1,4 +1,4 @@
-"""What an examination says of one thing, and a frame that lets none end the others."""
+"""The result of one check, and a wrapper that keeps a failing check from ending the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_tasks.errors import ConnectError
 
 
 class Verdict(StrEnum):
-    """How it is: `look` works today, and is worth a look."""
+    """How it is; `look`: it works today and deserves attention."""
 
     OK = "ok"
     LOOK = "look"
@@ -30,7 +30,7 @@ Check = Callable[[], Iterable[Finding]]
 
 
 def examined(about: str, check: Check) -> Iterator[Finding]:
-    """The check's findings; what it raises is one that is wrong. No check keeps the others from being made."""
+    """A check's findings; an exception becomes a finding too, so that no check ends the others."""
     try:
         yield from check()
     except ConnectError as error:

@@ -65,7 +65,7 @@ def certificates(config: WorkerConfig, now: dt.datetime) -> Iterator[Finding]:
 
 
 def validity(where: str, pem: str, now: dt.datetime) -> Finding:
-    """Of one certificate in PEM."""
+    """The findings about one certificate in PEM."""
     from cryptography.x509 import load_pem_x509_certificate  # noqa: PLC0415 - takes long
 
     about = "certificates"

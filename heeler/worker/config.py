@@ -36,7 +36,7 @@ class WorkerConfig:
 
     @classmethod
     def of(cls, props: Mapping[str, str]) -> WorkerConfig:
-        """Parse and check the settings. Raises ConfigError that lists every wrong key, its value and what may be."""
+        """Parse and check the settings. Raises ConfigError that lists each wrong key, its value and what is allowed."""
         providers = load_providers(props)
         originals = ConfigTransformer(providers, on_values=_hide).transform(props)
         process_secrets().learn("", passwords(originals, [k for k in originals if _is_secret(k)]))

@@ -55,7 +55,7 @@ def progress_limit(worker: Mapping[str, str]) -> Callable[[Config], float]:
 
 
 def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callable[[Config], str]) -> HerderSettings:
-    """For the herder's core."""
+    """What the herder's core has to know."""
     return HerderSettings(
         worker_id=WorkerId(worker_id),
         group_id=config.group_id,
@@ -76,7 +76,7 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
 
 
 def task_settings(config: WorkerConfig) -> WorkerSettings:
-    """For its tasks."""
+    """What its tasks have to know."""
     return WorkerSettings(
         group_id=config.group_id,
         clients=of_worker(config.originals),
@@ -89,7 +89,7 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
 
 
 def group_settings(config: WorkerConfig, url: str, client: Mapping[str, Any]) -> GroupSettings:
-    """For the group member; `client`: kafka-python's settings."""
+    """What the group member has to know; `client`: kafka-python's settings."""
     return GroupSettings(
         group_id=config.group_id,
         url=url,

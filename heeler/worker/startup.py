@@ -92,7 +92,7 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
 
 
 class Turns:
-    """Counts the pulses that have gone from the ticker through the herder: what stands still there is noticed here."""
+    """Counts the pulses that have gone from the ticker through the herder: a standstill there is noticed here."""
 
     def __init__(self, tell: Callable[[str], None], patience_s: float) -> None:
         self._tell = tell
@@ -123,5 +123,5 @@ class Turns:
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:
-    """Begin to run it; one that hangs keeps nobody from leaving."""
+    """Start a thread that does not keep the process from ending."""
     return DaemonPool(1, "starting").submit(function)

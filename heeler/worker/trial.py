@@ -23,7 +23,7 @@ AT_ONCE: Final = 2  # each is a process of some 200 MB
 
 
 class Trials:
-    """Of one worker. Any thread."""
+    """The trials of one worker. Safe from any thread."""
 
     def __init__(self, worker: Mapping[str, str], providers: Mapping[str, ConfigProvider],
                  at_once: int = AT_ONCE) -> None:
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def _end_with(worker: int) -> None:
-    """With the worker, or when its time is over."""
+    """End this process with its worker, or when its time is over."""
     deadline = time.monotonic() + LONGEST_S
     while os.getppid() == worker and time.monotonic() < deadline:
         time.sleep(0.5)

@@ -96,7 +96,7 @@ class Plugins:
         return plugin
 
     def advice(self, kind: Kind, name: str) -> str:
-        """Lines for somebody who named what is not here."""
+        """Hints for a name that was not found."""
         complaints = "".join(f"\n{complaint}" for complaint in self.complaints)  # what is asked for may well be there
         return advice(kind, name.strip(), self._found) + complaints
 
@@ -168,7 +168,7 @@ class Plugins:
         return sorted(infos, key=lambda info: (_REST_ORDER.index(info.kind), info.class_name))
 
     def problems(self) -> list[str]:
-        """Of the plugins that have been asked for and cannot be imported, each with why."""
+        """Plugins that were asked for and cannot be imported, each with the reason."""
         return [f"Plugin {found.name} ({found.target}) from {found.location} cannot be imported: {why(result)}"
                 for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
 

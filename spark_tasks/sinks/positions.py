@@ -17,7 +17,7 @@ Committed = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
 
 class OffsetsMissingError(ConnectError):
-    """There is no offset to start from, and `auto.offset.reset=none` forbids to choose one."""
+    """There is no offset to start from, and `auto.offset.reset=none` forbids choosing one."""
 
 
 class SinkAheadError(ConnectError):

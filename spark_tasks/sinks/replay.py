@@ -35,7 +35,7 @@ class Replay:
     def __init__(
         self, errors: ErrorHandling, body: Mapping[str, Any], former: Replay | None, resume_from: ResumeFrom | None
     ) -> None:
-        """ConfigError for what cannot be replayed or is asked for wrongly, BusyError while `former` goes on."""
+        """ConfigError for a wrong order or what cannot be replayed, BusyError while `former` runs."""
         if not errors.queue:
             raise ConfigError("the connector has no dead letter queue: errors.deadletterqueue.topic.name is not set")
         self._order = order = ReplayOrder.of(body)

@@ -159,7 +159,7 @@ class SinkTask:
         return self._collect(PATIENCE_S)
 
     def _look_at_lag(self) -> None:
-        """A paused task falls behind: who looks at it wants to know how far."""
+        """Keep the figures of a paused task's lag up to date."""
         if self._positions and time.monotonic() - self._lag_asked > LAG_S:
             self._lag_asked = time.monotonic()
             with suppress(ConnectError):  # Kafka's: asked again later

@@ -77,7 +77,7 @@ class Delivery(Protocol):
         """Where transactions end; None where there are none."""
 
     def abort(self) -> None:
-        """Nothing that is not final may be built upon; it will be repeated or the task ends. Asks nobody."""
+        """Give up what is not final: it will be repeated, or the task ends. Sends no request."""
 
     def recover(self) -> None:
         """After an abort, before the offsets are loaded anew. Retriable errors have it called again."""
@@ -111,7 +111,7 @@ class AtLeastOnce:
         self._changed = Changed()
 
     def start(self) -> None:
-        """Nobody has to be fenced."""
+        """There is nobody to fence."""
 
     def lanes(self, count: int) -> Sequence[Lane]:
         """See Delivery."""

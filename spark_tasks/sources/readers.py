@@ -1,4 +1,4 @@
-"""The two kinds of PySpark stream readers behind one face for the source runner."""
+"""The two kinds of PySpark stream readers behind one interface for the source runner."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def with_archive(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def record() -> None:
-    """Start Spark, run a job and stop it, for the archive. Does nothing where there is one or no place for one."""
+    """Start Spark, run a job and stop it, for the archive. Does nothing where there is one, or nowhere to keep it."""
     archive = spark_archive()
     if archive is None:
         return

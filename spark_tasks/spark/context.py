@@ -144,12 +144,12 @@ class SparkJobs:
 
     @property
     def pid(self) -> int:
-        """Of its JVM."""
+        """The process id of its JVM."""
         return int(self._process.pid)
 
     @property
     def master(self) -> str:
-        """Spark's."""
+        """Spark's master, such as local[4]."""
         return str(self._context.master)
 
     @property
@@ -206,7 +206,7 @@ class SparkJobs:
         return self._rdd(group, label, function, 1).collectAsync()
 
     def failure(self, job: Any) -> str | None:
-        """Why a job that was begun has ended; None where it has not."""
+        """Why a started job has ended; None while it runs."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         try:
@@ -231,7 +231,7 @@ class SparkJobs:
         return self._jvm.PythonRDD(self._base(partitions), python, True, False).asJavaRDD()
 
     def quiet(self, loggers: Sequence[str]) -> None:
-        """Have these loggers of the JVM say nothing any more."""
+        """Silence these loggers of the JVM."""
         log4j = self._jvm.org.apache.logging.log4j
         try:
             for name in loggers:

@@ -1,6 +1,6 @@
 """A Spark job for each batch: the worker's one Spark behind a queue of splits (the Engine of spark_tasks.task).
 
-With `heeler.executors.mode=batch`; the other engine is in running/residents. Starting never blocks: `start` returns at
+With `heeler.executors.mode=batch`; the other engine is in spark/residents. Starting never blocks: `start` returns at
 once, submissions wait until Spark is up. As many threads as Spark has slots each run one Spark job at a time; what
 waits is shared out by jobs.next_job. A Spark that dies is started once more; what was in flight fails with a retriable
 error, what waited goes on waiting.
@@ -44,7 +44,7 @@ class _Submission:
 
     @property
     def name(self) -> str:
-        """Of its splits, while they run."""
+        """The name of its splits while they run, see `where`."""
         return f"batch-{self.key}"
 
     def finish(self, outcomes: list[Outcome]) -> None:
@@ -84,12 +84,12 @@ class SparkEngine:
 
     @property
     def state(self) -> EngineState:
-        """The state now."""
+        """The current state."""
         return self._life.state
 
     @property
     def spark(self) -> SparkJobs | None:
-        """The Spark that runs now."""
+        """The running Spark, if any."""
         return self._life.spark
 
     def start(self) -> None:
@@ -170,7 +170,7 @@ class SparkEngine:
                              running, spark.pid if spark is not None else None)
 
     def close(self) -> None:
-        """Fail what waits and runs, stop Spark. Takes at most some seconds."""
+        """Fail all batches and stop Spark. Takes a few seconds at most."""
         with self._changed:
             lost = [*self._waiting.values(), *(s for job in self._running.values() for s in job)]
             self._waiting.clear()

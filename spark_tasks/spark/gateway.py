@@ -116,7 +116,7 @@ def launch(
 
 @contextmanager
 def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Who dies in this block takes the process and its group along; later the JVM heeds the end of its input."""
+    """If this process dies in this block, the other one and its group are ended; later the JVM notices by itself."""
     watcher = subprocess.Popen(  # noqa: S603 - a fixed script
         ["/bin/sh", "-c", _WATCH, "heeler-watch", str(process.pid), str(ORPHAN_S)],
         stdin=subprocess.PIPE, start_new_session=True,

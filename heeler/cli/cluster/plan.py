@@ -13,7 +13,7 @@ from spark_tasks.config.masking import MASK, Secrets, passwords, secret_name
 Config = Mapping[str, str]
 Mask = Callable[[str, str], str]
 
-_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")  # of a config provider: says where a secret is, and is none
+_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")  # of a config provider: it says where a secret is, and is not one itself
 _IN_URL = re.compile(r"(?<=://)([^/\s@:]*):([^/\s@]+)(?=@)")
 _CHANGED: Final = f"{MASK} (another one)"
 
@@ -29,7 +29,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """A key's value; None where there is none."""
+    """A key's value; None where the key is absent."""
 
     key: str
     before: str | None

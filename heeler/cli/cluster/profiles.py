@@ -31,7 +31,7 @@ class Profile:
     insecure: bool = False  # takes any certificate
 
     def headers(self) -> dict[str, str]:
-        """That say who asks. Raises SetupError where the file with the password cannot be read."""
+        """The headers that authenticate requests. Raises SetupError where the file with the password cannot be read."""
         if self.user is None:
             return {}
         password = self.password or ""

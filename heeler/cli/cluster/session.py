@@ -32,7 +32,7 @@ _NO_SUCH_PATH: Final = "HTTP 404 Not Found"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One command's talk with a cluster."""
+    """What one command needs to talk to a cluster."""
 
     client: ConnectClient
     format: Format
@@ -113,7 +113,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def each(session: Session, names: Iterable[str], act: Callable[[str], str]) -> int:
-    """Do it for each name, and tell; one name's trouble stays that name's. The exit code is the first error's."""
+    """Do it for each name and report; a failure concerns its own name only. The exit code is the first error's."""
     from heeler.cli.safe_text import safe
 
     code = 0

@@ -174,7 +174,7 @@ class _Screen:
             self._live.stop()
 
     def show(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Instead of what was there, or after it."""
+        """Show rows, in place of the former ones on a terminal."""
         from heeler.cli.output import table
 
         if self._live is not None:
@@ -184,7 +184,7 @@ class _Screen:
         sys.stdout.flush()
 
     def say(self, text: str) -> None:
-        """What is in the way."""
+        """Show why there is nothing new to see."""
         from rich.text import Text
 
         if self._live is not None:

@@ -226,7 +226,7 @@ class Crew:
             self._died()
 
     def kill(self, residents: Iterable[Resident]) -> None:
-        """With all they do. The caller holds the lock."""
+        """Kill them, whatever they run. The caller holds the lock."""
         for resident in residents:
             resident.doomed = True
             self.residents.pop(resident.number, None)
@@ -263,7 +263,7 @@ class Crew:
                 resident.line.cut()
 
     def close(self, timeout_s: float) -> None:
-        """The idle go, which is waited for; the others are killed. None is started any more."""
+        """The idle ones are told to go, which is waited for; the others are killed. No more are started."""
         with self._lock:
             launcher, self._launcher = self._launcher, None
             everybody = [r for r in self.residents.values() if r.thread is not None]

@@ -131,14 +131,14 @@ class Door:
         return Ticket(number, token, "", self.host, port, self._certificate, stacks, slow_s)
 
     def forget(self, number: int) -> None:
-        """It is not wanted any more."""
+        """Withdraw a ticket."""
         with self._lock:
             guest = self._guests.pop(number, None)
         if guest is not None and guest.leash is not None:
             guest.leash.close()
 
     def close(self) -> None:
-        """Let nobody in any more. Lines that are open stay so."""
+        """Accept no more residents. Open lines stay open."""
         self._closed = True
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes up _accept
@@ -199,7 +199,7 @@ class Door:
 
 
 def peer_pid(sock: socket.socket) -> int:
-    """The process at the other end of a Unix socket, by the kernel's word; 0 where it does not say.
+    """The process at the other end of a Unix socket, as the kernel says; 0 where it does not.
 
     Raises ConnectionError where that is another user's, who has no business in the folder.
     """

@@ -60,12 +60,12 @@ class ResidentEngine:
 
     @property
     def state(self) -> EngineState:
-        """The state now."""
+        """The current state."""
         return self._life.state
 
     @property
     def spark(self) -> SparkJobs | None:
-        """The Spark that runs now."""
+        """The running Spark, if any."""
         return self._life.spark
 
     def start(self) -> None:
@@ -190,7 +190,7 @@ class ResidentEngine:
                              sum(batch.begun for batch in batches), spark.pid if spark is not None else None)
 
     def close(self) -> None:
-        """Fail what waits and runs, have the processes go, stop Spark. Takes at most some seconds."""
+        """Fail all batches, end the processes and stop Spark. Takes a few seconds at most."""
         with self._lock:
             spark = self._life.end()
             early, self._early = self._early, []

@@ -88,7 +88,7 @@ def main() -> None:
         ticket: Ticket = pickle.loads(tickets.read(HEAD.unpack(head)[0]))
         if os.fork() == 0:
             _serve(ticket)
-    os._exit(0)  # at once: what was imported needs no goodbye
+    os._exit(0)  # at once: nothing that was imported has to be closed
 
 
 def _serve(ticket: Ticket) -> None:

@@ -52,7 +52,7 @@ class Monitor:
         threading.Thread(target=self._run, name="executors-monitor", daemon=True).start()
 
     def close(self) -> None:
-        """No further turn."""
+        """Stop after the current turn."""
         self._stop.set()
 
     def _run(self) -> None:

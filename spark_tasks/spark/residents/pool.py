@@ -36,7 +36,7 @@ class Pool:
         )
 
     def submit(self, batch: Batch, payloads: Sequence[bytes]) -> None:
-        """Have the splits run."""
+        """Run the splits."""
         with self._lock:
             self.batches[batch.future] = batch
             for index, payload in enumerate(payloads):
@@ -124,6 +124,6 @@ class Pool:
             item.batch.end()
 
     def close(self, error: Exception, timeout_s: float) -> None:
-        """Fail everything, have the processes go."""
+        """Fail all batches and end the processes."""
         self.fail(error)
         self.crew.close(timeout_s)

@@ -43,7 +43,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who comes in, by its own word but for the proof."""
+    """What a resident says of itself; only the proof can be checked."""
 
     number: int
     leash: bool
@@ -102,7 +102,7 @@ class Greeting:
         self._mine = os.urandom(CHALLENGE_BYTES)
 
     def hear(self) -> Hello:
-        """Challenge whoever is there."""
+        """Challenge the other side."""
         self._sock.sendall(self._mine)
         number, leash, pid, self._answer, self._theirs = HELLO.unpack(exactly(self._sock, HELLO.size))
         self._hello = Hello(number, leash, pid)
