@@ -19,7 +19,7 @@ _STRING_LIMIT = 32767  # the largest int16
 
 
 class CodecError(ConnectError):
-    """Bytes that are no metadata or assignment of any version, or a value that no bytes can hold."""
+    """Bytes that are not metadata or an assignment of any version, or a value that cannot be encoded."""
 
 
 # ---------------------------------------------------------------- metadata

@@ -24,7 +24,7 @@ Loads = Mapping[str, set[ItemId]]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Those that are not 1, by connector. What is no number from 1 to 1000 (a placeholder, say) is 1."""
+    """Those that are not 1, by connector. Anything but a number from 1 to 1000 (a placeholder, say) counts as 1."""
 
     heavy: Mapping[ConnectorName, int]
 

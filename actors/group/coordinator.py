@@ -135,7 +135,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._wakeup.notify()
 
     async def sleep(self, seconds: float | None = None) -> None:
-        """Until wake(), or so long."""
+        """Sleep until wake(), or for so long."""
         await self._wakeup(seconds)
 
     async def answered(self, question: Future, timeout_ms: int) -> bool:

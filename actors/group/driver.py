@@ -38,7 +38,7 @@ _AT_ONCE = (
     Errors.IllegalGenerationError,
     Errors.UnknownMemberIdError,
 )
-_RETRY_S = 1.0  # after an error that trying again will hardly mend
+_RETRY_S = 1.0  # after an error that another try will hardly cure
 
 
 class GroupDriver:

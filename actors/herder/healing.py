@@ -1,5 +1,5 @@
 """Self-healing (errors.restart.*): what failed or stalled is restarted after a pause that doubles, a limited number of
-times in a period; a failure that trying again cannot mend is left for somebody to look at.
+times in a period; a failure that another try cannot cure is left for an operator.
 
 Here it is decided; the restart takes its turn in the queue like a request (restarts.heal), so it happens only while the
 group is settled.
@@ -36,7 +36,7 @@ def on_failed(turn: Turn, item: ItemId) -> None:
     if slot.permanent:
         before = turn.state.healed.get(item, Healed(slot.epoch))
         _remember(turn, item, replace(before, epoch=slot.epoch, cause=cause, permanent=True, next_ms=None))
-        turn.log("ERROR", f"{item}: {cause}; a restart cannot mend that, so it stays FAILED", item)
+        turn.log("ERROR", f"{item}: {cause}; a restart cannot fix that, so it stays FAILED", item)
     else:
         _plan(turn, item, policy, Restart(item, slot.epoch, "failure"), cause)
 
@@ -61,7 +61,7 @@ def on_went_on(turn: Turn, event: TaskWentOn) -> None:
     slot, healed = turn.state.slots.get(event.task), turn.state.healed.get(event.task)
     if slot is None or slot.epoch != event.epoch or slot.stopping:
         return
-    turn.log("INFO", f"{event.task}: goes on after it had stalled", event.task)
+    turn.log("INFO", f"{event.task}: makes progress again after it had stalled", event.task)
     planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
     if healed is not None and planned and slot.state is State.RUNNING:
         _remember(turn, event.task, replace(healed, next_ms=None))

@@ -29,7 +29,7 @@ def on_settled(turn: Turn) -> None:
 
 
 def _tell_left_out(turn: Turn) -> None:
-    """What nobody can be given is FAILED, and its status says why."""
+    """What cannot be given to any member is FAILED, and its status says why."""
     membership = turn.state.membership
     for item, why in membership.left_out if membership is not None else ():
         if turn.state.config.contains(connector_of(item)):

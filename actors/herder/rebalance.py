@@ -267,7 +267,7 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     if delay > 0:
         turn.timer((Timer.REBALANCE, ""), turn.now + delay)
     if standing.next_round is NextRound.OWED:
-        rejoin(turn, "work was given up; the next round hands it out")
+        rejoin(turn, "work was released; the next round hands it out")
     elif state.is_leader:
         leadership.ensure_session_key(turn)
 

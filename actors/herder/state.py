@@ -81,7 +81,7 @@ class Slot:
     `made`: the task configs that the connector made last. `waiting`: requests that are answered by the first report of
     the instance (or of its successor, where `start_again` is set). `restarting`: the successor's start is announced as
     RESTARTING (KIP-745). `healing`: what has heeler restart it by itself, failure or stall. `permanent`: no restart
-    mends its failure.
+    cures its failure.
     """
 
     epoch: Epoch
@@ -229,7 +229,7 @@ Continuation = (
 @dataclass(frozen=True, slots=True)
 class Healed:
     """What is done by itself about an item that failed (errors.restart.*). `epoch`: the instance that did, `cause` in a
-    line, `permanent`: no restart mends it, `next_ms`: the restart that is planned, `recent`: when it was restarted
+    line, `permanent`: no restart cures it, `next_ms`: the restart that is planned, `recent`: when it was restarted
     lately, `count`: how often in all.
     """
 

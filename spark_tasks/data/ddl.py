@@ -110,7 +110,7 @@ class _Parser:
     def _number(self) -> int:
         text = self._take()
         if not text.isdecimal():
-            raise self._wrong(f"{text} is no number")
+            raise self._wrong(f"{text} is not a number")
         return int(text)
 
     def _take(self) -> str:

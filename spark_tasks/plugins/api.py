@@ -52,7 +52,7 @@ class Connector(ABC):
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef]
     aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this plugin
-    mistake: ClassVar[str | None] = None  # what its author got wrong: it is no plugin, others of its module are
+    mistake: ClassVar[str | None] = None  # what its author got wrong: it is not offered, others of its module are
 
     def __init__(self, config: Options, context: ConnectorContext) -> None:
         self.config = config

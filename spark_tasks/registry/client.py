@@ -164,7 +164,7 @@ class Registry:
             raise self._refusal(what, error) from error
         except (httpx.TransportError, OAuthTokenError) as error:
             raise self._away(f"{type(error).__name__}: {error}") from error
-        except ValueError as error:  # an answer that is no JSON: something else listens there
+        except ValueError as error:  # the answer is not JSON: something else listens there
             raise self._away(f"it does not answer as a schema registry: {error}") from error
         self._back()
         return answer
@@ -176,7 +176,7 @@ class Registry:
         if status in (401, 403):
             return ConfigError(f"{where}; see basic.auth.* and bearer.auth.* of the converter")
         if error.error_code == -1 and not what.startswith("GUID"):  # not every registry has those
-            return ConfigError(f"{where}; that is no answer of a schema registry: is the path of the URL right?")
+            return ConfigError(f"{where}; that is not the answer of a schema registry: is the path of the URL right?")
         if status == 404:
             return UnknownSchemaError(where)
         if status == 409:

@@ -143,7 +143,7 @@ def _stretch(
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The fields of the records' values as columns; a value that is no struct becomes the column `value`."""
+    """The fields of the records' values as columns; a value that is not a struct becomes the column `value`."""
     value = batch.column("value")
     if not pa.types.is_struct(value.type):
         return batch.select(["value"])

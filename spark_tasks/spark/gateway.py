@@ -39,7 +39,7 @@ kill -KILL "-$1" 2>/dev/null
 
 
 class SparkStartError(ConnectError):
-    """Spark could not be started; the message says why, or that its log does."""
+    """Spark could not be started; the message says why, or where its log does."""
 
 
 def spark_home() -> Path:

@@ -57,7 +57,7 @@ def make_task_configs(
 
     `class_name` is the connector's as REST shows it; `raw` and `resolved` are its configuration; `wanted`: how many
     tasks there shall be, by default as many as `tasks.max` allows. Raises
-    TooManyTasksError, ConfigError for an answer that is no list of text mappings, and whatever the plugin raises.
+    TooManyTasksError, ConfigError for an answer that is not a list of text mappings, and whatever the plugin raises.
     """
     answered = instance.task_configs(wanted or _LIMITS.parse(resolved)["tasks.max"])
     if not isinstance(answered, Sequence):

@@ -58,7 +58,7 @@ class Retries:
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
     """errors.retry.timeout and errors.retry.delay.max.ms: for how long a converter or a transform that says that it may
-    work later is tried again (-1: for ever), and the longest pause. A timeout of 0 is none of both.
+    work later is tried again (-1: for ever), and the longest pause. With a timeout of 0 neither holds.
     """
 
     timeout_ms: int = 0

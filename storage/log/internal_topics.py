@@ -86,7 +86,7 @@ def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) 
 
 def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], patience_s: float = 0.0) -> None:
     """Create what is missing, then check what was there. Blocks; raises ConnectError, or ConfigError for what only the
-    user can mend: unfit topics, more replicas than brokers.
+    user can fix: unfit topics, more replicas than brokers.
 
     What the broker does not authorise is skipped: the topics may well be there and fit. Brokers that start at the same
     time as the worker get `patience_s` seconds to be as many as the replicas, as from Kafka Connect.

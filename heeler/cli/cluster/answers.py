@@ -81,7 +81,7 @@ def a_status(value: Any) -> Status:
     connector = _part(an_object(said.get("connector"), what), None)
     tasks = [an_object(task, what) for task in a_list(said.get("tasks"), what)]
     if not all(isinstance(task.get("id"), int) for task in tasks):
-        raise StrangeAnswerError(f"What should be {what} has a task whose id is no number.")
+        raise StrangeAnswerError(f"What should be {what} has a task whose id is not a number.")
     parts = tuple(_part(task, task["id"]) for task in tasks)
     return Status(a_text(said.get("name")), a_text(said.get("type")), connector, parts)
 

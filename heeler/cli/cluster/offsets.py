@@ -89,7 +89,7 @@ def reset(
 
 
 def changes(now: Iterable[Mapping[str, Any]], then: Iterable[Mapping[str, Any]]) -> list[tuple[Any, Any, Any]]:
-    """Partition, offset now, offset then, of those that differ; None is none. Of two offsets for a partition the last
+    """Partition, offset now, offset then, of those that differ; None: none. Of two offsets for a partition the last
     counts.
     """
     before = {_key(item["partition"]): item["offset"] for item in now}

@@ -217,7 +217,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         return [({"filename": offset["filename"]}, {"position": offset["position"]})]
 
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
-        """See PartitionedOffsets. ConnectError where the position is no number."""
+        """See PartitionedOffsets. ConnectError where the position is not a number."""
         for partition, offset in offsets:
             if dict(partition) == {"filename": self._file} and offset and offset.get("position") is not None:
                 if not _is_long(offset["position"]):

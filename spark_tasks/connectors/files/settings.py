@@ -51,7 +51,7 @@ class FilesSettings:
 
     @classmethod
     def of(cls, parsed: Mapping[str, Any]) -> FilesSettings:
-        """From values that FilesSourceConnector.config_def has parsed. ConfigError for a schema that is none."""
+        """From values that FilesSourceConnector.config_def has parsed. ConfigError for what is not a schema."""
         return cls(
             path=parsed["path"],
             topic=parsed["topic"],

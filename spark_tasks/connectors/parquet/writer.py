@@ -202,7 +202,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
-    """The fields of the values as columns (a value that is no struct or map: one column `value`)."""
+    """The fields of the values as columns (a value that is neither a struct nor a map: one column `value`)."""
     value, field = batch.column("value"), batch.schema.field("value")
     if is_json(field.metadata):
         parsed, _ = parse_columns(value.cast(pa.binary()))

@@ -95,7 +95,7 @@ def has(kind: type[DataSource], *methods: str) -> bool:
 
 
 def problems(config: Mapping[str, str], *methods: str) -> Mapping[str, Sequence[str]]:
-    """What is wrong, by key: there is no such data source, it has none of these methods, the schema cannot be read."""
+    """What is wrong, by key: an unknown data source, one without the methods needed, an unreadable schema."""
     name, found = config["format"], dict[str, list[str]]()
     try:
         if not has(find(name), *methods):

@@ -184,7 +184,7 @@ class Crew:
                 break
             try:
                 answer = wire.receive(line.work)
-            except Exception as error:  # noqa: BLE001 - however the connection ended, or a size that is none
+            except Exception as error:  # noqa: BLE001 - however the connection ended, or a size that is not one
                 self._gone(resident, item.batch.task)
                 lost = SparkLostError(f"the executor process of {item.batch.task} ended: {error}")
                 self._ended(item, lost)

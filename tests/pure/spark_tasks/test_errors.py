@@ -1,4 +1,4 @@
-"""Which errors trying again cannot mend; also after they came from another process."""
+"""Which errors another try cannot cure; also after they came from another process."""
 
 from __future__ import annotations
 
