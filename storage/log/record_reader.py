@@ -1,7 +1,8 @@
 """A faster way from a fetch response to records than kafka-python's own, which makes a dozen objects a record.
 
 It hooks into the consumer's fetcher (private there, and used in this file only): reading a config topic of 20,000
-records at start-up is what a user waits for. Everything about fetching itself stays the library's.
+records at start-up is what a user waits for. Everything about fetching itself stays the library's. The reader in
+spark_tasks/kafka/records is for data: it makes Arrow columns, and its import alone takes longer than these topics do.
 """
 
 from __future__ import annotations
