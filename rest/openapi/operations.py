@@ -11,7 +11,7 @@ from rest.openapi.schemas import ANY, NUMBER, TEXT, Schema, listed, mapped, ref
 _FLAG: Final[Schema] = {"type": "boolean", "default": False}
 _REBALANCE = "A rebalance is going on, or is needed: try again soon"
 _NO_CONNECTOR = "There is no such connector"
-_REFUSED = "The request is not right; the message says why"
+_REFUSED = "The request is wrong; the message says why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         200: Answer("The worker", ref("Worker")), **_STARTING}),
     "root.health": Operation("Whether the worker is ready for requests (KIP-1017).", {
         200: Answer("It is", ref("Health")),
-        503: Answer("It starts, or is shutting down", {"oneOf": [ref("Health"), ref("Error")]}),
+        503: Answer("It is starting or shutting down", {"oneOf": [ref("Health"), ref("Error")]}),
         500: Answer("It does not answer", ref("Health"))}),
     "metrics.metrics": Operation("Metrics for Prometheus.", {
         200: Answer("In Prometheus' text format", TEXT, "text/plain"), 400: _error(_REFUSED), **_FAILED},
@@ -106,7 +106,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         200: Answer("They are deleted", ref("Message")), **_CHANGE}),
     "dead_letters.replay": Operation("Give a sink the records of its dead letter queue once more.", {
         202: Answer("It has begun; ask for its progress", ref("ReplayProgress")), **_CHANGE}, body=ref("Replay")),
-    "dead_letters.progress": Operation("How far the last replay of dead letters is.", {
+    "dead_letters.progress": Operation("Progress of the last replay of dead letters.", {
         200: Answer("Progress", ref("ReplayProgress")), **_CHANGE}),
     "topics.topics": Operation("Topics that a connector has used (KIP-558).", {
         200: Answer("Topics", ref("Topics")), 403: _error("topic.tracking.enable is false"), **_STARTING}),
@@ -124,12 +124,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         body=ref("Config")),
     "trial.try_config": Operation("Run a few records through a connector's configuration; nothing is kept.", {
         200: Answer("The records before and after each stage", ref("TrialResult")), 400: _error(_REFUSED),
-        409: _error("Others try configurations on this worker: try again later"), **_STARTING}, body=ref("Trial")),
+        409: _error("Others are being tried on this worker: try again later"), **_STARTING}, body=ref("Trial")),
     "internal.put_task_configs": Operation("Between workers: task configurations for the leader.", {
-        200: Answer("They are written"), 403: _error("The signature is not right"), **_CHANGE},
+        200: Answer("They are written"), 403: _error("The signature is wrong"), **_CHANGE},
         (Query("forward", "Whether it may be sent on.", _FLAG),), listed(ref("Config"))),
     "internal.fence": Operation("Between workers: fence the producers of former tasks (KIP-618).", {
-        200: Answer("They are fenced"), 403: _error("The signature is not right"), **_CHANGE},
+        200: Answer("They are fenced"), 403: _error("The signature is wrong"), **_CHANGE},
         (Query("forward", "Whether it may be sent on.", _FLAG),)),
     "loggers.list_loggers": Operation("Loggers whose level was set (KIP-495).", {
         200: Answer("Levels by logger", mapped(ref("LoggerLevel"))), **_STARTING}),

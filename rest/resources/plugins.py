@@ -1,4 +1,4 @@
-"""/connector-plugins: what is installed on this worker, what it can be told, and whether a config is right."""
+"""/connector-plugins: what is installed on this worker, what it can be told, and whether a config is valid."""
 
 from __future__ import annotations
 

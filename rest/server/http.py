@@ -238,7 +238,7 @@ class _Connections(ConnectionManager):
             for _, _, connection in slow[:waiting]:
                 connection.hurry()
             if slow:
-                self._warn("All %d threads of REST wait for clients that send or read slowly: some are turned away",
+                self._warn("All %d threads of REST wait for clients that send or read slowly: some are disconnected",
                            MAX_THREADS)
 
     def _warn(self, *what: Any) -> None:
@@ -251,7 +251,7 @@ class _Connections(ConnectionManager):
 
         They are not taken from the selector, whose events are being gone through: it reports their end.
         """
-        self._warn("REST has %d connections open, or the process no file descriptor left: new ones wait. Raise "
+        self._warn("REST has %d connections open, or the process has no file descriptor left: new ones wait. Raise "
                    "the limit of open files (ulimit -n) if that is too few", len(self.server.open))
         silent_since = time.time() - SILENT_S
         idle = [one for _, one in self._selector.connections
