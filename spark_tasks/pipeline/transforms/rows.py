@@ -2,7 +2,7 @@
 
 `ColumnsOrRows` tries a transform's columns first. Where they say NotInColumnsError the whole batch goes record by
 record; where they meet a record that cannot be changed, halves of the batch are tried, so that one bad record
-among many makes only its neighbours slow, and BadRowsError names it and all others.
+among many makes only its neighbours slow. BadRowsError names all that were found: without them there may be others.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ColumnsOrRows(Transform):
     def _are_bad(
         self, batch: pa.RecordBatch, begin: int, suspect: SuspectRowsError, bad: list[tuple[int, Exception]]
     ) -> bool:
-        """Whether all suspects are bad; then they are noted, and those among the others too."""
+        """Whether all suspects are bad; then they are noted. (Who leaves them out sees whether others are bad too.)"""
         rows = suspect.rows
         if suspect.length != len(batch):  # elements of lists, for example
             return False
@@ -124,12 +124,7 @@ class ColumnsOrRows(Transform):
         self.by_rows(batch.take(pa.array(rows)), 0, found)
         if len(found) < len(rows):
             return False
-        others = np.delete(np.arange(len(batch)), rows)
-        more: list[tuple[int, Exception]] = []
-        for _ in self._apply(batch.take(pa.array(others)), 0, more):
-            pass
-        places = [(int(rows[row]), error) for row, error in found] + [(int(others[row]), error) for row, error in more]
-        bad += [(begin + row, error) for row, error in sorted(places, key=lambda place: place[0])]
+        bad += [(begin + int(rows[row]), error) for row, error in found]
         return True
 
     def by_rows(
