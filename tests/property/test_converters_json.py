@@ -62,6 +62,11 @@ def check(texts):
     assert [None if text == b"null" else text for text in written] == expected
 
 
+def test_keys_of_one_bucket_are_in_the_order_of_the_map_that_has_them_all():
+    check([b'{"a.b":1}', '{"ä":null,"a.b":2}'.encode(), None, '{"ä":3}'.encode()])
+    check(['[{"a.b":1},{"ä":null,"a.b":2}]'.encode()])
+
+
 @given(ROWS, st.booleans(), st.booleans())
 def test_columns_give_what_single_records_give(rows, ascii_only, spaces):
     separators = (" ,\t", " :\n") if spaces else (",", ":")

@@ -193,7 +193,8 @@ def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
 
 
 def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | None:
-    """The member names in the order of appearance, and for each the tokens of its values (-1: no such member).
+    """The member names in the order of appearance, which Java's hash maps keep among names of one bucket, and for each
+    the tokens of its values (-1: no such member).
 
     None where there are so many that they must be data.
     """
@@ -217,4 +218,10 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
         packed = np.frombuffer(b"".join(written), np.uint8)
         ends = np.cumsum([0, *map(len, written)]).astype(np.int32)
     names = [json_text.parse(b'"' + name + b'"') if b"\\" in name else name.decode() for name in written]
-    return names, cells[: len(written)]
+    cells = cells[: len(written)]
+    if len(tokens) and (cells[:, 0] < 0).any():  # some come later: the order is that of an object that has them all
+        whole = (cells >= 0).all(axis=0)
+        if whole.any():
+            order = np.argsort(cells[:, np.argmax(whole)])
+            return [names[i] for i in order], cells[order]
+    return names, cells
