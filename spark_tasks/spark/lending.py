@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark import SparkContext
 
+_NAME = "getOrCreate"
+
 
 class LentSpark:
     """From now until `close`, `SparkContext.getOrCreate` and with it `SparkSession.builder.getOrCreate` wait for the
@@ -15,15 +17,20 @@ class LentSpark:
 
     def __init__(self, wait: Callable[[], None]) -> None:
         """`wait` returns when Spark is up, and raises where it does not come."""
-        before = self._before = SparkContext.__dict__["getOrCreate"]
+        self._lent = True
+        before = self._before = SparkContext.__dict__[_NAME]
 
         def get_or_create(cls: type[SparkContext], conf: Any = None) -> SparkContext:
-            wait()
+            if self._lent:
+                wait()
             found: SparkContext = before.__get__(None, cls)(conf)
             return found
 
-        SparkContext.getOrCreate = classmethod(get_or_create)
+        self._mine = classmethod(get_or_create)
+        setattr(SparkContext, _NAME, self._mine)
 
     def close(self) -> None:
         """Everything is as before."""
-        SparkContext.getOrCreate = self._before
+        self._lent = False
+        if SparkContext.__dict__[_NAME] is self._mine:
+            setattr(SparkContext, _NAME, self._before)
