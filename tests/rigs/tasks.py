@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from heeler.worker.config import WorkerConfig
@@ -174,7 +175,12 @@ _REQUIRED = {
 
 def worker_settings(properties: Mapping[str, str]) -> WorkerSettings:
     """What tasks get from a worker with these properties."""
-    return task_settings(WorkerConfig.of({**_REQUIRED, **properties}))
+    return _settings(tuple(sorted(properties.items())))
+
+
+@lru_cache(maxsize=16)  # of a worker with a thousand tasks, once
+def _settings(properties: tuple[tuple[str, str], ...]) -> WorkerSettings:
+    return task_settings(WorkerConfig.of({**_REQUIRED, **dict(properties)}))
 
 
 def context_of(
