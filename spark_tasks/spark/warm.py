@@ -34,6 +34,8 @@ _LIST: dict[str, Any] = {"type": "array", "items": {"type": "int32"}}
 _MAP: dict[str, Any] = {"type": "map", "keys": {"type": "string"}, "values": _LIST}
 _TYPED = [json.dumps({"schema": _MAP, "payload": {f"k{n}": [n, i] for n in range(i + 2)}}) for i in range(3)]
 _HEADERS = [("h", b"v"), ("n", None)]
+_HEADER = {"transforms": "h", "transforms.h.type": "InsertHeader", "transforms.h.header": "h",
+           "transforms.h.value.literal": "x"}  # fmt: skip
 
 
 def warm_up() -> None:
@@ -80,7 +82,8 @@ def _round_trip(
     for _, rows in placed:
         for batch in encode(raw, rows=rows, no_timestamp=0, producer_id=1, epoch=0, base_sequence=0):
             decode(bytes(batch.data), start=0)
-    for connect in SinkPipeline(converters, {}).to_connect_batches("t", 0, raw):
+    transforms = _HEADER if headers else {}
+    for connect in SinkPipeline(converters, transforms).to_connect_batches("t", 0, raw):
         to_lines(connect.column("value"), connect.schema.field("value").metadata)
         for _ in SourcePipeline(converters, {}).to_raw(connect):
             pass
