@@ -74,6 +74,10 @@ final class Questions {
         else if (plugin instanceof Predicate<?> predicate) found = predicate.config();
         else if (plugin instanceof HeaderConverter converter) found = converter.config();
         else found = ((Converter) plugin).config();
+        if (found == null && (plugin instanceof Converter || plugin instanceof HeaderConverter)) {
+            System.err.println("[WARN] " + plugin.getClass().getName() + ".config() returns null; its settings are not validated");
+            return new ConfigDef(); // as Kafka Connect does for old converters
+        }
         if (found == null) throw new IllegalStateException(plugin.getClass().getName() + ".config() must return a ConfigDef");
         return found;
     }
