@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from heeler.java_host.connection import Event, HostGoneError
+from heeler.java_host.connection import Event, HostGoneError, JavaPluginError
 from heeler.java_host.feed import Feed
 from heeler.java_host.frames import Batch
 from heeler.java_host.host import JavaHost
@@ -102,9 +102,7 @@ class JavaSinkTask:
                 self._prepared = True
             session = self._held.session
             if session is not None and session.retires:
-                log.info("%s: goes on in another host of Java plugins", self._context.id)
-                self._finish(session)
-                self._drop()
+                self._leave(session)
                 session = None
             return self._step(session or self._begin())
         except HostGoneError as error:
@@ -299,6 +297,17 @@ class JavaSinkTask:
             self._watcher.forget(self)
             if consumer is not None:
                 consumer.close()
+
+    def _leave(self, session: Session) -> None:
+        """Its host is replaced: the task is stopped there in order, and goes on in the next one. The group notices
+        nothing.
+        """
+        log.info("%s: goes on in another host of Java plugins", self._context.id)
+        try:
+            self._finish(session)
+        except JavaPluginError as error:
+            log.warning("%s could not be stopped cleanly: %s", self._context.id, error)
+        self._drop()
 
     def _finish(self, session: Session) -> None:
         """The task in the host stops in order; what it wants committed is."""

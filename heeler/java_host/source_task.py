@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from heeler.java_host.connection import HostGoneError
+from heeler.java_host.connection import HostGoneError, JavaPluginError
 from heeler.java_host.frames import Batch, Places
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
@@ -214,7 +214,10 @@ class JavaSourceTask:
     def _leave(self, session: Session) -> None:
         """Its host is replaced: the task is stopped there in order, and goes on in the next one."""
         log.info("%s: goes on in another host of Java plugins", self._context.id)
-        self._finish(session)
+        try:
+            self._finish(session)
+        except JavaPluginError as error:
+            log.warning("%s could not be stopped cleanly: %s", self._context.id, error)
         self._drop()
         self._delivery.abort()  # of a transaction that the plugin has not ended
 

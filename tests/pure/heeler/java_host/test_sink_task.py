@@ -318,3 +318,31 @@ def test_one_that_does_not_end_is_given_up(rig):
     rig.task.cancel()
     closing.join(10)
     assert not closing.is_alive()
+
+
+def test_it_leaves_a_host_that_is_replaced_and_stays_in_the_group(rig):
+    first = started(rig)
+    rig.group.end = 5
+    rig.task.run_once()
+    assert frame(first) == (0, 5, False, 5)
+    first.say("commit", offsets=[["t", 0, 3]])
+    first.say("retire")
+    wait_until(lambda: rig.task._held.session.retires)
+
+    def leave():
+        assert first.op() == "stop"
+        first.say("stopped")
+
+    def begin():
+        session = rig.host.sessions.get(timeout=10)
+        assert session.op() == "sink"
+        session.say("started")
+        told = session.read()[1]
+        session.say("opened")
+        return session, told  # a session that is forgotten ends its connection
+
+    _, (second, told) = beside(rig.task.run_once, leave, begin)
+    assert told == opening(rig, 3)
+    assert frame(second) == (3, 5, False, 2)
+    assert rig.group.commits == [(rig.group.membership[0], {TP: 3}, 0)]
+    assert rig.metrics.failures == rig.metrics.retries == 0

@@ -307,7 +307,8 @@ def test_it_ends_in_order(rig):
     assert session.socket.recv(1) == b""
 
 
-def test_it_leaves_a_host_that_is_replaced_in_order(rig):
+@pytest.mark.parametrize("end", ["stopped", "failed"])  # a stop that throws is no reason to fail the task
+def test_it_leaves_a_host_that_is_replaced_in_order(rig, end):
     first = started(rig)
     rig.woken.clear()
     first.frame(b"one", offset=1)
@@ -320,7 +321,7 @@ def test_it_leaves_a_host_that_is_replaced_in_order(rig):
     first.say("drained")
     while first.op() != "finish":
         pass
-    first.say("stopped")
+    first.say(end, **{"class": "x.Boom", "message": "no", "trace": "at y"})
     second = rig.host.sessions.get(timeout=10)
     assert second.op() == "source"
     second.say("started")
