@@ -325,9 +325,10 @@ def test_it_leaves_a_host_that_is_replaced_and_stays_in_the_group(rig):
     rig.group.end = 5
     rig.task.run_once()
     assert frame(first) == (0, 5, False, 5)
-    first.say("commit", offsets=[["t", 0, 3]])
-    first.say("retire")
-    wait_until(lambda: rig.task._held.session.retires)
+    for op, more in (("commit", {"offsets": [["t", 0, 3]]}), ("retire", {})):
+        rig.woken.clear()
+        first.say(op, **more)
+        assert rig.woken.wait(10)
 
     def leave():
         assert first.op() == "stop"
