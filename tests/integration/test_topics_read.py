@@ -91,4 +91,4 @@ def test_what_is_in_the_way_is_told(broker: Any, topic_name: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     assert topic_name not in admin.list_topics(timeout=30).topics, "reading makes no topic"
     both = run(main, ["topics", "read", "t", "--bootstrap-servers", "a:1", "--worker-config", "w"])
-    assert (both.exit_code, "exclude one another" in both.stderr) == (2, True)
+    assert (both.exit_code, "cannot be used together" in both.stderr) == (2, True)
