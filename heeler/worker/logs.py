@@ -125,6 +125,7 @@ def set_up_logging(root: str = "INFO", levels: Mapping[str, str] | None = None, 
     for name in SILENT:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger(_EVENT_LOOP).addFilter(_no_slow_step)
+    logging.getLogger().addFilter(_no_retry_of_py4j)
     for name, number in parsed.items():
         logging.getLogger(name).setLevel(number)
     logging.captureWarnings(capture=True)
@@ -135,6 +136,11 @@ def _no_slow_step(record: logging.LogRecord) -> bool:
     """A slow step is told at DEBUG alone."""
     told = logging.getLogger(_EVENT_LOOP).isEnabledFor(logging.DEBUG)
     return told or "blocking the event loop" not in str(record.msg)
+
+
+def _no_retry_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J tells the root logger, not its own, when it sends a command to Spark's JVM once more."""
+    return record.levelno > logging.INFO or record.module != "java_gateway"
 
 
 def _log_uncaught(caught: threading.ExceptHookArgs) -> None:

@@ -101,7 +101,7 @@ def test_empty_records_and_keys(registry):
 def test_confluents_deserializer_reads_what_heeler_writes(registry):
     values, metadata = column([ROW], RECORD)
     written = avro(registry).from_connect("theirs", values, metadata)[0].as_py()
-    with SchemaRegistryClient({"url": registry.url}) as client:
+    with SchemaRegistryClient({"url": registry.url, "timeout": 30}) as client:
         read = AvroDeserializer(client)(written, SerializationContext("theirs", MessageField.VALUE))
     assert math.isnan(read["ratio"])
     assert {**read, "counts": list(read["counts"].items()), "ratio": 0} == {**values[0].as_py(), "ratio": 0}
@@ -116,7 +116,7 @@ def test_heeler_reads_what_confluents_serializer_writes(registry):
         {"name": "either", "type": ["int", "string", "bytes"]}]})
     plain = json.dumps({"type": "record", "name": "Plain", "fields": [{"name": "a", "type": "string"}]})
     context = SerializationContext("mixed", MessageField.VALUE)
-    with SchemaRegistryClient({"url": registry.url}) as client:
+    with SchemaRegistryClient({"url": registry.url, "timeout": 30}) as client:
         first = AvroSerializer(client, ClientSchema(outer, "AVRO", [SchemaReference("far.Inner", "far-inner", 1)]))
         second = AvroSerializer(client, plain)
         written = [first({"one": {"x": 1}, "two": None, "either": either}, context) for either in (5, "s", b"b")]
@@ -344,7 +344,7 @@ def test_json_schemas_and_confluents_own(registry):
     whole = {"title": "Whole", "type": "object", "properties": {
         "part": {"$ref": "part.json"}, "either": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
         "words": {"type": "array", "items": {"type": ["string", "null"]}}, "lacking": {"type": "boolean"}}}
-    with SchemaRegistryClient({"url": registry.url}) as client:
+    with SchemaRegistryClient({"url": registry.url, "timeout": 30}) as client:
         read = JSONDeserializer(None, schema_registry_client=client)(
             written, SerializationContext("json-theirs", MessageField.VALUE))
         assert read == {"a": 2**53 + 1, "b": None}
@@ -424,7 +424,7 @@ def test_protobuf_and_confluents_own(registry):
         classes[name] = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
     read = ProtobufDeserializer(classes["shop.One"], {"use.deprecated.format": False})
     assert [(found.a, found.b) for found in (read(one, context) for one in written)] == [(2**53 + 1, ""), (-1, "grün")]
-    with SchemaRegistryClient({"url": registry.url}) as client:
+    with SchemaRegistryClient({"url": registry.url, "timeout": 30}) as client:
         write = ProtobufSerializer(classes["far.Second"], client, {"use.deprecated.format": False})
         theirs = write(classes["far.Second"](part=classes["far.Part"](x=-(2**63)), words=["w", ""]),
                        SerializationContext("proto-ours", MessageField.VALUE))

@@ -119,7 +119,7 @@ public class ModeSource extends SourceConnector {
                 case "hang" -> sleep();
                 case "throw" -> throw new ConnectException("thrown by poll of " + VERSION);
                 case "leak" -> {
-                    while (true) LEAKED.add(new byte[1 << 16]);
+                    while (true) LEAKED.add(new byte[1 << 20]);
                 }
                 case "memory" -> throw new OutOfMemoryError("no heap left, says the plugin");
                 case "retry" -> {

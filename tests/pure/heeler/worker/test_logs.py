@@ -11,6 +11,7 @@ import threading
 import unicodedata
 
 import kafka.net.selector
+import py4j.java_gateway
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,6 +96,16 @@ def test_slow_steps_of_kafka_pythons_loop_are_told_at_debug_alone(lines):
     written = lines(levels={"kafka.net.selector": "DEBUG"})
     loop.warning(f"Task is {words} -- likely a tight sync loop")
     assert words in written()[-1]
+
+
+def test_what_py4j_tells_the_root_logger_is_told_where_it_is_an_error(lines):
+    written = lines()
+    source = inspect.getsource(py4j.java_gateway)
+    assert 'logging.info("Exception while sending command."' in source
+    told = compile("import logging\nlogging.info('again')\nlogging.error('lost')", py4j.java_gateway.__file__, "exec")
+    exec(told, {})  # noqa: S102 - lines as that file's
+    logging.info("of somebody else")  # noqa: LOG015
+    assert [line.split("] ")[1].split()[1] for line in written()] == ["lost", "of"]
 
 
 def test_setting_up_again_does_not_double_lines(lines):
