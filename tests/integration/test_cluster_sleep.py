@@ -85,6 +85,13 @@ def starts(cluster):
     return {file.name: file.read_text().splitlines() for file in (cluster.folder / "starts").iterdir()}
 
 
+def have_both(cluster):
+    """The second worker is started by the first test that needs it."""
+    if cluster.workers[1] not in cluster.living():
+        cluster.workers[1].start().wait_ready(READY_S)
+        cluster.wait_settled(within=SOON_S)
+
+
 def wait_started_again(cluster, before):
     """Until each part was started since, and runs."""
 
@@ -110,8 +117,7 @@ def test_two_workers_that_both_slept_go_on_with_their_work(cluster, asleep):
     """The follower wakes first, leads, and has never heard what the other one runs: what that has not let go of, while
     it sleeps on, may begin twice.
     """
-    cluster.workers[1].start().wait_ready(READY_S)
-    cluster.wait_settled(within=SOON_S)
+    have_both(cluster)
     leader, before = cluster.leader(), starts(cluster)
     follower = next(worker for worker in cluster.workers if worker is not leader)
     asleep(leader, follower)
@@ -123,6 +129,7 @@ def test_two_workers_that_both_slept_go_on_with_their_work(cluster, asleep):
 
 def test_a_broker_that_restarts_costs_no_delay(cluster, fragile):
     """It is away for so long that the workers, both of them members again, give their work up."""
+    have_both(cluster)
     wait_until(lambda: [(group.state, len(group.members)) for group in groups(cluster)] == [("Stable", 2)], SOON_S,
                "a group of both")
     before, lost = starts(cluster), {worker.port: worker.log.read_text().count(LOST) for worker in cluster.living()}
