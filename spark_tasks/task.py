@@ -39,6 +39,9 @@ class OffsetStore(Protocol):
     def read(self) -> Sequence[tuple[SourcePartition, SourceOffset]]:
         """All committed offsets, after reading to the end of the topic."""
 
+    def stop_reading(self) -> None:
+        """From any thread: a `read` that waits for Kafka, now or later, ends at once with StartCancelledError."""
+
     def write(self, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> None:
         """Write and wait until acknowledged; None is a tombstone."""
 

@@ -24,13 +24,14 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, GroupIo
+from spark_tasks.kafka.membership import GroupConsumer, GroupIo
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.sinks.commits import PendingOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
-from spark_tasks.sinks.task import COMMIT_TIMEOUT_MS, JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
+from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
 from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.retries import Patience
 
@@ -67,7 +68,7 @@ class JavaSinkTask:
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # what the plugin has; None until it was told
         self._heard = True  # from the host, since the membership was looked after
-        self._uncommitted: dict[TopicPartition, int] = {}
+        self._pending = PendingOffsets(self._metrics)
         self._letters: list[Batch] = []
         self._lag_asked = float("-inf")
         self._paused = False
@@ -152,7 +153,7 @@ class JavaSinkTask:
             raise unexpected(event)
         match event["op"]:
             case "commit":
-                self._uncommitted |= {(topic, partition): offset for topic, partition, offset in event["offsets"]}
+                self._pending.add({(topic, partition): offset for topic, partition, offset in event["offsets"]})
             case "at":
                 self._feed.move([((topic, partition), offset) for topic, partition, offset in event["places"]])
             case "done" if self._feed.given:
@@ -189,20 +190,9 @@ class JavaSinkTask:
         self._letters.clear()
 
     def _commit_offsets(self) -> None:
-        if not self._uncommitted:
-            return
-        begun = time.perf_counter()
-        try:
-            self._member.commit(self._uncommitted, COMMIT_TIMEOUT_MS)
-            self._metrics.committed(time.perf_counter() - begun)
-        except KafkaUnavailableError:
-            self._metrics.commit_failed()
-            raise
-        except CommitRefusedError as error:
-            self._metrics.commit_skipped()
-            log.warning("%s; what was read since the last commit may be written again", error)
-            return  # it joins again, and tries once more when its partitions are closed
-        self._uncommitted = {}
+        """What is refused stays pending: the task joins again, and tries once more when its partitions are closed."""
+        if self._pending:
+            self._pending.commit(self._member)
 
     # ------------------------------------------------------------ partitions
     def _close_partitions(self, session: Session) -> None:
@@ -217,7 +207,7 @@ class JavaSinkTask:
 
     def _forget_partitions(self) -> None:
         self._open = None
-        self._uncommitted = {}
+        self._pending.forget()
         self._feed.open({})
 
     def _open_partitions(self, session: Session) -> None:

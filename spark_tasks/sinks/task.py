@@ -2,8 +2,9 @@
 
 A batch: where do the partitions end (the watcher knows) -> bounded ranges -> one split each in the executors -> the
 writer's commit on the worker -> the group's offsets, fenced by its generation. At most one batch is in flight, and
-rebalances happen between batches, so a partition that goes has its offsets committed. A crash between the writer's
-commit and the group's repeats the batch: at least once, unless the writer says where to resume.
+rebalances happen between batches. Offsets are committed after a batch, twice a second at most, and before the
+group rebalances, so a partition that goes has its offsets committed. What a sink has taken since the last commit is
+written again after a crash: at least once, unless the writer says where to resume.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, GroupIo
+from spark_tasks.kafka.membership import GroupConsumer, GroupIo
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
 from spark_tasks.pipeline.stages import SinkPipeline
 from spark_tasks.plugins.api import SinkConnector
+from spark_tasks.sinks.commits import COMMIT_TIMEOUT_MS, PendingOffsets
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.replay import Replay
 from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
@@ -48,7 +49,6 @@ UPKEEP_MS = 5_000  # an idle task looks after its membership so often; the coord
 PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
 PAUSED_MS = 5_000
 LAG_S = 30.0  # how often a paused task asks how far behind it is
-COMMIT_TIMEOUT_MS = 5_000
 
 
 class SinkTask:
@@ -80,9 +80,8 @@ class SinkTask:
         self._replaying: ReplaySplit | None = None  # the batch on its way is this part of it
         self._replayed_last = False
         self._flight: Flight | None = None
-        self._commit_begun = 0.0
         self._lag_asked = float("-inf")
-        self._uncommitted: dict[TopicPartition, int] = {}
+        self._pending = PendingOffsets(self._metrics, self._go_back)
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
 
@@ -131,8 +130,7 @@ class SinkTask:
             self._errors.prepare()
             self._prepared = True
         consumer = self._member
-        self._commit_offsets()
-        if not consumer.poll(JOIN_WAIT_MS):
+        if not consumer.poll(JOIN_WAIT_MS, self._commit_offsets):
             return Progress(idle_ms=JOIN_IDLE_MS)
         if consumer.take_change():
             self._watcher.forget(self)
@@ -140,7 +138,7 @@ class SinkTask:
         replay = self._replay if self._replay is not None and self._replay.running else None
         if self._paused or not (self._positions or replay):
             self._look_at_lag()
-            return Progress(idle_ms=PAUSED_MS)
+            return Progress(idle_ms=min(PAUSED_MS, self._pending.commit_due(consumer)))
         begun = time.perf_counter()
         with phase("plan"):
             splits = self._plan() if self._positions else []
@@ -151,7 +149,8 @@ class SinkTask:
         self._replayed_last = False
         if not splits:
             armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
-            return Progress(idle_ms=UPKEEP_MS if armed else 0)
+            due_ms = self._pending.commit_due(consumer)
+            return Progress(idle_ms=min(UPKEEP_MS, due_ms) if armed else 0)
         self._metrics.spent("plan", time.perf_counter() - begun)
         self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
         self._flight = Flight(self._batch[0])
@@ -182,9 +181,9 @@ class SinkTask:
         """Wait for the batch in flight; commit it if it is done."""
         if self._batch is None:
             return Progress()
-        future, generation = self._batch
         if self._replaying is not None and self._replay is not None:
             return self._collect_replay(self._replay, self._replaying, patience_s)
+        future, generation = self._batch
         try:
             results: list[SinkResult] = future.result(patience_s)
         except FutureTimeoutError:
@@ -279,11 +278,12 @@ class SinkTask:
             self._abort(done)
             return Progress()
         self._metrics.worked(result.figures for result in done)
-        self._commit_begun = time.perf_counter()
         try:
             if any(result.records for result in done) and self._writer is not None:
+                begun = time.perf_counter()
                 with phase("commit"):
                     self._writer.commit(_messages(done))
+                self._metrics.spent("commit", time.perf_counter() - begun)
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error, [])
         self._patience.succeeded()
@@ -291,25 +291,19 @@ class SinkTask:
             if result.out_of_range is not None:
                 self._positions.out_of_range(result.topic, result.partition, *result.out_of_range)
         progress = self._advance(done)
-        self._uncommitted = {(r.topic, r.partition): r.next_offset for r in done}
+        self._pending.add({(r.topic, r.partition): r.next_offset for r in done})
         with suppress(KafkaUnavailableError):  # what the sink has stays so; the offsets follow with the next run_once
-            self._commit_offsets()
+            self._pending.commit_due(self._member)
         return progress
 
     def _commit_offsets(self) -> None:
-        if not self._uncommitted:
-            return
-        try:
-            self._member.commit(self._uncommitted, COMMIT_TIMEOUT_MS)
-            self._metrics.committed(time.perf_counter() - self._commit_begun)
-        except KafkaUnavailableError:
-            self._metrics.commit_failed()
-            raise
-        except CommitRefusedError as error:
-            self._metrics.commit_skipped()
-            _logger.warning("%s; what was read since the last commit may be written again", error)
-            self._positions.forget()
-        self._uncommitted = {}
+        if self._pending:
+            self._pending.commit(self._member)
+
+    def _go_back(self) -> None:
+        """To what is committed: another member may have taken what this one took since."""
+        self._pending.forget()
+        self._positions.forget()
 
     def _advance(self, done: Sequence[SinkResult]) -> Progress:
         records = size = 0
@@ -328,6 +322,8 @@ class SinkTask:
         self._abort([result for result in results if result.failure is None and result.out_of_range is None])
         if self._cancelled:
             raise error
+        with suppress(ConnectError):  # of the batches before; the error at hand is the one to tell
+            self._commit_offsets()
         self._positions.doubt()
         return self._patience.later(error)
 
@@ -342,6 +338,8 @@ class SinkTask:
     def pause(self) -> None:
         """Finish the batch in flight; then none until `resume`."""
         self._finish()
+        with suppress(KafkaUnavailableError):  # the next run_once tries again
+            self._commit_offsets()
         self._paused = True
         self._lag_asked = float("-inf")
         self._metrics.running(paused=True)

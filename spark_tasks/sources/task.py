@@ -335,11 +335,13 @@ class SourceTask:
     def stop_starting(self) -> None:
         """See TaskRunner."""
         self._delivery.cancel()
+        self._offsets.stop_reading()
 
     def cancel(self) -> None:
         """See TaskRunner."""
         self._cancelled = True
         self._delivery.cancel()
+        self._offsets.stop_reading()
         self._give_up()
 
     def _give_up(self) -> None:

@@ -52,7 +52,7 @@ LONG_IDLE_AFTER_MS = 60_000
 class Idling:
     """The pause between two looks at a source that has nothing new: short at first, then longer and longer.
 
-    About a fifth of the time since the last record, which bounds what the next one waits. Up to LONGEST_IDLE_MS while
+    About an eighth of the time since the last record, which bounds what the next one waits. Up to LONGEST_IDLE_MS while
     it was busy in the last minute, so that a record a second waits 50 ms on average; LONG_IDLE_MS after that, so that
     a hundred idle tasks cost little.
     """
@@ -64,4 +64,4 @@ class Idling:
         """Nothing new once more, after the pause `idle_ms`."""
         since = self.since_ms + self.idle_ms
         longest = LONG_IDLE_MS if since > LONG_IDLE_AFTER_MS else LONGEST_IDLE_MS
-        return Idling(min(self.idle_ms * 5 // 4, longest), since)
+        return Idling(min(self.idle_ms + max(1, self.idle_ms // 8), longest), since)

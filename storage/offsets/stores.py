@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import kafka.errors as protocol
 
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError, RetriableError, StartCancelledError
 from spark_tasks.futures import done, error_of, gather, then
 from storage.ids import ConnectorName
 from storage.log.protocol import SuspendedError, TopicLog
@@ -82,6 +82,8 @@ class ConnectorOffsetStore:
         self._primary = own or worker
         self._timeout = timeout
         self._read_at = time.monotonic()
+        self._unwanted = threading.Event()
+        self._reading: Future[list[tuple[Partition, Offset]]] | None = None
         # Nobody waits for it here: a transaction of a former task may have to be ended before its topic can be read.
         self._ready = done(None) if own is None else own.start()
 
@@ -92,7 +94,16 @@ class ConnectorOffsetStore:
 
     def read(self) -> Sequence[tuple[Partition, Offset]]:
         """All committed offsets, after reading to the end; raises ConnectError, RetriableError where it takes long."""
-        return self._wait(self.read_soon(), "Failed to fetch offsets")
+        self._reading = reading = self.read_soon()
+        if self._unwanted.is_set():
+            reading.cancel()
+        return self._wait(reading, "Failed to fetch offsets")
+
+    def stop_reading(self) -> None:
+        """From any thread: a `read` that waits for Kafka, now or later, ends at once with StartCancelledError."""
+        self._unwanted.set()
+        if (reading := self._reading) is not None:
+            reading.cancel()
 
     def write(self, offsets: Offsets) -> None:
         """Write and wait until acknowledged; None is a tombstone. Raises ConnectError; RetriableError where the process
@@ -180,6 +191,8 @@ class ConnectorOffsetStore:
             future.cancel()
             raise RetriableError(f"{message}: no answer in {self._timeout:.0f} s") from error
         except (protocol.KafkaError, CancelledError) as error:
+            if self._unwanted.is_set() and isinstance(error, CancelledError):
+                raise StartCancelledError(f"{message}: the task is stopped") from None
             opened = not self._ready.done() or error_of(self._ready) is None  # nobody opens its own topic once more
             passing = opened and isinstance(error, (SuspendedError, protocol.RetriableError))
             raise (RetriableError if passing else ConnectError)(f"{message}: {error!r}") from error

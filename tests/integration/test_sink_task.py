@@ -172,7 +172,7 @@ def test_a_retriable_error_repeats_the_batch(rig: SinkRig, lost: bool) -> None:
     loop = rig.start(retry="" if lost else "busy")
     loop.await_records(10)
     assert sorted(set(rig.values()), key=int) == numbers(10)
-    assert rig.committed() == {0: 5, 1: 5}
+    wait_until(lambda: rig.committed() == {0: 5, 1: 5}, what="the offsets")
 
 
 def delete_records(rig: SinkRig, before: int) -> None:
@@ -375,4 +375,5 @@ def test_lag_is_visible_to_kafka_s_tools(rig: SinkRig) -> None:
     rig.produce(6)
     rig.start().await_records(6)
     ends = rig.admin.list_offsets({TopicPartition(rig.topic, p): OffsetSpec.latest() for p in (0, 1)})
-    assert {tp.partition: f.result(20).offset for tp, f in ends.items()} == rig.committed()
+    found = {tp.partition: future.result(20).offset for tp, future in ends.items()}
+    wait_until(lambda: rig.committed() == found, what="the offsets")

@@ -92,6 +92,9 @@ class MemoryOffsets:
     def records(self, offsets: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
         return []
 
+    def stop_reading(self) -> None:
+        pass
+
     def close_soon(self) -> None:
         pass
 

@@ -79,7 +79,7 @@ def test_pauses_grow_and_grow_again_after_a_minute() -> None:
 def test_a_record_waits_a_fraction_of_the_time_since_the_one_before() -> None:
     idling, asleep = Idling(), 0
     while idling.idle_ms < LONGEST_IDLE_MS:
-        assert idling.idle_ms <= SHORTEST_IDLE_MS + asleep / 4
+        assert idling.idle_ms <= SHORTEST_IDLE_MS + 2 + asleep / 8
         asleep += idling.idle_ms
         idling = idling.next()
 

@@ -1,0 +1,221 @@
+"""Many small tasks beside Java Kafka Connect, on one broker, and a backfill beside them.
+
+    python -m tests.benchmarks.bench_small_tasks [--harness ../shared/bench] [--connectors 50] [--tasks 10] [--rate 10]
+                                                 [--seconds 60] [--backfill 10000000] [--only heeler]
+
+Each connector is a FileStreamSink; each of its tasks has a partition that gets `rate` records a second. Prints, for
+each system, from the send of a record until its line is in the file (p50, p99; looked at every 5 ms), the cores of
+worker and broker, and when all tasks were RUNNING; the same while one more FileStreamSink works off `backfill`
+records; and how fast that was alone and beside the small tasks. The harness of docs/benchmarks.md starts broker and
+workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import statistics
+import sys
+import threading
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+LOOK_S = 0.005
+LATE_S = 120.0
+WARM_S = 15.0
+
+
+class Lines:
+    """Reads what comes to the files and notes how old each line is."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._files = dict.fromkeys(files, 0)
+        self._rests = dict.fromkeys(files, b"")
+        self.ages: list[float] = []
+        self.count = 0
+
+    def look(self) -> None:
+        """Read on in every file."""
+        for file, at in self._files.items():
+            try:
+                size = file.stat().st_size
+            except FileNotFoundError:
+                continue
+            if size > at:
+                with file.open("rb") as lines:
+                    lines.seek(at)
+                    data = self._rests[file] + lines.read(size - at)
+                now = time.time_ns()
+                self._files[file] = size
+                *whole, self._rests[file] = data.split(b"\n")
+                self.ages += [(now - int(line)) / 1e6 for line in whole]
+                self.count += len(whole)
+
+    def until(self, enough: Any, within: float) -> bool:
+        """Look until `enough()`."""
+        deadline = time.perf_counter() + within
+        while not enough():
+            if time.perf_counter() > deadline:
+                return False
+            self.look()
+            time.sleep(LOOK_S)
+        return True
+
+
+class Sender:
+    """Sends a time stamp to each partition of each topic, `rate` times a second, evenly spread."""
+
+    def __init__(self, bootstrap: str, topics: list[str], partitions: int, rate: float) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._places = [(topic, number) for number in range(partitions) for topic in topics]
+        self._pause = 1 / rate
+        self._over = threading.Event()
+        self.sent = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        begun, places = time.perf_counter(), len(self._places)
+        while not self._over.is_set():
+            due = int((time.perf_counter() - begun) / self._pause * places)
+            while self.sent < due:
+                topic, partition = self._places[self.sent % places]
+                self._producer.produce(topic, str(time.time_ns()), partition=partition)
+                self.sent += 1
+            self._producer.poll(0)
+            self._over.wait(0.002)
+        self._producer.flush(30)
+
+    def stop(self) -> None:
+        """All that was sent is with the broker."""
+        self._over.set()
+        self._thread.join()
+
+
+def fill(bootstrap: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 500_000,
+                         "queue.buffering.max.messages": 1_000_000})  # fmt: skip
+    value = b"x" * 80
+    for i in range(count):
+        while True:
+            try:
+                producer.produce(topic, value, partition=i & 1)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush(120)
+
+
+class Run:
+    """One system."""
+
+    def __init__(self, rigs: Any, workloads: Any, rig: Any, system: Any, asked: argparse.Namespace) -> None:
+        self._rigs, self._workloads, self._rig, self._asked = rigs, workloads, rig, asked
+        self._label = system.label
+        self._worker = rig.worker(system, rig.new_group()).start()
+        self._worker.wait_ready()
+
+    def _create(self, name: str, topic: str, tasks: int) -> Path:
+        file: Path = self._worker.directory / f"{name}.txt"
+        self._workloads.create(self._worker.rest, name, {
+            "connector.class": self._workloads.SINK, "topics": topic, "file": str(file), "tasks.max": str(tasks),
+            **self._workloads.STRING})  # fmt: skip
+        return file
+
+    def _backfill(self, name: str) -> float:
+        """Records a second, from the POST on."""
+        begun = time.perf_counter()
+        file = self._create(name, "backfill", 1)
+        size, deadline = self._asked.backfill * 81, begun + LATE_S
+        while not file.exists() or file.stat().st_size < size:
+            if time.perf_counter() > deadline:
+                return 0.0
+            time.sleep(0.01)
+        rate: float = self._asked.backfill / (time.perf_counter() - begun)
+        self._workloads.delete(self._worker.rest, name)
+        file.unlink()
+        return rate
+
+    def _tell(self, what: str, figure: object) -> None:
+        sys.stdout.write(f"| {self._label} | {what} | {figure} |\n")
+        sys.stdout.flush()
+
+    def measure(self, topics: list[str]) -> None:
+        asked = self._asked
+        self._backfill("warm")
+        self._tell("backfill alone, records/s", f"{self._backfill('alone'):,.0f}")
+        begun = time.perf_counter()
+        files = [self._create(f"small-{i}", topic, asked.tasks) for i, topic in enumerate(topics)]
+        wanted = asked.connectors * asked.tasks
+        self._workloads.wait_for(lambda: self._workloads.running(self._worker.rest, asked.connectors, asked.tasks), 300,
+                                 "RUNNING")  # fmt: skip
+        self._tell(f"{wanted} tasks RUNNING after the first POST, s", f"{time.perf_counter() - begun:.1f}")
+        lines, sender = Lines(files), Sender(self._rig.bootstrap, topics, asked.tasks, asked.rate)
+        lines.until(lambda: False, WARM_S)
+        self._window("small tasks", lines, asked.seconds)
+        rates: list[float] = []
+        beside = threading.Thread(target=lambda: rates.append(self._backfill("beside")), daemon=True)
+        beside.start()
+        self._window("small tasks beside the backfill", lines, None, beside)
+        self._tell("backfill beside them, records/s", f"{rates[0]:,.0f}")
+        sender.stop()
+        if not lines.until(lambda: lines.count >= sender.sent, LATE_S) or lines.count != sender.sent:
+            self._tell("WRONG RECORDS", f"{lines.count} lines of {sender.sent} records")
+
+    def _window(self, what: str, lines: Lines, seconds: float | None, other: threading.Thread | None = None) -> None:
+        lines.ages.clear()
+        meter = self._rigs.Meter(self._rig, [self._worker])
+        lines.until(lambda: other is not None and not other.is_alive(), LATE_S if seconds is None else seconds)
+        cores = meter.stop()
+        cuts = statistics.quantiles(lines.ages, n=100) if len(lines.ages) > 1 else [float("nan")] * 99
+        most = max(lines.ages, default=0)
+        self._tell(f"{what}: p50 / p99 / max, ms", f"{cuts[49]:.0f} / {cuts[98]:.0f} / {most:.0f}")
+        self._tell(f"{what}: cores of worker / broker / others", " / ".join(
+            f"{cores[f'cores_{party}']:.2f}" for party in ("worker", "broker", "other")))  # fmt: skip
+
+
+def main() -> int:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--harness", type=Path, default=Path("../shared/bench"))
+    parser.add_argument("--home", type=Path, default=Path("~/.cache/connect-bench").expanduser())
+    parser.add_argument("--connectors", type=int, default=50)
+    parser.add_argument("--tasks", type=int, default=10)
+    parser.add_argument("--rate", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--backfill", type=int, default=10_000_000)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--port", type=int, default=29290)
+    parser.add_argument("--quiet", type=float, default=0.3, help="wait until others use no more than so many cores")
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started here is stopped
+    sys.path.insert(0, str(asked.harness.resolve()))
+    rigs, workloads = import_module("rig"), import_module("workloads")
+    rig = rigs.Rig(asked.home, asked.port, "4.3.1")
+    rig.fetch_jars()
+    systems = [rig.java_system(),
+               rigs.System("heeler", (sys.executable, "-m", "heeler", "worker", "{properties_file}"))]  # fmt: skip
+    try:
+        rig.start_broker()
+        workloads.create_topic(rig, "backfill", 2)
+        fill(rig.bootstrap, "backfill", asked.backfill)
+        for system in systems:
+            if asked.only not in ("", system.label):
+                continue
+            topics = [f"{system.label}-small-{i}" for i in range(asked.connectors)]
+            for topic in topics:
+                workloads.create_topic(rig, topic, asked.tasks)
+            rig.wait_quiet(asked.quiet)
+            Run(rigs, workloads, rig, system, asked).measure(topics)
+            rig.stop_workers()
+    finally:
+        rig.stop(keep=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""When the offsets of a sink task are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.kafka.errors import KafkaUnavailableError
+from spark_tasks.kafka.membership import CommitRefusedError
+from spark_tasks.metrics.task import TaskMetrics
+from spark_tasks.sinks import commits
+from spark_tasks.sinks.commits import COMMIT_EVERY_S, NOTHING_MS, PendingOffsets
+
+ONE, TWO = ("t", 0), ("t", 1)
+
+
+class Group:
+    """A member whose commits succeed, or fail with `error`."""
+
+    def __init__(self) -> None:
+        self.commits: list[dict[TopicPartition, int]] = []
+        self.error: Exception | None = None
+
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        assert timeout_ms > 0
+        if self.error is not None:
+            raise self.error
+        self.commits.append(dict(offsets))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    perf_counter = monotonic
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(commits, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group()
+
+
+def pending(refused: list[str] | None = None) -> PendingOffsets:
+    return PendingOffsets(TaskMetrics(), lambda: (refused if refused is not None else []).append("refused"))
+
+
+def test_the_first_batch_is_committed_at_once_and_those_just_after_together(clock: Clock, group: Group) -> None:
+    offsets = pending()
+    assert offsets.commit_due(group) == NOTHING_MS
+    offsets.add({ONE: 1, TWO: 5})
+    assert offsets.commit_due(group) == NOTHING_MS
+    for offset in (2, 3):
+        clock.now += COMMIT_EVERY_S / 4
+        offsets.add({ONE: offset})
+        assert 0 < offsets.commit_due(group) <= COMMIT_EVERY_S * 1000
+    assert group.commits == [{ONE: 1, TWO: 5}]
+    clock.now += COMMIT_EVERY_S / 2
+    assert offsets.commit_due(group) == NOTHING_MS
+    assert group.commits == [{ONE: 1, TWO: 5}, {ONE: 3}]
+    assert not offsets
+
+
+def test_the_pause_that_it_asks_for_is_long_enough(clock: Clock, group: Group) -> None:
+    offsets = pending()
+    offsets.add({ONE: 1})
+    offsets.commit_due(group)
+    offsets.add({ONE: 2})
+    clock.now += 0.1234567
+    clock.now += offsets.commit_due(group) / 1000
+    offsets.commit_due(group)
+    assert group.commits == [{ONE: 1}, {ONE: 2}]
+
+
+def test_what_kafka_could_not_take_stays(clock: Clock, group: Group) -> None:
+    offsets = pending()
+    offsets.add({ONE: 1})
+    group.error = KafkaUnavailableError("away")
+    with pytest.raises(KafkaUnavailableError):
+        offsets.commit_due(group)
+    group.error = None
+    clock.now += 0.001
+    offsets.commit_due(group)  # and is not put off
+    assert group.commits == [{ONE: 1}]
+
+
+def test_what_the_group_refuses_stays_until_it_is_forgotten(clock: Clock, group: Group) -> None:
+    told: list[str] = []
+    offsets = pending(told)
+    offsets.add({ONE: 1})
+    group.error = CommitRefusedError("moved on")
+    offsets.commit(group)
+    assert (told, bool(offsets)) == (["refused"], True)
+    offsets.forget()
+    group.error = None
+    clock.now += COMMIT_EVERY_S
+    offsets.commit(group)
+    assert group.commits == []
