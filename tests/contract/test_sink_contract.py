@@ -119,6 +119,7 @@ class Left:
             os._exit(77)
 
 
+@pytest.mark.integration  # processes that are killed
 def test_what_the_parent_has_left_over_does_not_go_in_a_child(tmp_path: Path) -> None:
     sink, parent = parquet(tmp_path / "rows"), os.getpid()
     left: list[Left] = []

@@ -204,12 +204,14 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.integration  # many real connections
 @pytest.mark.usefixtures("many_files")
 def test_a_thousand_connections_in_the_same_moment_are_all_answered() -> None:
     with serving(FakeWorker()) as server:
         assert Counter(ask_in_processes(server.ports[0], 1000, rounds=2)) == {"200": 1000}
 
 
+@pytest.mark.integration  # many real connections
 @pytest.mark.usefixtures("many_files")
 def test_two_hundred_clients_keep_their_connections_over_tls(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
@@ -250,6 +252,7 @@ SLOWLY = {
 }
 
 
+@pytest.mark.integration  # many real connections
 @pytest.mark.parametrize("kind", SLOWLY)
 def test_slow_clients_make_way_for_others(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than there are threads, none of which comes to its own end in this test's time."""
@@ -343,6 +346,7 @@ with serving(FakeWorker(), replace(RestSettings(), listeners=LOCAL)) as server:
 """
 
 
+@pytest.mark.integration  # many real connections
 def test_without_file_descriptors_connections_wait_until_there_are_some() -> None:
     with subprocess.Popen([sys.executable, "-c", STARVED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           ) as starved:

@@ -24,7 +24,7 @@ from tests.rigs.sources import FILES, nodes
 
 LISTS = (  # they name keys without using them
     "heeler/worker/keys/worker.py", "heeler/worker/keys/clients.py", "heeler/worker/keys/ignored.py",
-    "rest/server/keys.py", "spark_tasks.config.client_keys.py", "spark_tasks/config/connector_keys.py",
+    "rest/server/keys.py", "spark_tasks/config/client_keys.py", "spark_tasks/config/connector_keys.py",
     "spark_tasks/config/unsupported.py",
 )
 # Put together where they are used: storage/log/internal_topics.py and client_config.py

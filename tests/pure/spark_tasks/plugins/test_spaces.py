@@ -187,6 +187,7 @@ for line in sys.stdin.buffer.read().split(b"|"):
 """
 
 
+@pytest.mark.integration  # processes of their own
 def test_another_process_reads_what_was_pickled(tmp_path):
     """With nothing but heeler's packages on its path; from two folders with odd names, by every protocol."""
     pickles, expected = [], []
@@ -225,6 +226,7 @@ WORKERS = """
 """
 
 
+@pytest.mark.integration  # processes of their own
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(tmp_path, method):
     write(tmp_path, {"workers.py": WORKERS, "utils.py": "def times_two(n):\n    return 2 * n\n"})

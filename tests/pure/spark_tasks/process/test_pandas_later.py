@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.integration  # processes of their own
+
 PROGRAM = """
 import sys
 from spark_tasks.process.pandas_later import hold_back_pandas

@@ -127,6 +127,7 @@ def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.integration  # a process of its own
 def test_a_process_serves_until_it_is_told_to_go_and_is_killed_by_its_leash(
     door: tuple[Door, Came], tmp_path: Path
 ) -> None:

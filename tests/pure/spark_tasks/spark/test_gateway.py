@@ -64,6 +64,7 @@ def test_what_spark_writes_is_written_without_what_the_worker_hides(
     assert output.closed
 
 
+@pytest.mark.integration  # processes of their own
 @pytest.mark.parametrize("script", ["cat", "sleep 60", "trap '' TERM; echo on; while :; do sleep 1; done"],
                          ids=["heeds the end of its input", "heeds a signal", "heeds nothing"])
 def test_a_jvm_that_starts_is_ended_whatever_it_heeds(
@@ -101,6 +102,7 @@ gateway.launch({}, threading.Event(), Path(sys.argv[1]))
 """
 
 
+@pytest.mark.integration  # processes of their own
 def test_a_jvm_that_starts_does_not_outlive_a_worker_that_is_killed(tmp_path: Path) -> None:
     """Also where it heeds neither the end of its input nor signals: its connection file has no folder any more."""
     submit = tmp_path / "bin" / "spark-submit"
