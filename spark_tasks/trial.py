@@ -37,6 +37,8 @@ from spark_tasks.tasks.pacing import SplitSize
 PATIENCE_S: Final = 5.0  # with a source that has nothing yet
 _PAUSE_S: Final = 0.1
 _TRANSFORMS: Final = ("transforms", "predicates")
+_PARTS: Final = ("value", "key", "topic", "headers", "partition", "offset", "timestamp")  # of a record that is given
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +97,45 @@ def try_connector(
 
 
 def raw_records(said: Iterable[Mapping[str, Any]], topic: str) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Raw records of what a file says: objects with value and perhaps key, topic, partition, offset, timestamp (ms) and
-    headers (pairs). A text is taken as it is, null as null, all else as the JSON that it is. Raises DataError.
+    """Raw records of what a file says: objects with value and perhaps key, topic, partition, offset, timestamp (ms, or
+    as `heeler topics read` prints it) and headers (an object, or pairs). A text is taken as it is, null as null, all
+    else as the JSON that it is. Raises DataError.
     """
     for number, one in enumerate(said):
         if not isinstance(one, Mapping):
             raise DataError(f"record {number + 1} is not a JSON object")
+        if set(one) - set(_PARTS) or not {"value", "key"} & set(one):
+            raise DataError(f"record {number + 1} has {', '.join(map(str, one)) or 'nothing'}; a record has value, and "
+                            f"perhaps {', '.join(_PARTS[1:])}")
         try:
-            headers = [(str(key), _bytes(value)) for key, value in one.get("headers") or ()] or None
-            row = {"offset": int(one.get("offset", number)), "timestamp": int(one.get("timestamp", -1)),
-                   "key": _bytes(one.get("key")), "value": _bytes(one.get("value")), "headers": headers}
+            row = {"offset": int(one.get("offset", number)), "timestamp": _milliseconds(one.get("timestamp")),
+                   "key": _bytes(one.get("key")), "value": _bytes(one.get("value")), "headers": _headers(one)}
             columns = [pa.array([row[f.name]], HEADERS_TYPE if f.name == "headers" else f.type) for f in RAW_SCHEMA]
             partition = pa.scalar(int(one.get("partition", 0)), pa.int32()).as_py()  # which refuses what is too large
             yield str(one.get("topic", topic)), partition, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
         except (TypeError, ValueError, OverflowError) as error:
             raise DataError(f"record {number + 1} has a part of the wrong form: {error}") from error
+
+
+def _milliseconds(said: Any) -> int:
+    if said is None:
+        return -1
+    if not isinstance(said, str):
+        return int(said)
+    when = dt.datetime.fromisoformat(said)
+    return (when.replace(tzinfo=when.tzinfo or dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def _headers(one: Mapping[str, Any]) -> list[tuple[str, bytes | None]] | None:
+    said = one.get("headers") or ()
+    found: list[tuple[str, bytes | None]] = []
+    for pair in said.items() if isinstance(said, Mapping) else said:
+        match pair:
+            case (key, value) | {"key": key, "value": value}:  # the second as `heeler run` prints it
+                found.append((str(key), _bytes(value)))
+            case _:
+                raise ValueError('headers must be {"name": value} or [["name", value]]')
+    return found or None
 
 
 def _source(

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 from click.shell_completion import get_completion_class
+
+_ZSH_HEAD: Final = "#compdef heeler"
+_ZSH_START: Final = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u }"
+"""A ~/.zshrc without compinit has no compdef, which the script calls."""
 
 
 @click.command()
@@ -18,4 +24,5 @@ def completion(context: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     if found is None:
         raise click.UsageError(f"{shell} is not a shell that heeler can complete for")
-    click.echo(found(context.find_root().command, {}, "heeler", "_HEELER_COMPLETE").source())
+    script = found(context.find_root().command, {}, "heeler", "_HEELER_COMPLETE").source()
+    click.echo(script.replace(_ZSH_HEAD, f"{_ZSH_HEAD}\n{_ZSH_START}", 1) if shell == "zsh" else script)

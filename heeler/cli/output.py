@@ -14,9 +14,11 @@ import click
 from heeler.cli.safe_text import safe, safe_json, unsafe
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.table import Table
 
+_GAP: Final = 2  # between two columns
+_LEAST: Final = 12  # of a column that is cut
 WIDE: Final = 100_000  # of a table that goes into a file or a pipe: each row is one line
 STYLES: Final = {
     "RUNNING": "green", "PAUSED": "yellow", "STOPPED": "yellow", "FAILED": "bold red", "UNASSIGNED": "magenta",
@@ -59,6 +61,44 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     for row in rows:
         made.add_row(*(Text(safe(cell), STYLES.get(str(cell), "")) for cell in row))
     return made
+
+
+def fitting(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Sequence[str], out: Console | None = None
+) -> Group:
+    """A table as large as the terminal: each row is one line. `spare` columns go, one after the other, until the others
+    fit; the first column and the last may be cut. How many rows have no room is said below.
+    """
+    from rich.cells import cell_len
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    width, height = (out or console()).size
+    cells = [[safe(cell) for cell in row] for row in rows]
+    wide = [max(cell_len(text) for text in (column, *(row[at] for row in cells))) for at, column in enumerate(columns)]
+    first, last = 0, len(columns) - 1
+    kept = list(range(len(columns)))
+
+    def least(at: int) -> int:
+        return min(wide[at], _LEAST) if at in (first, last) else wide[at]
+
+    for name in (*spare, columns[last]):
+        if sum(least(at) + _GAP for at in kept) <= width:
+            break
+        kept.remove(columns.index(name))
+    room = max(_LEAST, width - sum(least(at) + _GAP for at in kept if at != first) - _GAP)
+    most = {first: min(wide[first], room)}
+    most[last] = max(1, width - sum(most.get(at, wide[at]) + _GAP for at in kept if at != last))
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for at in kept:
+        made.add_column(Text(columns[at]), no_wrap=True, overflow="ellipsis", max_width=most.get(at))
+    lines = max(1, height - 1)
+    shown = cells if len(cells) <= lines else cells[:max(0, lines - 1)]
+    for row in shown:
+        made.add_row(*(Text(row[at], STYLES.get(row[at], "")) for at in kept))
+    more = len(cells) - len(shown)
+    return Group(made, *([Text(f"… and {more} more")] if more else []))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -25,10 +26,12 @@ for command in (apply, create, delete, replay, status):
 
 
 @connectors.command("list")
+@click.option("--show-secrets", is_flag=True, help="Do not hide passwords (of --output json and yaml).")
 @cluster_command
-def list_(session: Session) -> None:
-    """All connectors, with their states."""
+def list_(session: Session, show_secrets: bool) -> None:
+    """All connectors, with their states. Passwords are hidden."""
     from heeler.cli.cluster.answers import a_list, a_status, expanded
+    from heeler.cli.output import Format
 
     found = expanded(session.call("GET", "/connectors", query={"expand": ["status", "info"]}))
     rows = []
@@ -36,10 +39,27 @@ def list_(session: Session) -> None:
         state = a_status(parts.get("status"))
         rows.append((name, state.kind, state.connector.state, f"{state.running}/{len(state.tasks)}",
                      state.connector.worker))
+    if session.format is not Format.TABLE and not show_secrets:
+        found = _without_secrets(session, found)
     starting = sorted({str(name) for name in a_list(session.call("GET", "/connectors"), "names")} - found.keys())
     rows += [(name, "", "(no status yet)", "", "") for name in starting]
     session.show({**found, **{name: {} for name in starting}},
                  ("NAME", "TYPE", "STATE", "TASKS RUNNING", "WORKER"), sorted(rows), "There are no connectors.")
+
+
+def _without_secrets(session: Session, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    from heeler.cli.cluster.answers import a_config, an_object
+    from heeler.cli.cluster.secret_keys import SecretKeys
+
+    secret, hidden = SecretKeys(session), {}
+    for name, parts in found.items():
+        hidden[name] = parts
+        if "info" in parts:
+            info = an_object(parts["info"], "a connector")
+            config = a_config(info.get("config"), "a connector's config")
+            mask = secret.mask(config)
+            hidden[name] = {**parts, "info": {**info, "config": {k: mask(k, v) for k, v in config.items()}}}
+    return hidden
 
 
 @connectors.command()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heeler.cli.cluster.answers import Status
 
 _COLUMNS = ("CONNECTOR", "PART", "STATE", "WORKER", "RESTARTS", "ERROR")
+_SPARE = ("WORKER",)  # on a narrow terminal
 _RESTARTS = _COLUMNS.index("RESTARTS")
 
 
@@ -106,12 +107,12 @@ def _live(session: Session, names: tuple[str, ...], interval: float) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from heeler.cli.output import console, table
+    from heeler.cli.output import console, fitting
 
     with Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             try:
-                shown: Any = table(*_told(rows(ask(session, names)[1])))
+                shown: Any = fitting(*_told(rows(ask(session, names)[1])), _SPARE)
             except ConnectError as error:  # the worker may come back
                 shown = Group(Text(str(error), "bold red"))
             live.update(shown, refresh=True)

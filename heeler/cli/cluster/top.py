@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from heeler.cli.cluster.answers import Status
 
 COLUMNS: Final = ("CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "ERRORS", "WORKER", "WHAT IS WRONG")
+SPARE: Final = ("WORKER", "ERRORS", "LAG", "RECORDS/S")  # on a narrow terminal
 Place = tuple[str, int]
 """A task: its connector and number."""
 _SAMPLE = re.compile(
@@ -175,10 +176,10 @@ class _Screen:
 
     def show(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
         """Show rows, in place of the former ones on a terminal."""
-        from heeler.cli.output import table
+        from heeler.cli.output import fitting
 
         if self._live is not None:
-            self._live.update(table(COLUMNS, rows), refresh=True)
+            self._live.update(fitting(COLUMNS, rows, SPARE), refresh=True)
             return
         session.show([dict(zip(COLUMNS, row, strict=True)) for row in rows], COLUMNS, rows, "There are no connectors.")
         sys.stdout.flush()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Finding = tuple[str, str, tuple[str, ...]]
 """A key, its value with secrets hidden, and what is wrong with it."""
+_UNKNOWN: Final = "Failed to find any class that implements Connector"
+"""What Java's workers, and so heeler's, answer with 500 where a plugin is not theirs."""
 
 
 @click.command()
@@ -37,14 +39,20 @@ def validate(session: Session, paths: tuple[Path, ...], every: bool) -> int:
 
 
 def checked(session: Session, wanted: Wanted) -> list[Finding]:
-    """What the worker says of each key. Raises RestError where it does not know the plugin."""
+    """What the worker says of each key; of connector.class alone where it does not know the plugin."""
     from heeler.cli.cluster.answers import a_list, a_text, an_object
     from heeler.cli.cluster.plan import mask_of
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.rest_client import RestError, path_of
 
     plugin = wanted.config["connector.class"]
-    said = an_object(session.call("PUT", path_of("connector-plugins", plugin, "config", "validate"),
-                                  dict(wanted.config)), "a validation")
+    try:
+        answer = session.call("PUT", path_of("connector-plugins", plugin, "config", "validate"), dict(wanted.config))
+    except RestError as error:
+        _, unknown, plugins = error.message.partition(_UNKNOWN)
+        if not unknown:
+            raise
+        return [("connector.class", plugin, (f"{unknown}{plugins}",))]
+    said = an_object(answer, "a validation")
     infos = [an_object(info, "a key's validation") for info in a_list(said.get("configs"), "a validation's keys")]
     secret = {
         str(value.get("name")) for info in infos if isinstance(value := info.get("definition"), dict)

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from heeler.cli.main import main
+from heeler.cli.records_text import record_line
 
 LINES = "org.apache.kafka.connect.file.FileStream{}Connector"
 TRANSFORMS = """
@@ -94,9 +95,33 @@ def test_a_sink_gets_records_from_a_file_and_writes_nothing(tmp_path):
     records.write_text('{"value": "{"}\n')
     [_, failed] = stages(file, "--records", records, code=1)
     assert "cannot be read by JsonConverter" in failed["error"]
-    for wrong in ("[1]\n", "{\n", '{"offset": "x"}\n', '{"headers": [1]}\n', '{"partition": 99999999999999999999}\n'):
-        records.write_text(wrong)
-        run(file, "--records", records, code=2)
+    for wrong, words in (
+            ("[1]", "not a JSON object"), ("{", "JSON object in each line"), ('{"value": 1, "offset": "x"}', "invalid"),
+            ('{"value": 1, "headers": [1]}', "headers must be"), ('{"value": 1, "timestamp": "noon"}', "noon"),
+            ('{"value": 1, "partition": 99999999999999999999}', "too large"), ("{}", "has nothing"),
+            ('{"valeu": 1}', "record 1 has valeu; a record has value, and perhaps key, topic")):
+        records.write_text(f"{wrong}\n")
+        assert words in run(file, "--records", records, code=2).stderr
+
+
+def test_a_sink_takes_what_other_commands_print(tmp_path):
+    """Lines of `heeler topics read`, and of `heeler run` for a source, headers and all."""
+    records, file = tmp_path / "records", tmp_path / "out.yaml"
+    file.write_text(f"name: out\nconnector.class: {LINES.format('Sink')}\ntopics: t\nfile: {tmp_path / 'out.txt'}\n"
+                    + "".join(f"{part}.converter: org.apache.kafka.connect.storage.StringConverter\n"
+                              for part in ("key", "value")))
+    at, milliseconds = "2026-11-22T18:00:00.123Z", 1795370400123
+    read = record_line(1, {"offset": 5, "timestamp": milliseconds, "key": b"k", "value": b"v",
+                           "headers": [{"key": "h", "value": b"1"}]})
+    assert at in read
+    run_ = {"topic": "t", "key": "k", "value": "v", "timestamp": milliseconds, "headers": [{"key": "h", "value": "1"}]}
+    by_hand = {"value": "v", "key": "k", "timestamp": milliseconds, "headers": {"h": 1}}
+    no_time = record_line(0, {"offset": 0, "timestamp": -1, "key": None, "value": b"v", "headers": None})
+    records.write_text("".join(f"{line}\n" for line in (read, json.dumps(run_), json.dumps(by_hand), no_time)))
+    given = stages(file, "--records", records)[0]["records"]
+    assert [(r["key"], r["value"], r["timestamp"], r["headers"]) for r in given[:3]] == [
+        ("k", "v", milliseconds, [{"key": "h", "value": "1"}])] * 3
+    assert (given[0]["partition"], given[0]["offset"], given[3]["timestamp"]) == (1, 5, -1)
 
 
 def test_what_cannot_be_tried(tmp_path):
