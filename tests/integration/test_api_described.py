@@ -21,11 +21,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1000)]
 
 MANY = int(os.environ.get("HEELER_API_EXAMPLES", "0"))
 SEED = int(time.time() // 86_400) if MANY else None
+# However many scenarios it may try, Hypothesis gives up after some twenty: most of its steps find no link to follow.
+SEEDS = [SEED * 1000 + n for n in range(-(-MANY // 30))] if SEED else [None]
 SOURCE = {"connector.class": FILE + "FileStreamSourceConnector", "topic": "t"}
 
 
 def defects(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was answered with 500 and nobody raised on purpose."""
     """What was answered with 500 and nobody raised on purpose."""
     mine = [record for record in caplog.records if record.name.startswith("rest.")]  # others may have threads here
     return [record.getMessage() for record in mine if record.levelno >= logging.ERROR]
@@ -41,8 +42,10 @@ def test_every_answer_is_described(tmp_path, caplog):
 def test_links_lead_to_what_is_described(tmp_path, caplog):
     worker = FakeWorker()
     with serving(worker) as server:
-        assert api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 40, seed=SEED,
-                            checks=(*CHECKS, *STATEFUL_CHECKS), more=("--phases", "stateful")) == ""
+        for seed in SEEDS:
+            found = api_failures(server.ports[0], tmp_path, SOURCE, examples=MANY or 40, seed=seed,
+                                 checks=(*CHECKS, *STATEFUL_CHECKS), more=("--phases", "stateful"))
+            assert not found, found
     assert defects(caplog) == []
     asked = {type(request).__name__ for request in worker.asked}
     assert {"GetConnector", "SetTargetState"} <= asked

@@ -5,7 +5,7 @@ real assignors over real bytes. Nothing happens by itself: the scheduler takes o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actors.assignment.codec import decode_assignment, encode_metadata
@@ -13,6 +13,7 @@ from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import RoundPlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
 from actors.assignment.room import DEFAULT_RECORD_BYTES
+from actors.assignment.weights import KEY
 from actors.group.questions import LeaderNotes
 from actors.messages.events import CoordinatorLost, Joined, JoinPreparing
 from storage.config.state import ClusterConfigState
@@ -31,6 +32,7 @@ class Broker:
         self.syncing = False  # the round is complete; assignments are being handed out, or were
         self.assignments: dict[str, bytes] | None = None
         self.record_bytes = DEFAULT_RECORD_BYTES
+        self.counting: set[str] = set()  # workers that know no weights, as Java's
         self.intruders: dict[str, bytes] = {}  # members that are no workers, and what they say when they join
         self._ids = 0
 
@@ -213,9 +215,12 @@ class Member:
                 self._done()
 
     def _lead(self) -> Any:
-        broker = self.broker
+        broker, config = self.broker, self.snapshot()
+        if self.worker in broker.counting:
+            config = replace(config, connector_configs={
+                name: {k: v for k, v in one.items() if k != KEY} for name, one in config.connector_configs.items()})
         self.plan = plan(
-            self.assignor, broker.protocol, {k: v or b"" for k, v in broker.members.items()}, self.snapshot(),
+            self.assignor, broker.protocol, {k: v or b"" for k, v in broker.members.items()}, config,
             leader=self.id or "", generation=broker.generation, last_completed=self.last_completed,
             now_ms=broker.now(), max_delay_ms=broker.max_delay_ms, doubted=self.notes.doubted,
             record_bytes=broker.record_bytes,

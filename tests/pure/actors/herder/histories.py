@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 from actors.assignment.protocol import Protocol
+from actors.assignment.weights import KEY, Weights
 from actors.herder.events import HaltRequested
 from actors.herder.state import connector_of
 from actors.messages.events import TaskReconfigurationRequested, TaskStalled, TaskWentOn
@@ -24,7 +26,7 @@ from actors.messages.requests import (
 )
 from spark_tasks.config.healing import Healing
 from storage.config.state import RestartRequest
-from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
 from tests.pure.actors.herder.node import Node
 from tests.pure.actors.herder.world import World
 
@@ -32,6 +34,7 @@ HEALING = ("0", "1")  # values of "v"
 NAMES = ("a", "b", "c", "d")
 WORKERS = 6
 OPERATIONS = 40
+WEIGHTS = (None, None, "2", "5", "50", "many")  # what is no number counts as 1
 
 
 def healing(config: Mapping[str, str]) -> Healing:
@@ -51,11 +54,14 @@ def make(seed: int, *, heals: bool = True) -> World:
     )
 
 
-def run(seed: int, operations: int = OPERATIONS, *, heals: bool = True) -> World:
+def run(seed: int, operations: int = OPERATIONS, *, heals: bool = True, weighs: bool = False) -> World:
     """A whole history, which has to end in the right assignment. `heals`: with failing tasks that restart, and requests
-    that do not wait for ever; without them seeds mean what they meant before there were any.
+    that do not wait for ever; without them seeds mean what they meant before there were any. `weighs`: connectors have
+    weights, and half of the workers count tasks where they lead, as Java's do.
     """
     world = make(seed, heals=heals)
+    if weighs:
+        world.broker.counting = {f"w{n}" for n in range(WORKERS) if (seed >> n) % 2}
     if world.random is None:
         raise ValueError("a history needs chance")
     world.settle()
@@ -66,27 +72,29 @@ def run(seed: int, operations: int = OPERATIONS, *, heals: bool = True) -> World
     for _ in range(operations):
         for _ in range(world.random.choice((0, 1, 3, 10, 40))):
             world.step() or world.tick()
-        happen(world, world.random, heals=heals)
+        happen(world, world.random, heals=heals, weighs=weighs)
     calm_down(world)
     world.settle()
     world.check_at_rest()
     if heals:
         check_healed(world)
+    if weighs:
+        check_weighed(world)
     return world
 
 
-def happen(world: World, chance: random.Random, *, heals: bool = True) -> None:
+def happen(world: World, chance: random.Random, *, heals: bool = True, weighs: bool = False) -> None:
     """One thing that users do, or that goes wrong."""
     roll = chance.random()
     if roll < 0.6:
-        request(world, chance, heals=heals)
+        request(world, chance, heals=heals, weighs=weighs)
     elif roll < 0.95:
         chance.choice((*TROUBLES, fail, fail, stall) if heals else TROUBLES)(world, chance)
     else:
         world.wait(chance.choice((100, 1000, 5000, 60_000)))
 
 
-def request(world: World, chance: random.Random, *, heals: bool) -> None:
+def request(world: World, chance: random.Random, *, heals: bool, weighs: bool) -> None:
     """Any request, to any worker, which forwards it."""
     name = ConnectorName(chance.choice(NAMES))
     kind = chance.randrange(14)
@@ -94,6 +102,8 @@ def request(world: World, chance: random.Random, *, heals: bool) -> None:
     match kind:
         case 0 | 1 | 2 | 3:
             config = {"v": str(chance.randrange(5)), "tasks.max": str(chance.randrange(1, 4))}
+            if weighs and (weight := chance.choice(WEIGHTS)) is not None:
+                config[KEY] = weight
             state = chance.choice((None, None, None, *TargetState))
             made = PutConnector(name, config, replace=chance.random() < 0.7, initial_state=state)
         case 4:
@@ -128,6 +138,27 @@ def check_healed(world: World) -> None:
                 assert known.permanent, f"{instance.item}: {known}\n{world.story()}"
             assert known is None or known.next_ms is None, f"{instance.item}: {known}\n{world.story()}"
             assert known is None or len(known.recent) <= 3, f"{instance.item}: {known}\n{world.story()}"
+
+
+def check_weighed(world: World) -> None:
+    """A rebalance leaves tasks balanced, by weight or, where the leader counts them, by number; the next one moves
+    nothing, and nothing ran twice.
+    """
+    before: dict[ItemId, list[str]] = {}
+    for again in range(2):
+        world.living()[0].member.rejoin()
+        world.settle()
+        world.check_at_rest()
+        if again and world.broker.protocol is not Protocol.EAGER:
+            assert world.where() == before, f"moved without need\n{world.story()}"
+        before = world.where()
+        weights = Weights({}) if world.leader in world.broker.counting else Weights.of(world.config)
+        tasks = {node.name: [item for item in node.running if isinstance(item, ConnectorTaskId)]
+                 for node in world.living()}
+        for one, other in permutations(tasks, 2):
+            mine, theirs = weights.total(tasks[one]), weights.total(tasks[other])
+            better = [task for task in tasks[one] if theirs + weights.weight(task) < mine]
+            assert not better, f"{better} would do better on {other} than on {one}: {tasks}\n{world.story()}"
 
 
 # ---------------------------------------------------------------- trouble

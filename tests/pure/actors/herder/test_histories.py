@@ -24,6 +24,17 @@ def test_random_histories_end_in_the_right_assignment(first: int) -> None:
             raise
 
 
+@pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
+def test_random_histories_with_weights_end_balanced(first: int) -> None:
+    for seed in range(first, min(first + CHUNK, HISTORIES)):
+        try:
+            run(seed, weighs=True)
+        except Exception as error:
+            error.add_note(f"seed {seed}: python -c 'from tests.pure.actors.herder.histories import run; "
+                           f"run({seed}, weighs=True)'")
+            raise
+
+
 @pytest.mark.parametrize("seed", FOUND_ONCE)
 def test_histories_that_once_ended_wrong(seed: int) -> None:
     run(seed, heals=False)
