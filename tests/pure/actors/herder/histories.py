@@ -144,6 +144,12 @@ def check_weighed(world: World) -> None:
     """A rebalance leaves tasks balanced, by weight or, where the leader counts them, by number; the next one moves
     nothing, and nothing ran twice.
     """
+    if len(world.living()) == 1:
+        join(world, random.Random(0))
+    for name, weight in zip(NAMES, ("50", "2"), strict=False):
+        config = {"v": "4", "tasks.max": "3", KEY: weight}
+        world.post(world.leader, PutConnector(ConnectorName(name), config, replace=True), None, lambda _: None)
+        world.settle()
     before: dict[ItemId, list[str]] = {}
     for again in range(2):
         world.living()[0].member.rejoin()
