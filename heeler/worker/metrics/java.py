@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import ConnectorRow, TaskRow
-from heeler.worker.metrics.text import Kind, Page, labels
+from heeler.worker.metrics.text import Kind, Page, ended, escaped, labels
 from spark_tasks.metrics.task import TaskMetrics
 from storage.ids import State
 
 PREFIX = "kafka_connect_"
 _NAN = float("nan")
+_WORDS = {state: state.value.lower() for state in State}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +143,31 @@ FIGURES: Sequence[_Figure] = (
 
 def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     """Everything that Kafka Connect tells of tasks."""
-    name = name_of(_TASK, "status")
-    page.add(name, "gauge", "The task's state, as a label.",
-             ((f'{row.labels},status="{row.state.value.lower()}"', 1) for row in rows))
+    _told(page, name_of(_TASK, "status"), "The task's state, as a label.",
+          [f'{row.labels},status="{_WORDS[row.state]}"' for row in rows])
     for attribute in ("key_converter_class", "value_converter_class", "header_converter_class"):
-        page.add(name_of(_TASK, attribute), "gauge", "The converter's class, as a label.",
-                 ((f"{row.labels},{labels({attribute: row.classes[attribute]})}", 1)
-                  for row in rows if attribute in row.classes))
-    for position, ratio in enumerate(("running", "pause")):
-        page.add(name_of(_TASK, f"{ratio}-ratio"), "gauge", f"Part of its life in which the task was {ratio}ning."
-                 if ratio == "running" else "Part of its life in which the task was paused.",
-                 ((row.labels, row.ratios[position]) for row in rows if row.metrics is not None))
-    made = [(row.labels, row.metrics, row.now) for row in rows if row.metrics is not None]
-    of_kind = {kind: [one for one in made if one[1].kind == kind] for kind in ("source", "sink")} | {"": made}
+        _told(page, name_of(_TASK, attribute), "The converter's class, as a label.",
+              [f'{row.labels},{attribute}="{escaped(row.classes[attribute])}"' for row in rows
+               if attribute in row.classes])
+    made = [(row, row.metrics) for row in rows if row.metrics is not None]
+    places = ended(row.labels for row, _ in made)
+    page.column(name_of(_TASK, "running-ratio"), "gauge", "Part of its life in which the task was running.", places,
+                [row.ratios[0] for row, _ in made])
+    page.column(name_of(_TASK, "pause-ratio"), "gauge", "Part of its life in which the task was paused.", places,
+                [row.ratios[1] for row, _ in made])
+    of_kind = {"": (places, [(task, row.now) for row, task in made])}
+    for kind in ("source", "sink"):
+        of = [(row, task) for row, task in made if task.kind == kind]
+        of_kind[kind] = ended(row.labels for row, _ in of), [(task, row.now) for row, task in of]
     for figure in FIGURES:
         value = figure.value
-        page.add(figure.name, figure.kind, figure.text,
-                 [(where, value(metrics, now)) for where, metrics, now in of_kind[figure.only]])
+        places, tasks_ = of_kind[figure.only]
+        page.column(figure.name, figure.kind, figure.text, places, [value(task, now) for task, now in tasks_])
+
+
+def _told(page: Page, name: str, text: str, labels_: Sequence[str]) -> None:
+    """What is a text in Java."""
+    page.column(name, "gauge", text, ended(labels_), [1] * len(labels_))
 
 
 _WORKER = "connect-worker-metrics"
@@ -168,18 +177,19 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
     """Everything that Kafka Connect tells of connectors."""
     here = [row for row in rows if row.state is not None]
     for attribute, text, values in (
-        ("status", "The connector's state", [row.state.value.lower() if row.state else "" for row in here]),
+        ("status", "The connector's state", [_WORDS[row.state] if row.state else "" for row in here]),
         ("connector_type", "Source or sink", [row.kind for row in here]),
         ("connector_class", "The connector's class", [row.class_name for row in here]),
         ("connector_version", "Its version", [row.version for row in here]),
     ):
-        page.add(name_of("connector-metrics", attribute), "gauge", f"{text}, as a label.",
-                 [(f"{row.labels},{labels({attribute: value})}", 1) for row, value in zip(here, values, strict=True)])
-    for state in ("total", "running", "paused", "failed", "unassigned", "destroyed", "restarting"):
-        name = name_of(_WORKER, f"connector-{state}-task-count")
-        page.add(name, "untyped", f"Tasks of the connector on this worker: {state}.",
-                 [(row.labels, len(row.tasks) if state == "total" else row.tasks.count(State(state.upper())))
-                  for row in rows])
+        _told(page, name_of("connector-metrics", attribute), f"{text}, as a label.",
+              [f'{row.labels},{attribute}="{escaped(value)}"' for row, value in zip(here, values, strict=True)])
+    places, words = ended(row.labels for row in rows), "Tasks of the connector on this worker: "
+    page.column(name_of(_WORKER, "connector-total-task-count"), "untyped", f"{words}total.", places,
+                [len(row.tasks) for row in rows])
+    for state in (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.DESTROYED, State.RESTARTING):
+        page.column(name_of(_WORKER, f"connector-{_WORDS[state]}-task-count"), "untyped", f"{words}{_WORDS[state]}.",
+                    places, [row.tasks.count(state) for row in rows])
 
 
 def worker(page: Page, seen: Observed, where: str, now: float) -> None:

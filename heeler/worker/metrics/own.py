@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from actors.instances.scaler import Scaled
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import STATES, ConnectorRow, TaskRow
-from heeler.worker.metrics.text import Page, labels
+from heeler.worker.metrics.text import Kind, Page, labels
 from spark_tasks.metrics.engine import EngineFigures, memory_of
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.metrics.task import TaskMetrics
@@ -43,7 +44,8 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
              [(row.labels, task.retries) for row, task in made])
     for stage in ("read", "write", "commit", "error"):
         page.add(f"heeler_task_last_{stage}_age_seconds", "gauge", f"Time since the last {stage}; no series before it.",
-                 [(row.labels, max(0.0, row.now - at)) for row, task in made if (at := task.last[stage]) is not None])
+                 [(row.labels, row.now - at if row.now > at else 0.0) for row, task in made
+                  if (at := task.last[stage]) is not None])
     page.add_summary("heeler_task_phase_seconds", "How often batches went through a phase, and its time. wait: for "
                      "Spark. Phases of splits that run beside each other add up.",
                      [(f'{row.labels},phase="{phase}"', count, seconds) for row, task in made
@@ -112,18 +114,29 @@ def plugins(page: Page, found: Iterable[tuple[str, Figures]]) -> None:
     kinds the first is shown.
     """
     dropped = []
+    kinds: dict[str, Kind] = {}
+    texts: dict[str, str] = {}
+    samples: dict[str, list[tuple[str, float, float]]] = {}
     for where, figures in found:
         if figures.dropped:
             dropped.append((where, figures.dropped))
         for series, (first, second) in figures.values.items():
-            name = f"heeler_plugin_{series.name}" + ("_total" if series.kind == "counter" else "")
-            if not page.has(name, series.kind):
+            name = f"heeler_plugin_{series.name}_total" if series.kind == "counter" else f"heeler_plugin_{series.name}"
+            if kinds.setdefault(name, series.kind) != series.kind:
                 continue
-            text = figures.helps.get(series.name) or "A plugin's own metric."
-            own = f"{where},{labels(dict(series.labels))}" if series.labels else where
-            if series.kind == "summary":
-                page.add_summary(name, text, [(own, first, second)])
-            else:
-                page.add(name, series.kind, text, [(own, first)])
+            if name not in texts:
+                texts[name], samples[name] = figures.helps.get(series.name) or "A plugin's own metric.", []
+            samples[name].append((f"{where},{_labels(series.labels)}" if series.labels else where, first, second))
+    for name, some in samples.items():
+        kind = kinds[name]
+        if kind == "summary":
+            page.add_summary(name, texts[name], some)
+        else:
+            page.add(name, kind, texts[name], [(where, first) for where, first, _ in some])
     page.add("heeler_plugin_dropped_total", "counter", "What plugins counted for more series than they may have.",
              dropped)
+
+
+@lru_cache(20_000)
+def _labels(pairs: tuple[tuple[str, str], ...]) -> str:
+    return labels(dict(pairs))

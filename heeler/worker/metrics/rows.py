@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from heeler.worker.metrics.text import labels
@@ -15,6 +16,16 @@ STATES: Final = {
     State.UNASSIGNED: 0, State.RUNNING: 1, State.PAUSED: 2, State.STOPPED: 3, State.FAILED: 4, State.RESTARTING: 5,
     State.DESTROYED: 6,
 }
+
+
+@lru_cache(20_000)  # the same ones on each page
+def _of_task(task: ConnectorTaskId, worker: WorkerId) -> str:
+    return labels({"connector": task.connector, "task": task.task, "worker": worker})
+
+
+@lru_cache(20_000)
+def _of_connector(connector: ConnectorName, worker: WorkerId) -> str:
+    return labels({"connector": connector, "worker": worker})
 
 
 @dataclass(slots=True)
@@ -33,7 +44,7 @@ class TaskRow:
     ratios: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        self.labels = labels({"connector": self.id.connector, "task": self.id.task, "worker": self.worker})
+        self.labels = _of_task(self.id, self.worker)
         if self.metrics is not None:
             self.ratios = self.metrics.ratios(self.now)
 
@@ -55,7 +66,7 @@ class ConnectorRow:
     labels: str = ""
 
     def __post_init__(self) -> None:
-        self.labels = labels({"connector": self.name, "worker": self.worker})
+        self.labels = _of_connector(self.name, self.worker)
 
 
 def converters(worker: Mapping[str, str], connector: Config) -> dict[str, str]:
