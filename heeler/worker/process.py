@@ -129,7 +129,8 @@ class Worker:
         trials = Trials(config.originals, config.providers)
         self.view = PublishedView(self._configs, self._statuses, self._plugins, trials)
         self.metrics = WorkerMetrics(config.originals, lambda: self._configs.config, lambda: self._statuses.statuses,
-                                     self.view.connector_type, self.view.heeler_version)
+                                     self.view.connector_type, self.view.heeler_version,
+                                     self.view.plugin_version)
         self.view.metrics = self.metrics.page
         self._core: dict[str, pykka.ActorRef[Any]] = {}
         self._herder: pykka.ActorRef[Any] | None = None

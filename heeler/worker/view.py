@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version as version_of
 from typing import Any, Literal, cast
 
@@ -13,7 +14,8 @@ from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers
 from heeler.worker.recent_logs import RecentLogs
 from heeler.worker.trial import Trials
-from spark_tasks.plugins import PluginInfo, Plugins
+from spark_tasks.errors import ConnectError
+from spark_tasks.plugins import Kind, PluginInfo, Plugins
 from storage.config.state import ClusterConfigState
 from storage.config.view import ConfigView
 from storage.ids import Config
@@ -62,6 +64,13 @@ class PublishedView:
     def connector_type(self, config: Config | None) -> Literal["source", "sink", "unknown"]:
         """What the class in a connector's config is."""
         return cast("Literal['source', 'sink', 'unknown']", self._plugins.connector_type(config))
+
+    def plugin_version(self, kind: Kind, name: str, wanted: str | None) -> str | None:
+        """The version of a plugin that is here; `wanted`: those that are asked for."""
+        with suppress(ConnectError):  # there is no such version, which its connector is told of
+            found = self._plugins.get(kind, name, wanted)
+            return found.version if found is not None else None
+        return None
 
     def logs(self, connector: str) -> Sequence[str]:
         """The last lines of this worker's log about a connector."""

@@ -24,7 +24,8 @@ class Cluster:
         self.statuses = StatusState()
         self.slots: dict = {}
         self.metrics = WorkerMetrics({"key.converter": "K"}, lambda: self.config, lambda: self.statuses,
-                                     lambda _: "source", "0.1.0")
+                                     lambda _: "source", "0.1.0",
+                                     lambda kind, plugin, wanted: f"{kind.name} {plugin} {wanted}")
         self.metrics.worker_id = ME
         self.state = STATE
         self.epochs = iter(range(1, 1_000_000))
@@ -33,9 +34,12 @@ class Cluster:
         """A connector with tasks in these states."""
         connector = ConnectorName(name)
         self.config = replace(
-            self.config, connector_configs={**self.config.connector_configs, connector: {"connector.class": "C"}},
-            target_states={**self.config.target_states, connector: TargetState.STARTED})
-        found = {n: Status(ConnectorTaskId(connector, n), task, worker, 1) for n, task in enumerate(tasks)}
+            self.config, connector_configs={**self.config.connector_configs, connector: {
+                "connector.class": "C", "value.converter": "V", "value.converter.plugin.version": "[1,2)"}},
+            target_states={**self.config.target_states, connector: TargetState.STARTED},
+            task_configs={**self.config.task_configs, **{
+                ConnectorTaskId(connector, n): {"task.class": "T"} for n in range(len(tasks))}})
+        found = {n: Status(ConnectorTaskId(connector, n), task, worker, 1, version="8") for n, task in enumerate(tasks)}
         self.statuses = replace(
             self.statuses, tasks={**self.statuses.tasks, connector: found},
             connectors={**self.statuses.connectors, connector: Status(connector, state, worker, 1, version="7")})

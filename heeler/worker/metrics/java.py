@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from heeler.worker.metrics.observed import Observed
-from heeler.worker.metrics.rows import ConnectorRow, TaskRow
+from heeler.worker.metrics.rows import CLASSES, ConnectorRow, TaskRow
 from heeler.worker.metrics.text import Kind, Page, ended, escaped, labels
 from spark_tasks.metrics.task import TaskMetrics
 from storage.ids import State
@@ -145,8 +145,9 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
     """Everything that Kafka Connect tells of tasks."""
     _told(page, name_of(_TASK, "status"), "The task's state, as a label.",
           [f'{row.labels},status="{_WORDS[row.state]}"' for row in rows])
-    for attribute in ("key_converter_class", "value_converter_class", "header_converter_class"):
-        _told(page, name_of(_TASK, attribute), "The converter's class, as a label.",
+    for attribute in CLASSES:
+        whose, _, what = attribute.replace("_", " ").rpartition(" ")
+        _told(page, name_of(_TASK, attribute), f"The {whose}'s {what}, as a label.",
               [f'{row.labels},{attribute}="{escaped(row.classes[attribute])}"' for row in rows
                if attribute in row.classes])
     made = [(row, row.metrics) for row in rows if row.metrics is not None]

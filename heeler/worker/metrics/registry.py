@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from actors.herder.state import HerderState
 from actors.instances.scaler import Scaled
 from heeler.worker.metrics import java, own
 from heeler.worker.metrics.observed import Observed
-from heeler.worker.metrics.rows import ConnectorRow, TaskRow, converters
+from heeler.worker.metrics.rows import ConnectorRow, TaskRow, Version, classes_of
 from heeler.worker.metrics.text import Page, labels
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.metrics.plugins import Figures, PluginMetrics
@@ -35,12 +35,14 @@ class WorkerMetrics:
     def __init__(
         self, worker: Mapping[str, str], configs: Callable[[], ClusterConfigState], statuses: Callable[[], StatusState],
         connector_type: Callable[[Config | None], str], version: str,
+        plugin_version: Version = lambda _kind, _name, _wanted: None,
     ) -> None:
         self._worker = worker
         self._configs = configs
         self._statuses = statuses
         self._connector_type = connector_type
         self._version = version
+        self._plugin_version = lru_cache(1000)(plugin_version)  # plugins stay as they were at the start
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
         self._connectors: dict[ConnectorName, PluginMetrics] = {}
         self._seen = Observed()
@@ -98,18 +100,24 @@ class WorkerMetrics:
         now, config = time.time(), self._configs()
         rows = []
         for name, found in self._statuses().tasks.items():
-            classes = None
+            classes: Mapping[str, str] | None = None
             for number, status in sorted(found.items()):
                 if status.worker_id != self.worker_id:
                     continue
-                if classes is None:
-                    classes = converters(self._worker, config.connector_configs.get(name, {}))
                 task = ConnectorTaskId(name, number)
                 # What was UNASSIGNED here last may run elsewhere by now, or nowhere.
                 if status.state is State.UNASSIGNED and task not in self._seen.slots:
                     continue
+                if classes is None:
+                    connector, told = config.connector_configs.get(name, {}), self._statuses().connectors.get(name)
+                    classes = classes_of(self._worker, connector, self._connector_type(connector), self._plugin_version)
+                    if told is not None and told.version:
+                        classes = {**classes, "connector_version": told.version}
+                own = {"task_class": config.task_configs.get(task, {}).get("task.class"),
+                       "task_version": status.version}
                 rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),
-                                    self._seen.restarts.get(task, {}), inboxes.get(task), classes))
+                                    self._seen.restarts.get(task, {}), inboxes.get(task),
+                                    {**classes, **{key: value for key, value in own.items() if value}}))
         return rows
 
     def _connector_rows(self, tasks: Iterable[TaskRow], inboxes: Mapping[ItemId, int]) -> list[ConnectorRow]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from heeler.worker.metrics.text import labels
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.metrics.task import TaskMetrics
+from spark_tasks.plugins import Kind
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, WorkerId
 
 STATES: Final = {
@@ -39,7 +40,7 @@ class TaskRow:
     metrics: TaskMetrics | None
     restarts: dict[str, int] = field(default_factory=dict)
     queue: int | None = None
-    classes: dict[str, str] = field(default_factory=dict)  # converters: attribute -> class
+    classes: Mapping[str, str] = field(default_factory=dict)  # of CLASSES, by attribute
     labels: str = ""
     ratios: tuple[float, float] = (0.0, 0.0)
 
@@ -69,11 +70,24 @@ class ConnectorRow:
         self.labels = _of_connector(self.name, self.worker)
 
 
-def converters(worker: Mapping[str, str], connector: Config) -> dict[str, str]:
-    """The classes of a task's converters, by the attribute of Kafka Connect that tells them."""
-    found = {}
-    for part in ("key", "value", "header"):
-        name = connector.get(f"{part}.converter") or worker.get(f"{part}.converter")
-        if name:
-            found[f"{part}_converter_class"] = name
-    return found
+Version = Callable[[Kind, str, str | None], str | None]
+"""A plugin's version by its kind, its name and the versions that are asked for; None where there is none."""
+_CONVERTERS: Final = (("key", Kind.CONVERTER, ""), ("value", Kind.CONVERTER, ""),
+                      ("header", Kind.HEADER_CONVERTER, "org.apache.kafka.connect.storage.SimpleHeaderConverter"))
+CLASSES: Final = (
+    "connector_class", "connector_type", "connector_version", "task_class", "task_version",
+    *(f"{part}_converter_{what}" for part, _, _ in _CONVERTERS for what in ("class", "version")))
+"""What Kafka Connect says of a task's plugins (KIP-891), as attributes of its task metrics."""
+
+
+def classes_of(worker: Mapping[str, str], connector: Config, kind: str, version: Version) -> dict[str, str]:
+    """Those of the connector and its converters, as far as they are known."""
+    found: dict[str, str | None] = {
+        "connector_class": connector.get("connector.class"), "connector_type": kind if connector else None}
+    for part, of_kind, default in _CONVERTERS:
+        key = f"{part}.converter"
+        own = connector if connector.get(key) else worker
+        name = own.get(key) or default
+        found[f"{part}_converter_class"] = name
+        found[f"{part}_converter_version"] = version(of_kind, name, own.get(f"{key}.plugin.version")) if name else None
+    return {attribute: value for attribute, value in found.items() if value}

@@ -60,7 +60,9 @@ GROUPS = {
     "connector-metrics": "status connector-type connector-class connector-version",
     "connector-task-metrics": """status running-ratio pause-ratio offset-commit-max-time-ms offset-commit-avg-time-ms
         batch-size-max batch-size-avg offset-commit-failure-percentage offset-commit-success-percentage
-        key-converter-class""",
+        connector-class connector-type connector-version task-class task-version key-converter-class
+        key-converter-version value-converter-class value-converter-version header-converter-class
+        header-converter-version""",
     "source-task-metrics": """source-record-poll-rate source-record-poll-total source-record-write-rate
         source-record-write-total poll-batch-max-time-ms poll-batch-avg-time-ms source-record-active-count
         source-record-active-count-max source-record-active-count-avg transaction-size-min transaction-size-max
@@ -86,6 +88,18 @@ def _membership():
     mine = Assignment(leader="m", leader_url="http://me:8083/", config_offset=1, assigned=Allocation(),
                       revoked=Allocation())
     return Membership(3, "m", Protocol.SESSIONED, mine)
+
+
+def test_what_a_task_is_made_of(cluster):
+    """As Java 4.3.1 tells it; the header converter is the default one, where nobody names one."""
+    page = cluster.metrics.page({JAVA})
+    of = 'connector="src",task="0",worker="me:8083"'
+    for attribute, value in (
+            ("connector_class", "C"), ("connector_version", "7"), ("connector_type", "source"), ("task_class", "T"),
+            ("task_version", "8"), ("value_converter_class", "V"), ("value_converter_version", "CONVERTER V [1,2)"),
+            ("key_converter_version", "CONVERTER K None"),
+            ("header_converter_class", "org.apache.kafka.connect.storage.SimpleHeaderConverter")):
+        assert f'kafka_connect_connector_task_metrics_{attribute}{{{of},{attribute}="{value}"}} 1\n' in page
 
 
 def test_what_users_miss_in_javas_is_there(cluster):
