@@ -33,6 +33,9 @@ def test_alert_rules_fire_when_they_should():
         done = subprocess.run(["promtool", *command], cwd=rules, capture_output=True, text=True, timeout=60,
                               check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+    alerts = re.findall(r"- alert: (\w+)", (rules / "heeler-alerts.yml").read_text())
+    fired = re.findall(r'alertname="(\w+)"', (rules / "heeler-alerts-test.yml").read_text())
+    assert sorted(alerts) == sorted(fired), "each of them fires in the test, once, and not for what is well"
 
 
 def test_alert_rules_and_dashboard_ask_for_what_there_is():

@@ -25,6 +25,9 @@ def check_sink(subject: Subject, values: Values) -> None:
 
 def check_scaling(subject: Subject, values: Values) -> None:
     """tasks.auto: of sinks, and its bounds."""
+    if _text(subject, "tasks.max").lower() == "auto":
+        values["tasks.max"].errors.append("To have a sink's lag decide about the number of its tasks, set "
+                                          "tasks.auto=true, and the most that there may be as tasks.max")
     if "tasks.auto" not in values or values["tasks.auto"].value is not True:
         return
     if not subject.is_sink:

@@ -35,6 +35,14 @@ def test_what_is_wrong(config, key, words):
     assert words in found[key][0]
 
 
+def test_who_says_auto_is_told_what_to_set():
+    number, null, hint = errors({**SINK, "tasks.max": " Auto "})["tasks.max"]
+    assert "Not a number of type INT" in number
+    assert "non-null" in null
+    assert "tasks.auto=true" in hint
+    assert len(errors({**SINK, "tasks.max": "many"})["tasks.max"]) == 2
+
+
 def test_it_is_shown_to_who_uses_it():
     def auto(config):
         names = {one["value"]["name"] for one in infos(config)["configs"]}
