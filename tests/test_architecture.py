@@ -183,7 +183,7 @@ CONFINED = {
     "urllib3": ("actors/worker_requests.py", "heeler"),
     "http.client": (),
     "apispec": ("rest/openapi/document.py",),
-    "confluent_kafka": ("spark_tasks/registry/client.py",),
+    "confluent_kafka": ("spark_tasks/registry/client.py", "spark_tasks/registry/warm.py"),
     "prometheus_client": ("heeler/worker/metrics/registry.py",),
 }
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import spark_tasks
 from spark_tasks.errors import RetriableError
-from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.environment import ENVIRONMENT, NEEDED, needed
 from spark_tasks.spark.executor import Outcome, SplitRunner
 from spark_tasks.spark.gateway import STOP_TIMEOUT_S, SparkStartError, await_master, forget, launch
 from spark_tasks.spark.security import authentication, is_local, python_sockets
@@ -127,7 +127,7 @@ class SparkJobs:
             raise SparkStartError(f"Spark did not start: {why}") from error
         # Paths of this machine mean nothing on a cluster's: there spark.executorEnv.* is what executors get.
         here = {"PYTHONPATH": python_path()} if self._is_local else {}
-        self._context.environment.update({**ENVIRONMENT, **here})
+        self._context.environment.update({**ENVIRONMENT, NEEDED: needed(), **here})
         # It would print a traceback for the end of the connection, which is how a JVM stops.
         self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
         self.slots = 1

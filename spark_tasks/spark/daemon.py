@@ -14,12 +14,12 @@ import os
 import threading
 import time
 import zipimport
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from spark_tasks.process.pandas_later import hold_back_pandas
-from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.environment import ENVIRONMENT, NEEDED
 from spark_tasks.spark.output import log_as_the_worker
 
 # In this order; those of heeler compile or load their kernels when they are imported or warmed up.
@@ -43,15 +43,20 @@ _STARTING_S = 60.0  # longer than Python takes from its start until it imports t
 _logger = logging.getLogger(__name__)
 
 
-def preload() -> None:
-    """Import everything in PRELOADED. A module that fails to import is left to the split that needs it."""
-    gc.disable()  # a quarter of the time would go into looking for garbage among what is here to stay
-    hold_back_pandas()
-    for name in PRELOADED:
+def import_all(names: Iterable[str]) -> None:
+    """A module that fails to import is left to the split that needs it."""
+    for name in names:
         try:
             importlib.import_module(name)
         except ImportError as error:
             _logger.warning("%s is not preloaded: %s", name, error)
+
+
+def preload() -> None:
+    """Import everything in PRELOADED, and what is NEEDED."""
+    gc.disable()  # a quarter of the time would go into looking for garbage among what is here to stay
+    hold_back_pandas()
+    import_all((*PRELOADED, *filter(None, os.environ.get(NEEDED, "").split(","))))
     from spark_tasks.spark.warm import warm_up  # noqa: PLC0415 - after the environment is set
 
     warm_up()

@@ -25,6 +25,7 @@ from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.spark.context import SparkLostError, python_path
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
+from spark_tasks.spark.environment import SELDOM, needed
 from spark_tasks.spark.gateway import SparkStartError
 from spark_tasks.spark.lending import LentSpark
 from spark_tasks.spark.life import EngineState
@@ -40,6 +41,7 @@ from tests.rigs.splits import (
     Fail,
     Hang,
     HoldInterpreter,
+    IsImported,
     KillWorker,
     Meet,
     Note,
@@ -371,6 +373,27 @@ def test_what_the_worker_s_own_processes_write_is_masked_and_forges_no_line_of_i
     launcher.close()
     door.close()
     wait_gone([process])
+
+
+def test_what_few_connectors_need_is_imported_before_processes_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the worker's own parent of them also where the first such connector comes later."""
+    came: SimpleQueue[Line] = SimpleQueue()
+    door, launcher = Door(lambda _, line: came.put(line)), LocalLauncher(python_path(), 2)
+    lines, found = [], []
+    for number in (1, 2):
+        launcher.launch(door.expect(number))
+        lines.append(came.get(timeout=START_S))
+        wire.send(lines[-1].work, pickle.dumps(IsImported("xml.dom.pulldom")))
+        found.append(pickle.loads(wire.receive(lines[-1].work))[0].value)
+        monkeypatch.setitem(SELDOM, "pytest", ("no.such.module", "xml.dom.pulldom"))
+    assert found == [False, True]
+    processes = [psutil.Process(line.pid) for line in lines]
+    for line in lines:
+        line.close()
+    launcher.close()
+    door.close()
+    wait_gone(processes)
+    assert "xml.dom.pulldom" in needed(), "what Spark's is told when it starts"
 
 
 def test_spark_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:

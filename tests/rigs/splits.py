@@ -132,6 +132,16 @@ class HoldInterpreter:
 
 
 @dataclass(frozen=True)
+class IsImported:
+    """Whether the process that it runs in has the module already."""
+
+    name: str
+
+    def run(self) -> bool:
+        return self.name in sys.modules
+
+
+@dataclass(frozen=True)
 class Note:
     """Writes its number down, and answers what it ran in."""
 

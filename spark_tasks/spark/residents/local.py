@@ -1,7 +1,8 @@
 """Executor processes of the worker's own, for what comes before Spark is up.
 
 As a program: the parent of those processes. It has all that splits need imported, and forks one for each ticket that
-comes on its standard input; at the end of that it goes, and leaves to the worker those that still run.
+comes on its standard input, with what the worker's connectors need besides; at the end of that it goes, and leaves to
+the worker those that still run.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import sys
 import threading
 from contextlib import suppress
 
-from spark_tasks.spark.daemon import preload, refuse_threads
-from spark_tasks.spark.environment import ENVIRONMENT
+from spark_tasks.spark.daemon import import_all, preload, refuse_threads
+from spark_tasks.spark.environment import ENVIRONMENT, needed
 from spark_tasks.spark.output import log_as_the_worker, pump
 from spark_tasks.spark.residents.wire import HEAD, Ticket
 
@@ -41,7 +42,7 @@ class LocalLauncher:
             if self._parent is None or self._parent.poll() is not None:
                 self._parent = self._start()
             assert self._parent.stdin is not None  # noqa: S101 - a pipe was asked for
-            data = pickle.dumps(ticket)
+            data = pickle.dumps((ticket, needed()))
             self._parent.stdin.write(HEAD.pack(len(data)) + data)
             self._parent.stdin.flush()
 
@@ -85,7 +86,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets those that have ended
     tickets = sys.stdin.buffer
     while len(head := tickets.read(HEAD.size)) == HEAD.size:
-        ticket: Ticket = pickle.loads(tickets.read(HEAD.unpack(head)[0]))
+        ticket, names = pickle.loads(tickets.read(HEAD.unpack(head)[0]))
+        import_all(filter(None, names.split(",")))  # once, and not in each process
         if os.fork() == 0:
             _serve(ticket)
     os._exit(0)  # at once: nothing that was imported has to be closed
