@@ -21,6 +21,7 @@ from spark_tasks.pipeline.transforms.field_transform import (
     Part,
     basics,
     described,
+    distinct,
     fields_of,
     for_key,
 )
@@ -94,6 +95,7 @@ class Flatten(FieldTransform):
             if inner.type is Type.STRUCT:
                 self._schemas(inner, name, loose, fields)
             elif inner.type is Type.MAP:
+                distinct(fields)  # Java's builder refuses a name that it has before it comes here
                 raise DataError(f"Flatten transformation does not support MAP for record with schemas (for field "
                                 f"{name}).")
             else:

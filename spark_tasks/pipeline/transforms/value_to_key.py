@@ -50,10 +50,11 @@ class ValueToKey(ColumnsOrRows):
         record.set("key", struct.schema, struct)
 
     def _schema(self, schema: Schema, _value: Struct | None = None) -> Schema:
-        fields = []
+        fields: list[Field] = []
         for path in self._paths:
             found = schema_at(schema, path)
             if found is None:
+                distinct(fields)  # what Java's builder says first
                 raise DataError(f"Field does not exist: {'.'.join(path)}")
             fields.append(Field(path[-1], found))
         return Schema(ConnectType.STRUCT, fields=distinct(fields))
