@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -90,14 +90,15 @@ def is_outage(error: BaseException) -> bool:
 
 
 class StageFailedError(FailedPartError):
-    """A stage cannot do a stretch of rows. `words`: what people are told before the reason, {} for the record. `guess`:
-    see FailedPartError.
+    """A stage cannot do a stretch of rows. `words`: what people are told before the reason, {} for the record.
+    `guesses`: see FailedPartError.
     """
 
     def __init__(
-        self, row: int | None, kind: Stage, class_name: str, error: Exception, words: str, *, guess: int | None = None
+        self, row: int | None, kind: Stage, class_name: str, error: Exception, words: str, *,
+        guesses: Sequence[int] = (),
     ) -> None:
-        super().__init__(row, error, guess)
+        super().__init__(row, error, guesses)
         self.kind, self.class_name, self.error, self.words = kind, class_name, reason_of(error), words
         self.bad = bad_rows(error)
 
@@ -149,8 +150,8 @@ def good_records(
     rows: np.ndarray[Any, Any] = np.arange(len(batch))
     left, found = batch, list[T]()
     refused: list[tuple[int, StageFailedError]] = []
-    searching = False
-    while len(left) and not (found or searching):
+    unnamed: StageFailedError | None = None
+    while len(left) and not (found or unnamed):
         try:
             found = [attempt(left)]
         except StageFailedError as failed:
@@ -158,11 +159,12 @@ def good_records(
             for row, error in failed.bad:
                 good[row] = False
                 refused.append((int(rows[row]), failed.of(error)))
-            searching = bool(good.all())
+            unnamed = failed if good.all() else None
             rows, left = rows[good], left.filter(pa.array(good))
-    if searching:
+    if unnamed:
         found = list(good_parts(
-            len(left), partial(_stretch, attempt, left), lambda row, failed: refused.append((int(rows[row]), failed))
+            len(left), partial(_stretch, attempt, left), lambda row, failed: refused.append((int(rows[row]), failed)),
+            failed=unnamed,
         ))  # fmt: skip
     for row, failure in sorted(refused, key=lambda one: one[0]):
         refuse(row, failure)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -31,11 +29,14 @@ def errant_record_reporter() -> ErrantRecordReporter:
     return found
 
 
-@contextmanager
-def reporting_to(reporter: ErrantRecordReporter) -> Iterator[None]:
+class reporting_to:  # noqa: N801 - a context manager, used like a function; a generator's takes three times as long
     """What runs in here reports to this one."""
-    token = _current.set(reporter)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    def __init__(self, reporter: ErrantRecordReporter) -> None:
+        self._reporter = reporter
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._reporter)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)

@@ -4,8 +4,6 @@ errors.tolerance is all, in as few calls as it takes to find out which.
 
 from __future__ import annotations
 
-import bisect
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -19,7 +17,7 @@ from spark_tasks.pipeline.bisection import good_parts
 from spark_tasks.pipeline.failures import Failure, Stage, StageFailedError, is_outage
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
-from spark_tasks.sinks.pointing import quoted_row
+from spark_tasks.sinks.pointing import Pointer
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # what Kafka Connect calls the stage's class
 _WORDS: Final = "the sink's writer refuses record {}"
@@ -86,30 +84,33 @@ class Putting:
         return message, sorted(reporter.reports, key=lambda report: report[0])
 
     def write_what_it_takes(
-        self, batches: Sequence[pa.RecordBatch], spacing: int | None = None
+        self, batches: Sequence[pa.RecordBatch], spacing: int | None = None, raised: Exception | None = None
     ) -> tuple[list[Any], Reports]:
         """The messages of the calls that went well, in order, and the records that are left out. `spacing`: how many
-        records one that is refused is expected in. What says nothing of a record comes out: RetriableError for an
-        outage, and the errors of the machine (a full disk).
+        records one that is refused is expected in; `raised`: what a call with all of them has raised. What says nothing
+        of a record comes out: RetriableError for an outage, and the errors of the machine (a full disk).
         """
         reports: Reports = []
-        ends = [0, *itertools.accumulate(map(len, batches))]
+        pointer = Pointer(batches)
+
+        def failed(error: Exception, begin: int, end: int) -> StageFailedError:
+            not_the_records_fault(error)
+            guesses = [row - begin for row in pointer.rows(error, begin, end)] if end - begin > 1 else ()
+            return StageFailedError(None, Stage.TASK_PUT, SINK_TASK, error, _WORDS, guesses=guesses)
 
         def attempt(begin: int, end: int) -> tuple[Any, Reports]:
-            stretch = _stretch(batches, ends, begin, end)
             try:
-                return self.write(stretch)
+                return self.write(pointer.stretch(begin, end))
             except Exception as error:
-                not_the_records_fault(error)
-                guess = quoted_row(error, stretch) if end - begin > 1 else 0
-                raise StageFailedError(None, Stage.TASK_PUT, SINK_TASK, error, _WORDS, guess=guess) from error
+                raise failed(error, begin, end) from error
 
         def refuse(row: int, failed: StageFailedError) -> None:
-            [one] = _stretch(batches, ends, row, row + 1)
+            [one] = pointer.stretch(row, row + 1)
             reports.append((one.column("offset")[0].as_py(), failed.error))
 
-        messages = []
-        for message, reported in good_parts(ends[-1], attempt, refuse, spacing):
+        messages, size = [], sum(map(len, batches))
+        known = None if raised is None else failed(raised, 0, size)
+        for message, reported in good_parts(size, attempt, refuse, spacing, known):
             messages.append(message)
             reports += reported
         return messages, sorted(reports, key=lambda report: report[0])
@@ -128,18 +129,6 @@ def not_the_records_fault(error: Exception) -> None:
 def put_failure(error: Exception, where: str) -> Failure:
     """The failure of a record that the writer refuses, at `where`."""
     return StageFailedError(0, Stage.TASK_PUT, SINK_TASK, error, _WORDS).failure(0, where)
-
-
-def _stretch(
-    batches: Sequence[pa.RecordBatch], ends: Sequence[int], begin: int, end: int
-) -> list[pa.RecordBatch]:
-    """The rows from begin to end of all batches together; batch i has those from ends[i] to ends[i + 1]."""
-    found, at = [], bisect.bisect_right(ends, begin) - 1
-    while begin < end:
-        last = min(ends[at + 1], end)
-        found.append(batches[at].slice(begin - ends[at], last - begin))
-        begin, at = last, at + 1
-    return found
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

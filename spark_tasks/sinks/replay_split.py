@@ -240,7 +240,7 @@ def _written(job: SinkJob, call: Sequence[_Given], refusals: Refusals) -> Sequen
         messages = [message]
     except Exception as error:  # noqa: BLE001 - plugin code
         not_the_records_fault(error)
-        messages, reports = putting.write_what_it_takes(batches)
+        messages, reports = putting.write_what_it_takes(batches, raised=error)
     by_offset = {offset: one for one in call for offset in one.offsets()}
     for offset, reported in reports:
         one = by_offset[offset]

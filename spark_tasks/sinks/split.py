@@ -137,7 +137,7 @@ class SinkSplit:
         putting = Putting(job.writer, job.accepts, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
         spacings, place = _spacings(self.job), (self.topic, self.partition)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
-        spacing = spacings.pop(place, None)
+        spacing, raised = spacings.pop(place, None), None
         if spacing is None:
             try:
                 message, reports = putting.write(batches)
@@ -145,12 +145,13 @@ class SinkSplit:
                 if reading.failed or not job.errors.tolerant:
                     raise
                 not_the_records_fault(error)
+                raised = error
                 reading = _Reading(self, job, Refusals(job.errors))
                 batches = reading
             else:
                 reading.refuse_puts(reports)
                 return reading, [message]
-        messages, reports = putting.write_what_it_takes(list(batches), spacing)
+        messages, reports = putting.write_what_it_takes(list(batches), spacing, raised)
         if len(reports) >= _MANY:
             spacings[place] = reading.written // len(reports)
         reading.refuse_puts(reports)

@@ -48,9 +48,11 @@ def bad_rows(count: int, bad: int) -> set[int]:
 
 
 def values(count: int, bad: set[int], what: str) -> Iterator[list[dict[str, Any]]]:
-    """Batches of values; those of `bad` cannot be cast."""
+    """Batches of values; those of `bad` cannot be cast: all alike, or (`each`) each in its own way."""
+    words = {"cast": "x", "each": "x{}"}
     for begin in range(0, count, BATCH):
-        yield [{"id": n, "name": f"name {n % 1000}", "amount": "x" if n in bad and what == "cast" else str(n)}
+        yield [{"id": n, "name": f"name {n % 1000}",
+                "amount": words[what].format(n) if n in bad and what in words else str(n)}
                for n in range(begin, min(count, begin + BATCH))]
 
 
@@ -124,14 +126,15 @@ def put(splits: Iterable[Callable[[], list[pa.RecordBatch]]], kind: str = "Table
     found, spacing = 0, None
     for read in splits:
         putting = Putting(table, "records", tolerant=True, refuse=lambda *_: None)
+        raised = None
         if spacing is None:
             try:
                 putting.write(read())
                 continue
-            except ValueError:
-                pass
+            except ValueError as error:
+                raised = error
         batches = read()
-        bad = len(putting.write_what_it_takes(batches, spacing)[1])
+        bad = len(putting.write_what_it_takes(batches, spacing, raised)[1])
         spacing = sum(map(len, batches)) // bad if bad >= 4 else None
         found += bad
     return found
@@ -156,9 +159,9 @@ def written(count: int, bad: set[int], what: str) -> list[pa.RecordBatch]:
 
 WORKLOADS: dict[str, tuple[Callable[..., list[pa.RecordBatch]], Run, str]] = {
     "sink, bad JSON": (raw, sink, "json"), "sink, bad for Cast": (raw, sink, "cast"),
-    "source, bad for Cast": (connect, source, "cast"), "writer alone": (written, writer, "cast"),
-    "sink with that writer": (raw, whole, "cast"),
-    "its error says less": (raw, partial(whole, kind="Silent"), "cast"),
+    "source, bad for Cast": (connect, source, "cast"), "writer, all alike": (written, writer, "cast"),
+    "writer, each its own": (written, writer, "each"), "sink with that, alike": (raw, whole, "cast"),
+    "sink, each its own": (raw, whole, "each"), "its error says less": (raw, partial(whole, kind="Silent"), "cast"),
 }  # fmt: skip
 
 

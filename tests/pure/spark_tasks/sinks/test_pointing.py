@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_tasks.sinks.pointing import quoted_row
+from spark_tasks.sinks.pointing import Pointer
 
 ROWS = [
     {"id": 7, "name": "it's", "in": {"n": 5}}, {"id": 12, "name": None, "in": None},
@@ -33,10 +33,22 @@ def batches():
     ("", None),
 ])  # fmt: skip
 def test_which_row(message, row):
-    assert quoted_row(ValueError(message), batches()) == row
+    assert Pointer(batches()).rows(ValueError(message), 0, 4) == ([] if row is None else [row])
 
 
 def test_values_that_are_no_structs_and_no_key():
     batch = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
-    assert quoted_row(ValueError("'b'"), [batch]) == 1
-    assert quoted_row(ValueError("'b'"), []) is None
+    assert Pointer([batch]).rows(ValueError("'b'"), 0, 2) == [1]
+    assert Pointer([]).rows(ValueError("'b'"), 0, 0) == []
+
+
+def test_what_is_quoted_twice_is_looked_for_everywhere():
+    one = pa.RecordBatch.from_pydict({"value": ["a", "b", None, "b"]})
+    other = pa.RecordBatch.from_pydict({"value": ["c", "b"], "key": ["b", "b"]})
+    numbers = pa.RecordBatch.from_pydict({"value": [1, 2]})
+    pointer = Pointer([one, other, numbers])
+    assert pointer.rows(ValueError("'b'"), 0, 3) == [1]
+    assert pointer.rows(ValueError("'b'"), 2, 3) == [], "not in this stretch"
+    assert pointer.rows(ValueError("'b'"), 2, 4) == [3, 5], "in the same column"
+    assert pointer.rows(ValueError("'c'"), 4, 6) == [4]
+    assert pointer.rows(ValueError("'b'"), 4, 6) == [5], "another one came in between"

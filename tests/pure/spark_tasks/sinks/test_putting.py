@@ -90,6 +90,39 @@ def test_what_the_error_quotes_is_tried_alone():
     assert len(bad) < len(CALLS) <= 8 * len(bad), "searched by halves, it would be nine calls for each alone"
 
 
+class Numbers(DataSourceArrowWriter):
+    """Takes numbers only, and quotes what is none."""
+
+    def write(self, iterator):
+        texts = [text for batch in iterator for text in batch.column("value").to_pylist()]
+        CALLS.append(len(texts))
+        return [int(text) for text in texts]
+
+
+@pytest.mark.parametrize(("word", "calls", "given"), [("x", 2.5, 1.1), ("x{}", 6.5, 1.6)])
+def test_calls_and_records_for_each_that_is_refused(word, calls, given):
+    """How many bad records there are is known from the split before; each record is written once."""
+    CALLS.clear()
+    texts = [word.format(n) if n % 500 == 7 else str(n) for n in range(20_000)]
+    batch = pa.RecordBatch.from_pydict({"offset": range(20_000), "value": texts})
+    messages, reports = putting(Numbers()).write_what_it_takes([batch], 500)
+    assert [n for message in messages for n in message] == [n for n in range(20_000) if n % 500 != 7]
+    assert [offset for offset, _ in reports] == list(range(7, 20_000, 500))
+    assert len(CALLS) <= calls * 40
+    assert sum(CALLS) <= given * 20_000
+
+
+@pytest.mark.parametrize("tried", [False, True])
+def test_what_a_call_with_all_has_raised_is_not_raised_again_for_nothing(tried):
+    CALLS.clear()
+    texts = ["x" if n == 600 else "1" for n in range(1000)]
+    batch = pa.RecordBatch.from_pydict({"offset": range(1000), "value": texts})
+    raised = ValueError("invalid literal for int() with base 10: 'x'") if tried else None
+    _, reports = putting(Numbers()).write_what_it_takes([batch], raised=raised)
+    assert [offset for offset, _ in reports] == [600]
+    assert [*([1000] if tried else []), *CALLS] == [1000, 600, 1, 200, 199]
+
+
 @pytest.mark.parametrize("error", [
     RetriableError("busy"), ConnectionRefusedError("nobody"), TimeoutError("slow"), sqlite3.OperationalError("locked"),
 ])
