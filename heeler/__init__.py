@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spark_tasks.plugins.config_providers import ConfigData as ConfigData
     from spark_tasks.plugins.config_providers import ConfigProvider as ConfigProvider
     from spark_tasks.plugins.errant_records import errant_record_reporter as errant_record_reporter
+    from spark_tasks.plugins.origin import kafka_partition as kafka_partition
     from spark_tasks.plugins.simple import source as source
 
 _HOMES = {
@@ -40,6 +41,7 @@ _HOMES = {
     "spark_tasks.plugins.config_providers": ("ConfigData", "ConfigProvider"),
     "spark_tasks.errors": ("ConfigError", "ConnectError", "DataError", "PermanentError", "RetriableError"),
     "spark_tasks.plugins.errant_records": ("errant_record_reporter",),
+    "spark_tasks.plugins.origin": ("kafka_partition",),
     "spark_tasks.metrics.plugins": ("PluginMetrics", "plugin_metrics"),
     "spark_tasks.plugins.simple": ("source",),
     "spark_tasks.pipeline.transforms.base": ("Predicate", "Transform"),

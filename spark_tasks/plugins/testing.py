@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from spark_tasks.data.rows import write_batches
+from spark_tasks.plugins.origin import reading_from
 
 TOPIC = "contract-topic"
 Place = tuple[str, int, int]
@@ -51,6 +52,7 @@ def check_exactly_once_sink(sink: SinkUnderTest, *, partitions: int = 2, records
     """
     run = _Run(sink, partitions, records, kills)
     run.undisturbed()
+    run.routed()
     run.repeated()
     run.failed_in_the_middle()
     run.late_commit()
@@ -68,16 +70,19 @@ class _Run:
     def _resume(self, writer: Any) -> dict[int, int]:
         return {p: writer.resume_from(TOPIC, p) or 0 for p in self._partitions}
 
-    def _write(self, writer: Any, position: dict[int, int], size: int) -> list[Any]:
-        """One batch of at most `size` records a partition: each split writes with a fresh copy, elsewhere."""
+    def _write(self, writer: Any, position: dict[int, int], size: int, topic: str = TOPIC) -> list[Any]:
+        """One batch of at most `size` records a partition: each split writes with a fresh copy, elsewhere. `topic`:
+        that of the records.
+        """
         pickled = cloudpickle.dumps(writer)
         messages = []
         for partition, first in position.items():
             count = min(size, self._records - first)
             if count > 0:
                 pieces = [(first, count // 2), (first + count // 2, count - count // 2)]
-                batches = [self._sink.batch(TOPIC, partition, at, some) for at, some in pieces if some]
-                message = write_batches(cloudpickle.loads(pickled), batches)
+                batches = [self._sink.batch(topic, partition, at, some) for at, some in pieces if some]
+                with reading_from((TOPIC, partition)):
+                    message = write_batches(cloudpickle.loads(pickled), batches)
                 messages.append(pickle.loads(pickle.dumps(message)))
         return messages
 
@@ -109,6 +114,17 @@ class _Run:
         assert self._sink.writer().resume_from(TOPIC, 0) is None, "an empty sink must answer None"
         self._go_on(7)
         self._check("undisturbed")
+
+    def routed(self) -> None:
+        """A transform has given the records another topic; what a task asks for is where they are in Kafka."""
+        self._sink.clear()
+        writer = self._sink.writer()
+        writer.commit(self._write(writer, dict.fromkeys(self._partitions, 0), 10, "routed"))
+        told, moved = self._resume(self._sink.writer()), dict.fromkeys(self._partitions, 10)
+        assert told == moved, (
+            f"records of {TOPIC} that a transform gave the topic routed are committed up to {moved}, and resume_from("
+            f"{TOPIC!r}, …) answers {told}: store heeler.kafka_partition() with them, not their topic"
+        )
 
     def repeated(self) -> None:
         """The answer of a commit got lost: a new task finds out by itself."""

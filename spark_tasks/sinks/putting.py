@@ -17,6 +17,7 @@ from spark_tasks.pipeline.bisection import good_parts
 from spark_tasks.pipeline.failures import Failure, Stage, StageFailedError, is_outage
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
+from spark_tasks.plugins.origin import Place, reading_from
 from spark_tasks.sinks.pointing import Pointer
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # what Kafka Connect calls the stage's class
@@ -65,17 +66,20 @@ class Putting:
     """How one job's writers are called. `writer`: pickled; each call is on a fresh copy, as in Spark."""
 
     def __init__(
-        self, writer: bytes, accepts: Shape, *, tolerant: bool, refuse: Callable[[int, Exception], None]
+        self, writer: bytes, accepts: Shape, place: Place | None, *, tolerant: bool,
+        refuse: Callable[[int, Exception], None],
     ) -> None:
-        """`refuse` is told of a report that errors.tolerance does not allow, by offset; it raises."""
-        self._writer, self._accepts = writer, accepts
+        """`place`: where the records are from. `refuse` is told of a report that errors.tolerance does not allow, by
+        offset; it raises.
+        """
+        self._writer, self._accepts, self._place = writer, accepts, place
         self._tolerant, self._refuse = tolerant, refuse
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Any, Reports]:
         """The message of one call, and what it reported."""
         reporter = _Reporter(tolerant=self._tolerant, refuse=self._refuse)
         given = reporter.given(batches)
-        with reporting_to(reporter):
+        with reporting_to(reporter), reading_from(self._place):
             message = write_batches(
                 cloudpickle.loads(self._writer), map(as_rows, given) if self._accepts == "rows" else given
             )

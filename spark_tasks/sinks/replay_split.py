@@ -23,6 +23,7 @@ from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, 
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.pipeline.failures import Failure
+from spark_tasks.plugins.origin import Place
 from spark_tasks.sinks.putting import Putting, not_the_records_fault, put_failure
 from spark_tasks.sinks.split import SinkJob
 from spark_tasks.spark.executor import Outcome, failed_outcome
@@ -109,7 +110,7 @@ class ReplaySplit:
             given += [_Given(run, self._as_letters(run, batch) if ordered else batch, by_letter=ordered)
                       for batch in found if len(batch)]
         for call in _calls(given):
-            messages += _written(job, call, refusals)
+            messages += _written(job, call, (self.queue, self.partition), refusals)
         return messages
 
     def _as_letters(self, run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -231,9 +232,9 @@ def _calls(given: Sequence[_Given]) -> Iterator[list[_Given]]:
         yield call
 
 
-def _written(job: SinkJob, call: Sequence[_Given], refusals: Refusals) -> Sequence[Any]:
+def _written(job: SinkJob, call: Sequence[_Given], place: Place, refusals: Refusals) -> Sequence[Any]:
     batches = [one.batch for one in call]
-    putting = Putting(job.writer, job.accepts, tolerant=True, refuse=lambda *_: None)
+    putting = Putting(job.writer, job.accepts, place, tolerant=True, refuse=lambda *_: None)
     messages: Sequence[Any]
     try:
         message, reports = putting.write(batches)

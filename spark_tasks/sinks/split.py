@@ -134,8 +134,8 @@ class SinkSplit:
 
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
         """All of it written, in one call or, where the writer refuses some of it, in several; the messages."""
-        putting = Putting(job.writer, job.accepts, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
         spacings, place = _spacings(self.job), (self.topic, self.partition)
+        putting = Putting(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
         spacing, raised = spacings.pop(place, None), None
         if spacing is None:

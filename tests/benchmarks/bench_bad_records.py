@@ -125,7 +125,7 @@ def put(splits: Iterable[Callable[[], list[pa.RecordBatch]]], kind: str = "Table
     table = cloudpickle.dumps(getattr(import_module("tests.benchmarks.bench_bad_records"), kind)())
     found, spacing = 0, None
     for read in splits:
-        putting = Putting(table, "records", tolerant=True, refuse=lambda *_: None)
+        putting = Putting(table, "records", None, tolerant=True, refuse=lambda *_: None)
         raised = None
         if spacing is None:
             try:

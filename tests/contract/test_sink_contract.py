@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.errors import RetriableError
 from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.plugins.testing import SinkUnderTest, check_exactly_once_sink
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
@@ -63,7 +64,8 @@ class Table(DataSourceWriter):  # type: ignore[misc]  # PySpark has no types
         self.file = file
 
     def write(self, rows: Any) -> Any:
-        return [(row.topic, row.partition, row.offset, row.value["id"]) for row in rows]
+        topic, partition = kafka_partition()
+        return [(topic, partition, row.offset, row.value["id"]) for row in rows]
 
     def commit(self, messages: Any) -> None:
         with closing(self.connect()) as database, database:

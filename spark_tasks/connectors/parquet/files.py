@@ -24,7 +24,7 @@ class ParquetSettings:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets `first` to `last` (included) of a topic partition: what one file holds."""
+    """Offsets `first` to `last` (included) of a topic partition in Kafka: what one file holds."""
 
     topic: str
     partition: int

@@ -22,6 +22,7 @@ from spark_tasks.data.columns import is_json, metadata_of
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.converters.json_columns import parse_columns
 from spark_tasks.pipeline.converters.json_write import JsonWriter
+from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.process import code_folders
 
 _STALE_S = 24 * 3600  # hidden files of that age belong to nobody any more
@@ -132,7 +133,8 @@ class _OpenFile:
 
     def __init__(self, settings: ParquetSettings, first: pa.RecordBatch, schema: pa.Schema) -> None:
         self._settings = settings
-        self._topic, self._partition = _where(first)
+        self._where = _where(first)
+        self._place = kafka_partition() or self._where  # the name says what resume_from is asked for
         self._first = self._last = _offset(first, 0)
         self._schema = schema
         self._path = str(Path(settings.folder) / f".{uuid.uuid4().hex}.parquet.tmp")
@@ -148,7 +150,7 @@ class _OpenFile:
             or (limits.bytes and self._size >= limits.bytes)
             or (limits.millis and (time.monotonic() - self._begun) * 1000 >= limits.millis)
         )
-        return not full and _where(batch) == (self._topic, self._partition) and schema.equals(self._schema)
+        return not full and _where(batch) == self._where and schema.equals(self._schema)
 
     def add(self, batch: pa.RecordBatch, table: pa.Table) -> None:
         self._writer.write_table(table)
@@ -158,7 +160,7 @@ class _OpenFile:
 
     def close(self) -> tuple[str, OffsetRange]:
         """The data is on the disk then, before the name is."""
-        held = OffsetRange(self._topic, self._partition, self._first, self._last)
+        held = OffsetRange(*self._place, self._first, self._last)
         self._writer.add_key_value_metadata({RANGE_KEY: held.name})
         self._writer.close()
         fd = os.open(self._path, os.O_RDONLY)

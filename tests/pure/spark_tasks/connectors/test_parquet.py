@@ -4,12 +4,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
 from spark_tasks.connectors.parquet.claims import claim
 from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.stages import SinkPipeline
+from spark_tasks.sinks.putting import Putting
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})
@@ -56,6 +58,22 @@ def test_a_batch_is_there_after_its_commit(tmp_path):
     assert writer.resume_from("t-x", 2) == 10
     assert writer.resume_from("t-x", 1) is None
     assert writer.resume_from("t", 2) is None
+
+
+def test_a_topic_that_a_transform_gave_is_not_where_to_resume(tmp_path):
+    """Files are named by Kafka's topic, which is what a task asks for after a restart."""
+    router = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": ".*",
+              "transforms.r.replacement": "routed"}  # fmt: skip
+    pipeline = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false", **router})
+    batches = pipeline.to_connect_batches("orders", 2, raw_batch([b'{"id":1}', b'{"id":2}'], offset=5))
+    writer = writer_of(tmp_path, **{"kafka.columns": "true"})
+    putting = Putting(cloudpickle.dumps(writer), "records", ("orders", 2), tolerant=False, refuse=lambda *_: None)
+    writer.commit([putting.write(batches)[0]])
+    assert writer.resume_from("orders", 2) == 7
+    assert writer.resume_from("routed", 2) is None
+    [name] = visible(tmp_path)
+    assert name.startswith("orders-2-")
+    assert pq.read_table(tmp_path / name)["_topic"].to_pylist() == ["routed", "routed"]
 
 
 def test_the_same_batch_again_overwrites_itself(tmp_path):

@@ -13,6 +13,8 @@ from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.plugins.errant_records import errant_record_reporter
 from spark_tasks.sinks.putting import Putting
 
+PLACE = ("orders", 3)
+
 
 def batches(*sizes):
     at = 100
@@ -53,7 +55,7 @@ def putting(writer, accepts="records", *, tolerant=True):
     def refuse(offset, error):
         raise ToleranceExceededError(f"{offset}: {error}")
 
-    return Putting(cloudpickle.dumps(writer), accepts, tolerant=tolerant, refuse=refuse)
+    return Putting(cloudpickle.dumps(writer), accepts, PLACE, tolerant=tolerant, refuse=refuse)
 
 
 def test_exactly_the_refused_records_are_left_out():
