@@ -77,6 +77,7 @@ class HeaderConverter(ABC):
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
     aliases: ClassVar[tuple[str, ...]] = ()
+    takes_java_values: ClassVar[bool] = False  # of transforms/java_values too, and not only Python's own
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:

@@ -20,8 +20,11 @@ from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import hash_order
 from spark_tasks.java.numbers import float_texts, integer_texts
 from spark_tasks.pipeline.converters.json_mixed import write_mixed
+from spark_tasks.pipeline.transforms.java_calendar import CUTOVER, DAY
+from spark_tasks.pipeline.transforms.java_texts import date_text
 
 _DATE_FORMAT = "%a %b %d %H:%M:%S UTC %Y"
+_PLAIN = (CUTOVER * DAY, 253_402_300_800_000)  # before is Java's Julian calendar, after are years of five digits
 
 
 def to_texts(array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
@@ -57,8 +60,13 @@ def _base64(array: pa.Array) -> pa.Array:
 def _date(array: pa.Array) -> pa.Array:
     if pa.types.is_time(array.type):
         array = array.cast(pa.time32("ms")).cast(pa.int32()).cast(pa.int64())
-    stamps = array.cast(pa.timestamp("ms")) if not pa.types.is_timestamp(array.type) else array
-    return pc.strftime(stamps.cast(pa.timestamp("s"), safe=False), format=_DATE_FORMAT)
+    stamps = array if pa.types.is_timestamp(array.type) else array.cast(pa.timestamp("ms"))
+    millis = stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False).cast(pa.int64())
+    ends = pc.min_max(millis)
+    if ends["min"].is_valid and not _PLAIN[0] <= ends["min"].as_py() <= ends["max"].as_py() < _PLAIN[1]:
+        return pa.array([None if one is None else date_text(one) for one in millis.to_pylist()], pa.string())
+    seconds = pc.floor(pc.divide(millis.cast(pa.float64()), 1000.0)).cast(pa.int64())  # -1 ms is in 1969
+    return pc.strftime(seconds.cast(pa.timestamp("s")), format=_DATE_FORMAT)
 
 
 def _decimal(array: pa.Array) -> pa.Array:

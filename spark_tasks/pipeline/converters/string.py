@@ -15,6 +15,7 @@ from spark_tasks.data.schema import OPTIONAL_STRING, Schema, to_text
 from spark_tasks.errors import ConfigError
 from spark_tasks.pipeline.converters.base import CONVERTER_KEYS, Column, Converter, HeaderConverter
 from spark_tasks.pipeline.converters.java_text import to_texts
+from spark_tasks.pipeline.transforms.java_texts import java_text
 
 _MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE)
 _METADATA = {SCHEMA_KEY: to_text(OPTIONAL_STRING).encode()}
@@ -24,6 +25,7 @@ class StringConverter(Converter, HeaderConverter):
     """As Kafka Connect's: bytes are decoded (what cannot be becomes U+FFFD), values written as toString has them."""
 
     version = "4.3.1"
+    takes_java_values = True
     aliases = ("org.apache.kafka.connect.storage.StringConverter", "StringConverter")
     config_def: ClassVar[ConfigDef] = CONVERTER_KEYS.plus(
         ConfigKey(
@@ -64,7 +66,7 @@ class StringConverter(Converter, HeaderConverter):
 
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
         """See HeaderConverter."""
-        return None if value is None else self._encode(str(value))
+        return None if value is None else self._encode(java_text(value))
 
     def _decode(self, value: bytes) -> str:
         if self._codec.name == "utf-16" and value[:2] not in _MARKS:

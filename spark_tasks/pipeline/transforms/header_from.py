@@ -89,7 +89,8 @@ class HeaderFrom(FieldTransform):
         return schema, value
 
     def _written(self, topic: str, header: str, schema: Schema | None, value: Any) -> bytes | None:
-        found = header_value(value, as_text=self._writes_texts())
+        takes_all = self.header_converter is not None and self.header_converter.takes_java_values
+        found = value if takes_all else header_value(value, as_text=self._writes_texts())
         return write_header(self.header_converter, topic, header, schema, found)
 
     def _writes_texts(self) -> bool:

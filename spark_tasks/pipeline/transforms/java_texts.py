@@ -1,0 +1,57 @@
+"""String.valueOf of values as Java classes have them, or Python's own. Dates are in UTC, and bytes, which Java prints
+as an address, in Base64.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_tasks.java.numbers import float_texts
+from spark_tasks.pipeline.transforms.java_values import Moment, Struct
+from spark_tasks.pipeline.transforms.simple_date_format import format_millis
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_DATE = "EEE MMM dd HH:mm:ss 'UTC' y"
+
+
+def java_text(value: Any) -> str:  # noqa: PLR0911 - a table of classes
+    """What Java prints; a Struct without its fields that are null."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating):
+        return str(float_texts(pa.array([value]))[0].as_py())
+    if isinstance(value, Moment):
+        return date_text(value.millis)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Struct):
+        there = [(f.name, value.get(f.name, defaults=False)) for f in value.schema.fields]
+        return "Struct{" + ",".join(f"{name}={java_text(one)}" for name, one in there if one is not None) + "}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{java_text(key)}={java_text(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(java_text, value)) + "]"
+    if isinstance(value, date | time):
+        return date_text((_moment(value) - _EPOCH) // _MS)
+    return str(value)  # of a Decimal too: Python and BigDecimal have one rule
+
+
+def date_text(millis: int) -> str:
+    """java.util.Date's."""
+    return format_millis(_DATE, millis)
+
+
+def _moment(value: date | time) -> datetime:
+    if isinstance(value, time):
+        value = datetime.combine(_EPOCH, value)
+    if not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
