@@ -130,7 +130,8 @@ class TaskRunner(Protocol):
 
     Any may raise, and then the task is FAILED and `close` is called. A runner may have an attribute `batch`, which any
     thread reads: the future from Engine.submit of the batch that is on its way, None where there is none. One that can
-    replay its dead letter queue has `replay(order)`, see SinkTask.
+    replay its dead letter queue has `replay(order)`, see SinkTask. One whose process has ended, and that starts in the
+    next one, has `restarting`, which its status then says.
     """
 
     @property

@@ -27,7 +27,7 @@ from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import BusyError, ConfigError, StartCancelledError, is_permanent
 from spark_tasks.task import TaskRunner
-from storage.ids import Config, ConnectorTaskId, TargetState
+from storage.ids import Config, ConnectorTaskId, State, TargetState
 
 _logger = logging.getLogger(__name__)
 
@@ -122,6 +122,7 @@ class TaskActor(pykka.ThreadingActor):
         self._runner: TaskRunner | None = None
         self._error: BaseException | None = None
         self._version: str | None = None
+        self._restarting = False
         self._step_queued = False
         self._wake_queued = threading.Event()
         self._abandonment = abandonment or Abandonment()
@@ -232,8 +233,9 @@ class TaskActor(pykka.ThreadingActor):
         failed = self._phase is TaskPhase.FAILED
         if failed and isinstance(self._error, StartCancelledError):
             return  # it is being stopped, and will say so
+        state = State.RESTARTING if self._restarting and self._phase is TaskPhase.RUNNING else reported(self._phase)
         self._tell(TaskStateReported(
-            self._start.task, self._epoch, reported(self._phase),
+            self._start.task, self._epoch, state,
             trace=trace_of(self._error) if failed and self._error is not None else None,
             version=self._version, stopped_for_good=self._phase is TaskPhase.ENDED,
             permanent=failed and self._error is not None and is_permanent(self._error),
@@ -248,10 +250,18 @@ class TaskActor(pykka.ThreadingActor):
         except Exception as error:  # noqa: BLE001 - plugin code: whatever it raises fails the task
             self._fail(error)
             return
+        self._notice_restart()
         if idle_ms > 0:
             self._alarms.set(self._alarm_key, self._alarms.now_ms() + idle_ms, self.wake)
         else:
             self._queue_step()
+
+    def _notice_restart(self) -> None:
+        restarting = getattr(self._runner, "restarting", False)
+        if restarting is not self._restarting:
+            self._restarting = restarting
+            if self._phase is TaskPhase.RUNNING:
+                self._report()
 
     def _replay(self, message: ReplayLetters) -> None:
         try:

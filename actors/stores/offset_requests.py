@@ -40,6 +40,7 @@ Answer = Callable[[Any, Exception | None], None]
 Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
 
 TIMEOUT_S = 60.0
+MOST = 64  # at a time: a plugin whose alter_offsets hangs holds up nobody else
 _OUTSIDE = ("However, if this connector manages offsets externally, they will need to be manually {} in the system "
             "that the connector uses.")
 _ZOMBIES = ("If the connector is in a stopped state, this operation can be safely retried. If it doesn't eventually "
@@ -66,7 +67,7 @@ class WorkerFacts(Protocol):
 
 
 class OffsetRequests:
-    """Each request runs on a thread of a small pool; `answer` is called once."""
+    """Each request runs on a thread of its own; `answer` is called once."""
 
     def __init__(self, config: WorkerFacts, plugins: Plugins, configs: ConfigView,
                  resolve: Callable[[Config, ConnectorName], Mapping[str, str]],
@@ -77,7 +78,7 @@ class OffsetRequests:
         self._resolve = resolve
         self._store = offset_store
         self._fencing = fencing
-        self._pool = DaemonPool(2, "offset-requests")
+        self._pool = DaemonPool(MOST, "offset-requests")
 
     def start(self, request: GetOffsets | AlterOffsets, answer: Answer) -> None:
         """Begin; returns at once."""

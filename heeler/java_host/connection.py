@@ -26,7 +26,13 @@ Event = Message | Batch | ConnectError
 
 
 class HostGoneError(RetriableError):
-    """The host of Java plugins has ended, or closed the connection."""
+    """The host of Java plugins has ended, or closed the connection. `wanted`: this side has."""
+
+    wanted = False
+
+
+class NoAnswerError(ConnectError):
+    """The host has not answered in time."""
 
 
 class JavaPluginError(ConnectError):
@@ -36,6 +42,12 @@ class JavaPluginError(ConnectError):
 def thrown(told: Message) -> JavaPluginError:
     """The error in a message."""
     return JavaPluginError(f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}".rstrip())
+
+
+def _answered(told: Message) -> Message:
+    if told.get("op") == "failed":
+        raise thrown(told)
+    return told
 
 
 class Connection:
@@ -55,22 +67,31 @@ class Connection:
         self._lock = threading.Lock()  # of what is written
         self._asked: dict[int, Future[Message]] = {}
         self._gone = False
+        self._closed = False
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
         threading.Thread(target=self._read, name=f"java-host-{name}", daemon=True).start()
 
     def ask(self, op: str, **more: Any) -> Message:
         """Wait for the host's answer. Raises JavaPluginError, HostGoneError."""
+        return _answered(self.begin(op, **more).result())
+
+    def ask_within(self, seconds: float, op: str, **more: Any) -> Message:
+        """The same, but NoAnswerError after that time."""
+        try:
+            return _answered(self.begin(op, **more).result(seconds))
+        except TimeoutError as error:
+            raise NoAnswerError(f"no answer to {op} within {seconds:g} s") from error
+
+    def begin(self, op: str, **more: Any) -> Future[Message]:
+        """A question; its answer comes later, or a HostGoneError. Raises HostGoneError."""
         number = next(self._numbers)
         future: Future[Message] = Future()
         self._asked[number] = future
         if self._gone:
             raise HostGoneError("The host of Java plugins has ended")
         self._send(message(number, {"op": op, **more}))
-        answer = future.result()
-        if answer.get("op") == "failed":
-            raise thrown(answer)
-        return answer
+        return future
 
     def tell(self, op: str, **more: Any) -> None:
         """Say something that has no answer. Raises HostGoneError."""
@@ -87,6 +108,7 @@ class Connection:
 
     def close(self) -> None:
         """Any thread, any number of times; whoever waits for an answer gets a HostGoneError."""
+        self._closed = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -97,10 +119,11 @@ class Connection:
             with self._lock:
                 self._socket.sendall(frame)
         except OSError as error:
-            raise HostGoneError(f"The host of Java plugins has ended: {error}") from error
+            why = "" if self._gone else f": {error}"
+            raise HostGoneError(f"The host of Java plugins has ended{why}") from error
 
     def _read(self) -> None:
-        why: ConnectError
+        why: HostGoneError
         try:
             while True:
                 self._frame()
@@ -108,6 +131,7 @@ class Connection:
             why = error
         except (OSError, ValueError, ConnectError) as error:
             why = HostGoneError(f"The connection to the host of Java plugins is broken: {error}")
+        why.wanted = self._closed
         self._gone = True
         self._socket.close()
         for future in list(self._asked.values()):

@@ -161,7 +161,7 @@ class Discovery:
                     _remember(digest, mine)
                 else:
                     self.complaints.append(f"plugin.path: {place.path} names plugins, and none of them can be loaded; "
-                                           "the host's lines in the log (heeler.java) tell why")
+                                           "the lines of the host in the log tell why")
             self._known = known
         return [plugin for plugins in known.values() for plugin in plugins or ()]
 

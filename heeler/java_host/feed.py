@@ -29,8 +29,8 @@ class Feed:
 
     def __init__(self, positions: Positions, client: Mapping[str, Any], isolation: Isolation, record_limit: int,
                  used: Callable[[str], None]) -> None:
-        """`client`: kafka-python's settings. `record_limit`: bytes of the largest record. `used` is told of each topic
-        that had a record.
+        """`client`: kafka-python's settings. `record_limit`: bytes of the largest record. `used` is told of the topic
+        of each frame that has records.
         """
         self.given: deque[tuple[int, int]] = deque()
         self._positions = positions
@@ -38,7 +38,6 @@ class Feed:
         self._isolation = isolation
         self._record_limit = record_limit
         self._used = used
-        self._topics: set[str] = set()
         self._record_bytes = 1024.0
         self.open({})
 
@@ -109,8 +108,7 @@ class Feed:
         self._expected[place] = end
         self._positions.advance(place, end)
         self.given.append((len(part), part.nbytes))
-        if len(part) and place[0] not in self._topics:
-            self._topics.add(place[0])
+        if len(part):
             self._used(place[0])
         return frame
 

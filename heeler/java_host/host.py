@@ -1,8 +1,8 @@
 """The hosts of a worker's Java plugins: one JVM for all, or one for each connector (java.plugins.isolation), started
 when the first plugin is needed.
 
-One that has ended is started anew for whoever needs it next. One in which too many threads hang says so: its tasks and
-connectors leave it in order, and go on in a new one.
+One that has ended is started anew for whoever needs it next; one that answers no more is ended. One in which too many
+threads hang, or whose heap is full, says so: its tasks and connectors leave it in order, and go on in a new one.
 """
 
 from __future__ import annotations
@@ -11,23 +11,31 @@ import logging
 import shlex
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
 from heeler.java_host.building import host_classpath
-from heeler.java_host.connection import Connection, Event, HostGoneError
+from heeler.java_host.connection import Connection, Event, HostGoneError, NoAnswerError
 from heeler.java_host.process import HostProcess
+from heeler.java_host.pulse import Pulse
 from spark_tasks.errors import ConnectError
 
 OPTIONS: Final = "java.plugins.jvm.options"
 ISOLATION: Final = "java.plugins.isolation"
 MOST_HUNG: Final = "java.plugins.hung.max"
 DEFAULT_OPTIONS: Final = "-Xmx1G"
+ANSWER: Final = "java.plugins.answer.timeout.ms"
+SILENCE: Final = "java.plugins.silence.timeout.ms"
 DEFAULT_MOST_HUNG: Final = 8
+DEFAULT_ANSWER_MS: Final = 85_000  # before a validation is over, which then can say who hangs
+DEFAULT_SILENCE_MS: Final = 30_000
+LEVEL_S: Final = 5.0
 LINGER_S: Final = 5.0  # a JVM that nobody uses any more, so that what a plugin does at its end is done
 _TUNING: Final = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
 _LOGGING: Final = {
@@ -41,6 +49,12 @@ Look = Callable[[Path], tuple[str, str]]
 """From a folder of a host to its plugin.path and its plugin.discovery; see Discovery.look."""
 OnEvent = Callable[[Event], None]
 Offsets = Callable[[], list[tuple[str, str]]]
+Told = Callable[[str, str, str], None]
+"""Somebody is told of a connector, of it or of one of its tasks ("name-0"), what became of the host."""
+_LOG_LEVEL: Final = "heeler.log.level."
+_SLF4J: Final = {"ALL": "TRACE", "WARNING": "WARN", "FATAL": "OFF", "CRITICAL": "OFF"}
+PAUSES_S: Final = (0.05, 0.2, 0.8)
+_METHODS: Final = {"exactlyOnce": "exactlyOnceSupport", "boundaries": "canDefineTransactionBoundaries"}
 
 
 class JavaHost:
@@ -48,12 +62,18 @@ class JavaHost:
 
     def __init__(
         self, look: Look, options: str = DEFAULT_OPTIONS, *, isolated: bool = False,
-        most_hung: int = DEFAULT_MOST_HUNG, grace_s: float = 5.0,
+        most_hung: int = DEFAULT_MOST_HUNG, grace_s: float = 5.0, answer_s: float = DEFAULT_ANSWER_MS / 1000,
+        silence_s: float = DEFAULT_SILENCE_MS / 1000,
     ) -> None:
         """`look`: where the JVM finds plugins, asked at each start. `options`: of the JVM.
         `isolated`: a JVM for each connector, and one for questions about plugins. `most_hung`: so many hung threads
-        have it replaced; `grace_s`: how long its tasks then have to leave it.
+        have it replaced; `grace_s`: how long its tasks then have to leave it. `answer_s`: how long a plugin may take
+        for a question; `silence_s`: how long a JVM may answer nothing before it is ended.
         """
+        self._levels: dict[str, str] = {}
+        self.told: Told = lambda _connector, _item, _what: None
+        self._answer_s = answer_s
+        self._silence_s = silence_s
         self._look = look
         self._most_hung = most_hung
         self._options = options
@@ -66,10 +86,16 @@ class JavaHost:
     @classmethod
     def of(cls, worker: Mapping[str, str], look: Look) -> JavaHost:
         """With the worker's settings."""
-        return cls(look, worker.get(OPTIONS) or DEFAULT_OPTIONS,
+        made = cls(look, worker.get(OPTIONS) or DEFAULT_OPTIONS,
                    isolated=worker.get(ISOLATION) == "connector",
                    most_hung=int(worker.get(MOST_HUNG) or DEFAULT_MOST_HUNG),
-                   grace_s=int(worker.get("task.shutdown.graceful.timeout.ms") or 5000) / 1000)
+                   grace_s=int(worker.get("task.shutdown.graceful.timeout.ms") or 5000) / 1000,
+                   answer_s=int(worker.get(ANSWER) or DEFAULT_ANSWER_MS) / 1000,
+                   silence_s=int(worker.get(SILENCE) or DEFAULT_SILENCE_MS) / 1000)
+        for key, level in worker.items():
+            if key.startswith(_LOG_LEVEL):
+                made.set_level(key.removeprefix(_LOG_LEVEL), _SLF4J.get(level.strip().upper(), level.strip().upper()))
+        return made
 
     def connect(self, on_event: OnEvent = lambda _: None, offsets: Offsets = list, name: str = "questions",
                 connector: str = "") -> Connection:
@@ -84,16 +110,44 @@ class JavaHost:
             if host is None:
                 whose = f"Java plugins of {key}" if key else "Java plugins"
                 host = self._hosts[key] = _Host(lambda: HostProcess(self._command, whose), whose, self._grace_s,
-                                                stays=not key)
-        return host.connect(on_event, offsets, name)
+                                                self._silence_s, stays=not key)
+
+        def tell(what: str) -> None:
+            if connector:
+                self.told(connector, name, what)
+
+        return host.connect(on_event, offsets, name, tell)
 
     def ask(self, op: str, **more: Any) -> Mapping[str, Any]:
-        """One question about plugins, over a connection of its own: one that hangs holds up nobody else."""
+        """One question about plugins, over a connection of its own: one that hangs holds up nobody else, and is given
+        up after a time; where the host is just ending, the next one is asked. Raises ConnectError.
+        """
+        for pause_s in PAUSES_S if op != "alterOffsets" else ():  # which may have been done
+            try:
+                return self._ask(op, more)
+            except HostGoneError as error:
+                log.info("%s is asked again: %s", op, error)
+            time.sleep(pause_s)
+        return self._ask(op, more)
+
+    def _ask(self, op: str, more: Mapping[str, Any]) -> Mapping[str, Any]:
         connection = self.connect()
         try:
-            return connection.ask(op, **more)
+            return connection.ask_within(self._answer_s, op, **more)
+        except NoAnswerError as error:
+            asked = f"{more['class']}.{_METHODS.get(op, op)}()" if "class" in more else op
+            raise ConnectError(f"{asked} has not returned within {self._answer_s:g} s and is given up ({ANSWER}); "
+                               "see what the plugin waits for") from error
         finally:
             connection.close()
+
+    def set_level(self, logger: str, level: str) -> None:
+        """Have the loggers of that name and below it say this much (slf4j's name of a level), in JVMs to come too."""
+        with self._lock:
+            self._levels[logger] = level
+            hosts = list(self._hosts.values())
+        for host in hosts:
+            host.set_level(logger, level)
 
     def close(self) -> None:
         """End all. From now on none is started."""
@@ -104,7 +158,8 @@ class JavaHost:
             host.close()
 
     def _command(self, folder: Path) -> list[str]:
-        logs = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in _LOGGING.items()]
+        wanted = {**_LOGGING, **{f"log.{name}": level.lower() for name, level in self._levels.items()}}
+        logs = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in wanted.items()]
         try:
             own = shlex.split(self._options)
         except ValueError as error:
@@ -116,8 +171,10 @@ class JavaHost:
 class _Host:
     """One process at a time that takes connections, and those before it whose connections have not left yet."""
 
-    def __init__(self, start: Callable[[], HostProcess], whose: str, grace_s: float, *, stays: bool) -> None:
+    def __init__(self, start: Callable[[], HostProcess], whose: str, grace_s: float, silence_s: float, *,
+                 stays: bool) -> None:
         """`stays`: also while nobody is connected."""
+        self._silence_s = silence_s
         self._start = start
         self._whose = whose
         self._grace_s = grace_s
@@ -128,8 +185,8 @@ class _Host:
         self._used: Counter[HostProcess] = Counter()  # by how many connections
         self._closed = False
 
-    def connect(self, on_event: OnEvent, offsets: Offsets, name: str) -> Connection:
-        """See JavaHost."""
+    def connect(self, on_event: OnEvent, offsets: Offsets, name: str, tell: Callable[[str], None]) -> Connection:
+        """See JavaHost. `tell`: what becomes of the host, where it is not what the worker wants."""
         with self._lock:
             if self._closed:
                 raise ConnectError("The worker is shutting down")
@@ -139,12 +196,26 @@ class _Host:
         def heed(event: Event) -> None:
             if isinstance(event, HostGoneError):
                 self._left(process)
+                if not event.wanted:
+                    tell(f"the host of Java plugins has ended ({process.why()}); it goes on in a new one")
             elif isinstance(event, Mapping) and event.get("op") == "retire":
-                with self._lock:
-                    self._retire(process)
+                self._retires(process, str(event.get("why")))
+                tell(f"the host of Java plugins is replaced ({event.get('why')}); it goes on in a new one")
             on_event(event)
 
         return Connection(sock, heed, offsets, name)
+
+    def set_level(self, logger: str, level: str) -> None:
+        """See JavaHost. A JVM that is just ending is left alone."""
+        with self._lock:
+            running = [*self._retired, *([self._running] if self._running is not None else [])]
+        for process in running:
+            with suppress(HostGoneError, NoAnswerError):
+                connection = Connection(process.connect())
+                try:
+                    connection.ask_within(LEVEL_S, "level", logger=logger, level=level)
+                finally:
+                    connection.close()
 
     def _reach(self) -> tuple[socket.socket, HostProcess]:
         if self._running is not None:
@@ -152,20 +223,30 @@ class _Host:
                 return self._running.connect(), self._running
             except HostGoneError:
                 if self._running.alive:
-                    self._retire(self._running)  # it has said so to others only
+                    self._retire(self._running, "It takes no connections")  # it has said why to others
                 else:
                     log.warning("The host of %s has ended; a new one is started", self._whose)
                     self._used.pop(self._running, None)
                     self._running.close()
                     self._running = None
-        self._running = self._start()
-        return self._running.connect(), self._running
+        self._running = process = self._start()
+        Pulse(process, self._silence_s, lambda: self._silent(process), lambda why: self._retires(process, why))
+        return process.connect(), process
 
-    def _retire(self, process: HostProcess) -> None:
+    def _retires(self, process: HostProcess, why: str) -> None:
+        with self._lock:
+            self._retire(process, why)
+
+    def _silent(self, process: HostProcess) -> None:
+        why = f"it has not answered for {self._silence_s:g} s: it was stopped, or its heap is full"
+        log.error("The host of %s is ended: %s; its tasks go on in a new one", self._whose, why)
+        self._end(process, why=why)
+
+    def _retire(self, process: HostProcess, why: str) -> None:
         """Nobody else is connected to it. Those who are have some time to leave."""
         if process is not self._running:
             return
-        log.warning("Too many threads hang in the host of %s: its tasks go on in a new one", self._whose)
+        log.warning("%s, the host of %s: its tasks go on in a new one", why, self._whose)
         self._running = None
         self._retired.add(process)
         _later(self._grace_s, lambda: self._end(process))
@@ -181,7 +262,7 @@ class _Host:
         if unused:
             _later(LINGER_S, lambda: self._end(process, only_unused=True))
 
-    def _end(self, process: HostProcess, *, only_unused: bool = False) -> None:
+    def _end(self, process: HostProcess, *, only_unused: bool = False, why: str = "its time is over") -> None:
         with self._lock:
             if only_unused and self._used[process] > 0:
                 return
@@ -189,7 +270,7 @@ class _Host:
                 self._running = None
             self._retired.discard(process)
             self._used.pop(process, None)
-        process.close()
+        process.close(why)
 
     def close(self) -> None:
         """End them. From now on none is started."""

@@ -17,17 +17,21 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.errors import SetupError
 from heeler.java_host.connection import HostGoneError
 from heeler.java_host.frames import message
 from spark_tasks.process.private_files import open_private
+from storage.ids import ConnectorName, ConnectorTaskId
 
 _START_S: Final = 120.0  # scanning jars without manifests takes its time on a busy machine
 _LOOK_S: Final = 0.02
-_LEVEL: Final = re.compile(r"\[(TRACE|DEBUG|INFO|WARN|ERROR)\] (.*)", re.DOTALL)
+_END_S: Final = 0.5
+_FULL: Final = 3  # Host.java ends with it
+_WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, and connector: see Said.java
+_LEVEL: Final = re.compile(r"\[(TRACE|DEBUG|INFO|WARN|ERROR)\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
 _PYTHON: Final = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
                   "ERROR": logging.ERROR}
 _said = logging.getLogger("heeler.java")  # what the JVM and its plugins write
@@ -59,6 +63,7 @@ class HostProcess:
             raise
         self._last = ""
         self._closed = False
+        self._why = ""
         threading.Thread(target=self._log, args=(reading,), name="java-host-log", daemon=True).start()
         self._wait(begun + _START_S)
         log.info("The host of %s runs (started in %.1f s)", whose, time.monotonic() - begun)
@@ -67,6 +72,18 @@ class HostProcess:
     def alive(self) -> bool:
         """Whether the JVM has not ended."""
         return self._guard.exit_code() is None
+
+    def why(self) -> str:
+        """Why it has ended, or takes no connections. Waits a moment for its end."""
+        if self._why:
+            return self._why
+        match self._guard.wait(_END_S):
+            case None:
+                return "it has closed its connections"
+            case code if code == _FULL:
+                return "its heap was full"
+            case code:
+                return f"exit code {code}"
 
     def _wait(self, until: float) -> None:
         while not (self._folder / "socket").exists():
@@ -88,20 +105,36 @@ class HostProcess:
         return sock
 
     def _log(self, reading: int) -> None:
-        """What the JVM writes becomes lines of the worker's log; not what is said at a wanted end."""
-        level = logging.INFO  # a trace belongs to the line before it
+        """What the JVM writes becomes lines of the worker's log, of the logger that it names and about the connector or
+        task that it is written for; not what is said at a wanted end.
+        """
+        level, logger = logging.INFO, _said  # a trace belongs to the line before it
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                found = _LEVEL.match(line.rstrip())
+                about = about_of(_WHOSE.match(line))
+                plain = _WHOSE.sub("", line).rstrip()
+                found = _LEVEL.match(plain)
                 if found:
-                    level = _PYTHON[found[1]]
-                elif not line[:1].isspace() and not line.startswith("Caused by"):
-                    level = logging.INFO
-                self._last = found[2] if found else line.rstrip()
-                _said.log(logging.DEBUG if self._closed else level, "%s", self._last)
+                    level, logger = _PYTHON[found[1]], logging.getLogger(found[2]) if found[2] else _said
+                elif not plain[:1].isspace() and not plain.startswith("Caused by"):
+                    level, logger = logging.INFO, _said
+                self._last = found[3] if found else plain
+                logger.log(logging.DEBUG if self._closed else level, "%s", self._last, extra=about)
 
-    def close(self) -> None:
+    def close(self, why: str = "the worker has ended it") -> None:
         """End the JVM. May be repeated."""
+        if self.alive:
+            self._why = self._why or why
         self._closed = True
         self._guard.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def about_of(found: re.Match[str] | None) -> dict[str, Any]:
+    """The `extra` of a line that says whom it is about; see ConnectFormatter."""
+    if found is None:
+        return {}
+    name = ConnectorName(found[2])
+    if not found[1]:
+        return {"about": name, "connect_context": f"[{name}|worker] "}
+    return {"about": ConnectorTaskId(name, int(found[1])), "connect_context": f"[{name}|task-{found[1]}] "}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_LEVELS: Final = ((logging.CRITICAL, "OFF"), (logging.ERROR, "ERROR"), (logging.WARNING, "WARN"),
+                  (logging.INFO, "INFO"), (logging.DEBUG, "DEBUG"), (0, "TRACE"))  # slf4j's
 PREFER: Final = "java.plugins.prefer"
 
 
@@ -57,6 +60,17 @@ class JavaRuntime:
             return class_of(plugin, host)
 
         self.found[Found(plugin.name, plugin.kind, f"java:{plugin.name}", plugin.location)] = make
+
+    def tell(self, told: Callable[[str, str, str], None]) -> None:
+        """Have somebody told what becomes of a host: see Told."""
+        if self._host is not None:
+            self._host.told = told
+
+    def set_level(self, logger: str, level: int) -> None:
+        """The level of a logger of the worker was set: plugins that log under this name, or below it, do as it says."""
+        if self._host is not None and logger != "root":
+            name = next(name for least, name in _LEVELS if level >= least)
+            threading.Thread(target=self._host.set_level, args=(logger, name), name="java-level", daemon=True).start()
 
     def close(self) -> None:
         """End the host, if there is one."""

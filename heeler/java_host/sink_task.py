@@ -72,6 +72,8 @@ class JavaSinkTask:
         self._letters: list[Batch] = []
         self._lag_asked = float("-inf")
         self._paused = False
+        self.restarting = False
+        """See TaskRunner: the host has ended, and there is no other one yet."""
 
     def start(self) -> None:
         """Make and start the task in the host. It joins the group in run_once."""
@@ -82,6 +84,7 @@ class JavaSinkTask:
     def _begin(self) -> Session:
         session = self._held.open(lambda: Session(self._host.connect, "sink", self._order, self._context),
                                   lambda made: self._await(made, "started"))
+        self.restarting = False
         if self._paused:
             session.connection.tell("pause")
         return session
@@ -110,6 +113,7 @@ class JavaSinkTask:
             self._drop()
             if self._held.cancelled:
                 raise
+            self.restarting = True
             return self._patience.later(error)
         except RetriableError as error:  # Kafka is out of reach, for example
             return self._patience.later(error)

@@ -73,6 +73,8 @@ class JavaSourceTask:
         self._unsaid: int | None = None  # the last frame that is final and of which the plugin was not told
         self._paused = False
         self._polls = False
+        self.restarting = False
+        """See TaskRunner: the host has ended, and there is no other one yet."""
 
     def start(self) -> None:
         """Fence predecessors where the delivery does that; make and start the task in the host."""
@@ -87,9 +89,11 @@ class JavaSourceTask:
         self._opened_at = self._said_at = time.monotonic()
         self._unsaid = None
         self._polls = False
-        return self._held.open(
+        session = self._held.open(
             lambda: Session(self._host.connect, "source", self._order, self._context, self._read_offsets),
             self._await_start)
+        self.restarting = False
+        return session
 
     def _await_start(self, session: Session) -> None:
         event = session.next(wait=True)
@@ -205,6 +209,7 @@ class JavaSourceTask:
     def _failed(self, error: Exception) -> Progress:
         """A retriable error has everything after the last offsets repeated; another one fails the task."""
         self._drop()
+        self.restarting = self.restarting or isinstance(error, HostGoneError)
         self._delivery.abort()
         seen = self._delivery.failure(error)
         if self._held.cancelled or seen is not error:
@@ -281,11 +286,11 @@ class JavaSourceTask:
             if self._creation is not None:
                 self._creation.ensure(self._cluster, topic)
             self._topics.add(topic)
-            self._context.topic_used(topic)
+        self._context.topic_used(topic)  # again and again: the list of topics can be reset
 
 
 class _Writing:
-    """The frames of one step into an appender, which is made for the first of them. `used` is told of each topic."""
+    """The frames of one step into an appender, made for the first of them. `used` is told of each topic once."""
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
                  used: Callable[[str], None]) -> None:
@@ -294,6 +299,7 @@ class _Writing:
         self._lane = lane
         self._used = used
         self._appender: Appender | None = None
+        self._topics: set[str] = set()
         self.offsets: dict[str, str] = {}
         self.number: int | None = None
         self.amid_poll = False
@@ -322,7 +328,9 @@ class _Writing:
         appender = self._open()
         places = Places(batch.number, len(batch.raw)) if batch.wanted else None
         for which, topic in enumerate(batch.topics):
-            self._used(topic)
+            if topic not in self._topics:
+                self._topics.add(topic)
+                self._used(topic)
             rows = np.flatnonzero(batch.topic == which)
             mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from actors.ticker import Ticker
@@ -30,6 +30,8 @@ class WorkerLoggers:
     def __init__(self) -> None:
         self._modified: dict[str, int] = {}
         self._lock = threading.Lock()
+        self.follower: Callable[[str, int], None] = lambda _namespace, _level: None
+        """Is told of each namespace whose level is set, for loggers elsewhere."""
 
     def levels(self) -> Mapping[str, LoggerLevel]:
         """Loggers whose level was set, sorted; `root` too."""
@@ -54,6 +56,7 @@ class WorkerLoggers:
                     logger.setLevel(number)
                     self._modified[name] = Ticker.now_ms()
                     changed.append(name)
+        self.follower(namespace, number)
         return changed
 
     def follow_cluster(self, namespace: str, level: str) -> None:

@@ -33,6 +33,7 @@ from actors.messages.commands import (
     ReplayLetters,
     WriteConfig,
 )
+from actors.messages.events import Remark
 from actors.messages.replies import answer
 from actors.messages.requests import (
     Ask,
@@ -147,6 +148,8 @@ class Worker:
         self.metrics.worker_id = WorkerId(self.rest.worker_id)
         parts = wait_for(in_background(lambda: KafkaParts.connect(self.config)), self.halting)
         self._cleanup.callback(parts.close)
+        self._java.tell(self._java_told)
+        self.view.loggers.follower = self._java.set_level
         data_plane = DataPlane(self.config, self._plugins, self._tell_herder)
         self._cleanup.callback(data_plane.close)
         data_plane.start_engine()
@@ -329,6 +332,11 @@ class Worker:
                 herder.tell(message)
             except pykka.ActorDeadError:
                 log.debug("The herder has ended; %s is dropped", type(message).__name__)
+
+    def _java_told(self, connector: str, item: str, what: str) -> None:
+        name = ConnectorName(connector)
+        task = int(item.removeprefix(f"{connector}-")) if item != connector else None
+        self._tell_herder(Remark(name if task is None else ConnectorTaskId(name, task), what, "Java plugins"))
 
     def _publish(self, state: HerderState, leader: LeaderClient) -> None:
         self.view.follow(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.connectors.verify import read_summary
+from tests.rigs.java_connectors import worker_with_jars
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, PATIENT, Kafka, Rig, running_worker
 
@@ -40,6 +41,13 @@ def rig(warm_worker, tmp_path):
     own = Rig(warm_worker.process, warm_worker.kafka, tmp_path)
     yield own
     own.tidy()
+
+
+@pytest.fixture(scope="session")
+def java_worker(kafka, tmp_path_factory):
+    """A worker with jars in its plugin.path, which those tests share that do it no harm."""
+    with worker_with_jars(kafka, tmp_path_factory.mktemp("java"), "java-worker") as rig:
+        yield rig
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.test_java_plugins import FILE_SOURCE, SLOW_S, counting, jvms, offsets
 from tests.integration.test_worker_metrics import get, metrics
+from tests.rigs.java_connectors import FILE_SOURCE, SLOW_S, counting, jvms, offsets
 from tests.rigs.java_jars import plugin_folder
 from tests.rigs.support import wait_until
 from tests.rigs.workers import PATIENT, PLUGINS, Rig, running_worker, wait_gone
@@ -42,17 +42,19 @@ def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic
     rig.wait_states(leaks, ["RUNNING", "FAILED"], SLOW_S)
     trace = rig.call("GET", f"/connectors/{leaks}/status")["tasks"][0]["trace"]
     assert "java.lang.OutOfMemoryError: Java heap space" in trace
-    (leaking,) = set(jvms(rig)) - before
+    story = lambda: str(rig.call("GET", f"/connectors/{leaks}/story"))  # noqa: E731
+    wait_until(lambda: "the host of Java plugins is replaced (Its heap is full)" in story(), SLOW_S, "a free heap")
+    leaking = set(jvms(rig)) - before
     rig.create(exits, counting(exits, "exit"))
     rig.wait_states(exits, ["FAILED", "FAILED"], SLOW_S)
     assert "the plugin called System.exit" in rig.call("GET", f"/connectors/{exits}/status")["tasks"][0]["trace"]
     rig.delete(leaks)
-    wait_gone([leaking])  # which is what gives the memory back
+    wait_gone(leaking)  # which is what gives the memory back
     with file.open("a") as out:
         out.write("two\n")
     wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
-    assert set(jvms(rig)) == before
-    assert "goes on in another host" not in rig.process.log.read_text()
+    wait_until(lambda: set(jvms(rig)) == before, what="the end of all other JVMs")
+    assert f"{topic_name}: goes on in another host" not in rig.process.log.read_text()
 
 
 def test_what_java_plugins_measure(rig, topic_name):

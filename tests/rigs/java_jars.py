@@ -18,10 +18,10 @@ SOURCES = Path(__file__).with_name("java")
 
 def plugin_folder(folder: Path) -> Path:
     """A folder for plugin.path: connect-file, connect-json, the plugins that misbehave (7.1, and an older 6.0), a jar
-    that is none. All is fetched before.
+    that is none, a class for a Java that is not there yet. All is fetched before.
     """
     host_classpath()
-    for name in ("file", "json", "mode", "older", "broken"):
+    for name in ("file", "json", "mode", "older", "broken", "newer"):
         (folder / name).mkdir(parents=True)
     for name, jars in (("file", FILE), ("json", RUNTIME)):
         (jar,) = resolve(jars).glob(f"connect-{name}-*.jar")
@@ -31,6 +31,12 @@ def plugin_folder(folder: Path) -> Path:
     for name, version in (("mode", "7.1"), ("older", "6.0")):
         with zipfile.ZipFile(folder / name / "mode.jar", "a") as archive:
             archive.writestr("version.txt", version)
+    with (zipfile.ZipFile(folder / "mode" / "mode.jar") as ours,
+          zipfile.ZipFile(folder / "newer" / "newer.jar", "w") as archive):
+        code = bytearray(ours.read("heeler/tests/ModeSource.class"))
+        code[6:8] = (2000).to_bytes(2, "big")
+        archive.writestr("heeler/tests/Newer.class", bytes(code))
+        archive.writestr(f"{MANIFESTS}source.SourceConnector", "heeler.tests.Newer\n")
     (folder / "broken" / "broken.jar").write_bytes(b"PK\3\4 no jar")
     return folder
 
@@ -45,7 +51,7 @@ def compile_into(jar: Path) -> None:
     with zipfile.ZipFile(jar, "w") as archive:
         for file in sorted(classes.rglob("*.class")):
             archive.write(file, file.relative_to(classes))
-        archive.writestr(f"{MANIFESTS}source.SourceConnector", "heeler.tests.ModeSource\n")
+        archive.writestr(f"{MANIFESTS}source.SourceConnector", "heeler.tests.ModeSource\nheeler.tests.StuckSource\n")
         archive.writestr(f"{MANIFESTS}sink.SinkConnector", "heeler.tests.NoteSink\n")
         archive.writestr(f"{MANIFESTS}transforms.Transformation", "heeler.tests.Measured$Pass\n")
         archive.writestr(f"{MANIFESTS}storage.Converter", "heeler.tests.Measured$Longs\n")

@@ -163,6 +163,12 @@ HEELER_KEYS = ConfigDef(
     _key("java.plugins.hung.max", Type.INT, 8, _LOW,
          "Threads of Java plugins that were given up and hang: with so many their JVM is replaced. Its tasks stop in "
          "order and go on in a new one.", at_least(1)),
+    _key("java.plugins.answer.timeout.ms", Type.LONG, 85_000, _LOW,
+         "How long a Java plugin may take for config, validate, alterOffsets and the like before it is given up.",
+         at_least(1)),
+    _key("java.plugins.silence.timeout.ms", Type.LONG, 30_000, _LOW,
+         "A JVM of Java plugins that answers nothing for so long, since it is stopped or its heap is full, is ended; "
+         "its tasks go on in a new one.", at_least(1)),
     _key("java.plugins.prefer", Type.LIST, [], _LOW,
          "Classes of connectors that heeler has too and of which the Java plugin in plugin.path is to be used.",
          ValidList()),

@@ -40,7 +40,7 @@ public class ModeSource extends SourceConnector {
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
             .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start",
-                "hang-connector", "throw", "memory", "leak", "measure", "retry", "raise", "reconfigure", "mixed", "transactions"), ConfigDef.Importance.LOW, "What it does.")
+                "hang-connector", "throw", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "transactions"), ConfigDef.Importance.LOW, "What it does.")
             .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
     }
 
@@ -121,6 +121,10 @@ public class ModeSource extends SourceConnector {
                 case "leak" -> {
                     while (true) LEAKED.add(new byte[1 << 20]);
                 }
+                case "overflow" -> deeper(0);
+                case "leak-aside" -> {
+                    if (new java.io.File(config.get("once")).delete()) aside();
+                }
                 case "memory" -> throw new OutOfMemoryError("no heap left, says the plugin");
                 case "retry" -> {
                     if (!retried) {
@@ -145,6 +149,25 @@ public class ModeSource extends SourceConnector {
             next++;
             if (polled != null) polled.record();
             return List.of(record);
+        }
+
+        /** There is nothing to read from standard input, and nobody to wait for. */
+        private static int deeper(int level) {
+            try {
+                if (level == 0 && System.in.read() >= 0) throw new ConnectException("standard input has something");
+            } catch (java.io.IOException e) {
+                throw new java.io.UncheckedIOException(e);
+            }
+            return deeper(level + 1) + 1;
+        }
+
+        /** A thread that nobody looks after ends for want of memory. */
+        private static void aside() throws InterruptedException {
+            Thread thread = new Thread(() -> {
+                while (true) LEAKED.add(new byte[1 << 16]);
+            }, "aside");
+            thread.start();
+            thread.join();
         }
 
         private static void sleep() {

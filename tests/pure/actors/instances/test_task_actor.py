@@ -32,6 +32,7 @@ class ScriptedRunner:
         self.batches = list(batches)
         self.start_error = start_error
         self.close_error: Exception | None = None
+        self.restarting = False
         self.calls: list[str] = []
         self.threads: set[int] = set()
         self.runs = 0
@@ -184,6 +185,25 @@ def test_a_failing_batch_fails_the_task_which_does_nothing_until_it_is_stopped(r
     rig.await_states(State.RUNNING, State.FAILED, State.UNASSIGNED)
     assert rig.runner.runs == 2
     assert rig.runner.calls == ["start", "close"]
+
+
+def test_a_runner_whose_process_has_ended_is_restarting(rig: Rig) -> None:
+    runner = ScriptedRunner()
+    rig.start(runner)
+    rig.await_states(State.RUNNING)
+    runner.restarting = True
+    runner.wake()
+    rig.await_states(State.RUNNING, State.RESTARTING)
+    runner.wake()  # which is told once
+    runner.restarting = False
+    runner.wake()
+    rig.await_states(State.RUNNING, State.RESTARTING, State.RUNNING)
+    rig.ref.tell(ChangeTargetState(TargetState.PAUSED))
+    rig.await_states(State.RUNNING, State.RESTARTING, State.RUNNING, State.PAUSED)
+    runner.restarting = True  # while it is paused it stays that
+    runner.wake()
+    rig.ref.tell(ChangeTargetState(TargetState.STARTED))
+    rig.await_states(State.RUNNING, State.RESTARTING, State.RUNNING, State.PAUSED, State.RESTARTING)
 
 
 def test_a_failing_start(rig: Rig) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from heeler.java_host.connection import Connection, HostGoneError, JavaPluginError
+from heeler.java_host.connection import Connection, HostGoneError, JavaPluginError, NoAnswerError
 from heeler.java_host.frames import HEAD, message
 from spark_tasks.errors import ConnectError
 
@@ -87,3 +87,15 @@ def test_the_end_and_what_cannot_be_read_are_told_to_everybody(host, asking, las
     assert isinstance(host.events.get(timeout=5), HostGoneError)
     with pytest.raises(HostGoneError):
         host.connection.ask("stop")
+
+
+def test_no_answer_in_time(host):
+    with pytest.raises(NoAnswerError, match=r"no answer to validate within 0\.01 s"):
+        host.connection.ask_within(0.01, "validate")
+    assert host.read()[1] == {"op": "validate"}
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_whose_wish_the_end_is(host, wanted):
+    (host.connection.close if wanted else host.socket.close)()
+    assert host.events.get(timeout=5).wanted is wanted

@@ -13,6 +13,8 @@ from heeler.java_host.host import JavaHost
 from spark_tasks.errors import ConnectError
 from tests.rigs.support import wait_until
 
+RETIRE = {"op": "retire", "why": "It is old"}
+
 
 class Process:
     """In the place of a HostProcess."""
@@ -30,7 +32,10 @@ class Process:
         self.ends.append(mine)
         return other
 
-    def close(self):
+    def why(self):
+        return "it was played"
+
+    def close(self, _why=""):
         self.alive = False
         self.closed += 1
         for end in self.ends:
@@ -40,6 +45,7 @@ class Process:
 @pytest.fixture
 def made(monkeypatch):
     monkeypatch.setattr(host, "HostProcess", Process)
+    monkeypatch.setattr(host, "Pulse", lambda *_: None)
     monkeypatch.setattr(host, "LINGER_S", 0.0)
     Process.made.clear()
     yield Process.made
@@ -82,10 +88,10 @@ def test_those_who_are_told_leave_and_others_go_to_the_next(made):
     one = java.connect(told.append, connector="a")
     two = java.connect(connector="b")
     (first,) = made
-    first.ends[0].sendall(message(0, {"op": "retire"}))
-    wait_until(lambda: told == [{"op": "retire"}])
+    first.ends[0].sendall(message(0, RETIRE))
+    wait_until(lambda: told == [RETIRE])
     java.connect(connector="a")
-    first.ends[0].sendall(message(0, {"op": "retire"}))  # once more is nothing new
+    first.ends[0].sendall(message(0, RETIRE))  # once more is nothing new
     assert len(made) == 2
     one.close()
     java.connect(connector="a")
@@ -93,6 +99,37 @@ def test_those_who_are_told_leave_and_others_go_to_the_next(made):
     two.close()
     wait_until(lambda: first.closed)
     assert (len(made), made[1].closed) == (2, 0)
+
+
+def test_what_becomes_of_a_host_is_told_of_those_who_are_there(made):
+    java, told = hosts(), []
+    java.told = lambda *what: told.append(what)
+    java.connect(name="a-0", connector="a")
+    left = java.connect(name="b", connector="b")
+    left.close()
+    (first,) = made
+    first.ends[0].sendall(message(0, RETIRE))
+    wait_until(lambda: told == [
+        ("a", "a-0", "the host of Java plugins is replaced (It is old); it goes on in a new one")])
+    first.ends[0].close()
+    wait_until(lambda: told[1:] == [
+        ("a", "a-0", "the host of Java plugins has ended (it was played); it goes on in a new one")])
+
+
+@pytest.mark.parametrize(("op", "times"), [("validate", 4), ("alterOffsets", 1)])
+def test_who_asks_a_host_that_is_ending_asks_the_next(made, monkeypatch, op, times):
+    """But for what may have been done already."""
+    monkeypatch.setattr(host, "PAUSES_S", (0.0, 0.0, 0.0))
+    java, asked = hosts(), []
+
+    def gone(*question, **_):
+        asked.append(question)
+        raise HostGoneError("it ends")
+
+    monkeypatch.setattr(host.Connection, "ask_within", gone)
+    with pytest.raises(HostGoneError):
+        java.ask(op)
+    assert len(asked) == times
 
 
 def test_one_that_takes_nobody_is_left_too(made):
@@ -106,7 +143,7 @@ def test_one_that_takes_nobody_is_left_too(made):
 def test_who_does_not_leave_in_time_is_ended_with_it(made):
     java, told = hosts(grace_s=0.0), []
     java.connect(told.append)
-    made[0].ends[0].sendall(message(0, {"op": "retire"}))
+    made[0].ends[0].sendall(message(0, RETIRE))
     wait_until(lambda: [type(event) for event in told] == [dict, HostGoneError])
     java.close()
     with pytest.raises(ConnectError, match="shutting down"):

@@ -188,7 +188,7 @@ def test_records_are_given_ahead_and_only_what_the_task_wants_is_committed(rig):
     session.say("done", written=3)
     wait_until(lambda: stepped(rig).records == FRAME_RECORDS)
     assert frame(session) == ends[4]
-    assert (rig.group.commits, rig.used) == ([(2, {TP: 9}, 0)], ["t"])
+    assert (rig.group.commits, rig.used) == ([(2, {TP: 9}, 0)], ["t"] * 5), "each frame tells: topics can be reset"
     assert rig.metrics.records == {"read": FRAME_RECORDS, "write": 3}
 
 
@@ -284,6 +284,7 @@ def test_the_end_of_the_host_has_the_task_begin_again_where_the_group_is(rig):
     rig.woken.clear()
     session.socket.close()
     wait_until(lambda: stepped(rig) and rig.metrics.retries, what="the end to be seen")
+    assert rig.task.restarting
 
     def begin():
         session = rig.host.sessions.get(timeout=10)
@@ -295,6 +296,7 @@ def test_the_end_of_the_host_has_the_task_begin_again_where_the_group_is(rig):
 
     (told,) = beside(lambda: wait_until(lambda: rig.task.run_once().records), begin)
     assert told == (opening(rig, 2), (2, 5, False, 3))
+    assert not rig.task.restarting
 
 
 def test_it_ends_in_order(rig):

@@ -201,6 +201,9 @@ def test_frames_are_appended_committed_and_acknowledged(rig):
     assert rig.kafka.committed == [(2, [({"p": 1}, {"n": 2})])]
     assert session.read()[1] == {"op": "acknowledge", "frame": 1, "places": []}
     assert rig.task.run_once().idle_ms > 1000
+    session.frame(b"three", offset=3)
+    wait_until(lambda: stepped(rig).records == 1)
+    assert rig.used == ["t", "t"], "each step tells: topics can be reset"
 
 
 def test_who_wants_it_is_told_where_its_records_went(rig):
@@ -268,6 +271,7 @@ def test_the_end_of_the_host_has_the_task_start_again(rig):
     session.frame(b"one", offset=1)
     session.socket.close()
     wait_until(lambda: stepped(rig) and rig.kafka.aborts, what="the end to be seen")
+    assert rig.task.restarting
     assert rig.kafka.committed == [(1, [({"p": 1}, {"n": 1})])], "what had come is kept"
     running = threading.Thread(target=lambda: wait_until(lambda: rig.task.run_once().idle_ms > 1000))
     running.start()
@@ -276,6 +280,7 @@ def test_the_end_of_the_host_has_the_task_start_again(rig):
     session.say("started")
     assert session.op() == "resume"
     running.join(10)
+    assert not rig.task.restarting
 
 
 def test_pause_and_resume_are_told_once(rig):

@@ -1,9 +1,6 @@
 package heeler.host;
 
-import java.io.IOException;
 import java.util.Map;
-import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.connector.Connector;
@@ -15,11 +12,9 @@ import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceConnectorContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
-/** One instance of a connector. A thread of its own runs the plugin; another one reads, so that it can ask meanwhile. */
-final class ConnectorSession extends Session {
-    private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
+/** One instance of a connector. */
+final class ConnectorSession extends AskedSession {
     private final Host host;
-    private final BlockingQueue<Connection.Message> asked = new LinkedBlockingQueue<>();
     private Connector connector;
     private Measures measures;
 
@@ -29,39 +24,22 @@ final class ConnectorSession extends Session {
     }
 
     @Override
-    void listen(Connection.Message first) throws IOException {
-        thread = new Thread(this::work, "connector " + first.text("name"));
-        thread.start();
+    String name(Connection.Message first) {
+        return "connector " + first.text("name");
+    }
+
+    /** What was started is stopped. */
+    @Override
+    void end() {
         try {
-            for (Connection.Message m = first; m != null; m = connection.read()) asked.add(m);
-        } finally {
-            asked.add(END); // the worker is no longer interested: what was started is stopped
+            stop();
+        } catch (Throwable e) { // plugin code
+            e.printStackTrace();
         }
     }
 
-    private void work() {
-        try {
-            for (Connection.Message m = asked.take(); m != END; m = asked.take()) {
-                Map<String, ?> answer;
-                try {
-                    answer = answered(m);
-                } catch (Throwable e) { // plugin code
-                    answer = Host.failure(e);
-                }
-                connection.tell(m.id(), answer);
-            }
-        } catch (IOException | InterruptedException e) {
-            // Nobody listens any more.
-        } finally {
-            try {
-                stop();
-            } catch (Throwable e) { // plugin code
-                e.printStackTrace();
-            }
-        }
-    }
-
-    private Map<String, ?> answered(Connection.Message m) throws Exception {
+    @Override
+    Map<String, ?> answered(Connection.Message m) throws Exception {
         if (m.op().equals("connector")) return start(m);
         try (LoaderSwap swap = host.plugins.withClassLoader(loader)) {
             return switch (m.op()) {

@@ -35,14 +35,18 @@ import org.apache.kafka.connect.runtime.standalone.StandaloneConfig;
  */
 public final class Host {
     private static byte[] spare = new byte[1 << 20]; // so that the first error of a full heap can be told
-    private static final Map<String, String> RETIRE = Map.of("op", "retire");
+    private static byte[] last = new byte[1 << 20]; // so that the process can end
+    private static final Map<String, String> HERE = Map.of("op", "answer");
+    private static final int FULL = 3; // the exit code of a host whose heap is full
+    private static final double FULL_FROM = 0.9;
+    private static final int CAUSES = 100; // they may go in a circle
     private static final long HUNG_MS = 2000; // what still runs so long after it was given up
     final Plugins plugins;
     private final WorkerConfig worker;
     private final byte[] secret;
     private final int mostHung;
     private final AtomicInteger hung = new AtomicInteger();
-    private volatile boolean retiring;
+    private volatile Map<String, String> retiring; // what everybody is told, once it is decided
     private volatile ServerSocketChannel server;
     private final Set<Session> sessions = ConcurrentHashMap.newKeySet();
 
@@ -84,7 +88,14 @@ public final class Host {
      * hang before the worker is told to use another host.
      */
     public static void main(String[] arguments) throws Exception {
+        System.setErr(new Said(System.err));
         System.setOut(System.err); // what plugins print belongs into the log
+        endIfFull(new Exception()); // its classes are looked up now: that takes memory
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            endIfFull(error);
+            System.err.println("[ERROR] The " + thread.getName() + " ended with an error");
+            error.printStackTrace();
+        });
         Path folder = Path.of(arguments[0]);
         byte[] secret = Files.readAllBytes(folder.resolve("secret"));
         Host host = new Host(arguments[1], arguments[2], Integer.parseInt(arguments[3]), secret);
@@ -109,6 +120,7 @@ public final class Host {
             if (hello == null || !MessageDigest.isEqual(secret, hello.text("secret").getBytes())) return;
             Connection.Message first = connection.read();
             if (first == null) return;
+            Said.worksFor(first);
             switch (first.op()) {
                 case "connector" -> serve(new ConnectorSession(this, connection), first);
                 case "source", "sink" -> {
@@ -122,21 +134,44 @@ public final class Host {
                     }
                     serve(session, first);
                 }
-                default -> {
-                    Questions questions = new Questions(this);
-                    for (Connection.Message m = first; m != null; m = connection.read()) questions.answer(connection, m);
+                case "pulse" -> {
+                    for (Connection.Message m = connection.read(); m != null; m = connection.read())
+                        connection.tell(m.id(), retiring == null ? HERE : retiring); // perhaps nobody else is here
                 }
+                default -> serve(new Questions(this, connection), first);
             }
         } catch (IOException e) {
             // The worker has given the connection up, or is gone; then its guard ends this process.
         } catch (Throwable e) {
+            endIfFull(e);
             e.printStackTrace();
         }
     }
 
+    /**
+     * An error that nobody was told of, since even that takes memory, or a thread that ends with it: its task would be
+     * RUNNING for ever and do nothing. So this process ends, and everything goes on in another one.
+     */
+    private static void endIfFull(Throwable error) {
+        if (!ranOut(error)) return;
+        last = null;
+        try {
+            System.err.println("[ERROR] The heap is full: this host of Java plugins ends");
+        } finally {
+            Runtime.getRuntime().halt(FULL);
+        }
+    }
+
+    /** Whether it comes from a heap that is full. */
+    static boolean ranOut(Throwable error) {
+        Throwable e = error;
+        for (int deep = 0; e != null && deep < CAUSES; deep++, e = e.getCause()) if (e instanceof OutOfMemoryError) return true;
+        return false;
+    }
+
     private void serve(Session session, Connection.Message first) throws Exception {
         sessions.add(session);
-        if (retiring) session.event(RETIRE);
+        if (retiring != null) session.event(retiring);
         try {
             session.listen(first);
         } finally {
@@ -144,6 +179,14 @@ public final class Host {
             awaitEnd(session.thread);
             sessions.remove(session);
         }
+        if (session.ranOut) new Thread(this::lookAtHeap, "heap").start(); // by then this one holds nothing of it
+    }
+
+    /** After a task has failed for want of memory. What its plugin keeps all the same is missing to all others. */
+    private void lookAtHeap() {
+        System.gc();
+        Runtime now = Runtime.getRuntime();
+        if (now.totalMemory() - now.freeMemory() > FULL_FROM * now.maxMemory()) retire("Its heap is full");
     }
 
     /** The worker listens to it no more. What hangs nobody can end, and each holds memory and perhaps locks. */
@@ -153,23 +196,24 @@ public final class Host {
         if (!thread.isAlive()) return;
         int now = hung.incrementAndGet();
         System.err.println("[WARN] The " + thread.getName() + " was given up and hangs; so do " + now + " threads in all");
-        if (now >= mostHung) retire();
+        if (now >= mostHung) retire("Too many threads hang in it");
         thread.join();
         hung.decrementAndGet();
     }
 
     /** Nobody new comes, and whoever is here is to go. */
-    private synchronized void retire() {
-        if (retiring) return;
-        retiring = true;
-        System.err.println("[WARN] Too many threads hang, so this host of Java plugins is replaced");
+    private synchronized void retire(String why) {
+        if (retiring != null) return;
+        Map<String, String> told = Map.of("op", "retire", "why", why);
+        retiring = told;
+        System.err.println("[WARN] " + why + ", so this host of Java plugins is replaced");
         try {
             server.close();
         } catch (IOException e) {
             e.printStackTrace();
         }
         // Each by itself: the worker may have no time to listen to one of them.
-        for (Session session : sessions) new Thread(() -> session.event(RETIRE), "retire").start();
+        for (Session session : sessions) new Thread(() -> session.event(told), "retire").start();
     }
 
     /** System.exit cannot be refused by newer Javas, so the plugin that calls it is at least told. */
@@ -188,7 +232,7 @@ public final class Host {
 
     /** An error as a message. */
     static Map<String, Object> failure(Throwable error) {
-        if (error instanceof VirtualMachineError) spare = null;
+        if (ranOut(error)) spare = null;
         StringWriter trace = new StringWriter();
         error.printStackTrace(new PrintWriter(trace));
         Map<String, Object> told = new LinkedHashMap<>();

@@ -20,26 +20,43 @@ import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 /** Answers what can be asked about plugins while nothing of them runs. */
-final class Questions {
+final class Questions extends AskedSession {
     private final Host host;
 
-    Questions(Host host) {
+    Questions(Host host, Connection connection) {
+        super(connection);
         this.host = host;
     }
 
-    void answer(Connection connection, Connection.Message asked) throws IOException {
-        Map<String, ?> answer;
-        try {
-            answer = answered(asked);
-        } catch (Throwable e) { // plugin code
-            answer = Host.failure(e);
-        }
-        connection.tell(asked.id(), answer);
+    @Override
+    String name(Connection.Message first) {
+        return first.op() + " of " + first.text("class");
     }
 
-    private Map<String, ?> answered(Connection.Message asked) throws Exception {
+    @Override
+    void listen(Connection.Message first) throws IOException {
+        try {
+            super.listen(first);
+        } finally {
+            thread.interrupt(); // perhaps that ends what it hangs in
+        }
+    }
+
+    /** It called System.exit: who asked is told. */
+    @Override
+    void blame(Throwable error) {
+        tell(asking, failure(error));
+    }
+
+    @Override
+    Map<String, ?> answered(Connection.Message asked) throws Exception {
         if (asked.op().equals("plugins")) return Map.of("op", "answer", "plugins", all());
+        if (asked.op().equals("level")) {
+            Said.level(asked.text("logger"), asked.text("level"));
+            return Map.of("op", "answer");
+        }
         PluginDesc<?> named = host.plugin(asked);
+        loader = named.loader();
         try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
             Object plugin = Utils.newInstance(named.pluginClass());
             return switch (asked.op()) {

@@ -8,6 +8,7 @@ abstract class Session {
     final Connection connection;
     volatile Thread thread; // null where there is none yet
     volatile ClassLoader loader; // the plugin's
+    volatile boolean ranOut; // its plugin found no memory
 
     Session(Connection connection) {
         this.connection = connection;
@@ -23,13 +24,24 @@ abstract class Session {
 
     /** What the plugin did that fails it, or ends the host. */
     void blame(Throwable error) {
-        event(Host.failure(error));
+        event(failure(error));
+    }
+
+    /** An error as a message. */
+    Map<String, Object> failure(Throwable error) {
+        Map<String, Object> told = Host.failure(error);
+        ranOut = ranOut || Host.ranOut(error);
+        return told;
     }
 
     /** Something that the worker did not ask for. */
     void event(Map<String, ?> told) {
+        tell(0, told);
+    }
+
+    void tell(int id, Map<String, ?> told) {
         try {
-            connection.tell(0, told);
+            connection.tell(id, told);
         } catch (IOException e) {
             // The worker has given this up.
         }

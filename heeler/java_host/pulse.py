@@ -1,0 +1,53 @@
+"""Whether a JVM still answers: one that is stopped, or whose heap is so full that it does nothing but look for memory,
+keeps its connections, and its tasks would be RUNNING for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from heeler.java_host.connection import Connection, HostGoneError
+from heeler.java_host.process import HostProcess
+
+EVERY_S: Final = 1.0
+_PARTS: Final = 10  # a worker that was stopped itself, and wakes up, has missed one of them at most
+
+
+class Pulse:
+    """Asks from now on until the JVM ends. `silent` is called once, after `limit_s` without an answer; `retires` with
+    the reason, again and again, once the JVM is to be replaced.
+    """
+
+    def __init__(self, process: HostProcess, limit_s: float, silent: Callable[[], None],
+                 retires: Callable[[str], None]) -> None:
+        self._process = process
+        self._limit_s = limit_s
+        self._silent = silent
+        self._retires = retires
+        threading.Thread(target=self._run, name="java-host-pulse", daemon=True).start()
+
+    def _run(self) -> None:
+        gone = threading.Event()
+        try:
+            connection = Connection(self._process.connect(), lambda _: gone.set(), name="pulse")
+            connection.tell("pulse")
+            while not gone.wait(EVERY_S):
+                if not self._answered(connection):
+                    self._silent()
+                    return
+        except HostGoneError:
+            return
+
+    def _answered(self, connection: Connection) -> bool:
+        answer = connection.begin("ping")
+        for _ in range(_PARTS):
+            try:
+                told = answer.result(self._limit_s / _PARTS)
+            except TimeoutError:
+                continue
+            if told.get("op") == "retire":
+                self._retires(str(told.get("why")))
+            return True
+        return False

@@ -1,0 +1,54 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+
+/** A session that answers. A thread of its own runs the plugin; another one reads, so that it notices the end meanwhile. */
+abstract class AskedSession extends Session {
+    private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
+    private final BlockingQueue<Connection.Message> asked = new LinkedBlockingQueue<>();
+    volatile int asking; // the id of the question that is being answered
+
+    AskedSession(Connection connection) {
+        super(connection);
+    }
+
+    abstract String name(Connection.Message first);
+
+    abstract Map<String, ?> answered(Connection.Message asked) throws Exception;
+
+    /** By its thread, last of all. */
+    void end() { }
+
+    @Override
+    void listen(Connection.Message first) throws IOException {
+        thread = new Thread(this::work, name(first));
+        thread.start();
+        try {
+            for (Connection.Message m = first; m != null; m = connection.read()) asked.add(m);
+        } finally {
+            asked.add(END); // the worker is no longer interested
+        }
+    }
+
+    private void work() {
+        try {
+            for (Connection.Message m = asked.take(); m != END; m = asked.take()) {
+                Map<String, ?> answer;
+                asking = m.id();
+                try {
+                    answer = answered(m);
+                } catch (Throwable e) { // plugin code
+                    answer = failure(e);
+                }
+                connection.tell(m.id(), answer);
+            }
+        } catch (IOException | InterruptedException e) {
+            // Nobody listens any more.
+        } finally {
+            end();
+        }
+    }
+}

@@ -1,0 +1,56 @@
+package heeler.host;
+
+import java.io.PrintStream;
+import java.lang.reflect.Field;
+import java.util.Map;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What this process and its plugins write: each line begins with whom its thread works for, between two marks, so that
+ * the worker's log can say it. Threads that plugins start work for those that started them.
+ */
+final class Said extends PrintStream {
+    private static final String MARK = "\u0001";
+    private static final Map<String, Integer> LEVELS = Map.of("TRACE", 0, "DEBUG", 10, "INFO", 20, "WARN", 30, "ERROR", 40, "OFF", 50);
+    private static final InheritableThreadLocal<String> WHOSE = new InheritableThreadLocal<>();
+
+    Said(PrintStream out) {
+        super(out, true);
+    }
+
+    /** From now on this thread, and those that it starts, work for what is asked for first over a connection. */
+    static void worksFor(Connection.Message first) {
+        switch (first.op()) {
+            case "connector" -> WHOSE.set(MARK + MARK + first.text("name") + MARK);
+            case "source", "sink" -> WHOSE.set(MARK + first.number("task") + MARK + first.text("name") + MARK);
+            default -> WHOSE.remove();
+        }
+    }
+
+    private static String whose() {
+        String whose = WHOSE.get();
+        return whose == null ? "" : whose;
+    }
+
+    @Override public void println(String line) {
+        super.println(whose() + line);
+    }
+
+    @Override public void println(Object line) {
+        super.println((Object) (whose() + line));
+    }
+
+    /** A logger's level, and that of all below it; there is no other way to change it while slf4j-simple runs. */
+    static void level(String logger, String level) throws ReflectiveOperationException {
+        System.setProperty("org.slf4j.simpleLogger.log." + logger, level.toLowerCase()); // of those to come
+        Object factory = LoggerFactory.getILoggerFactory();
+        Field known = factory.getClass().getDeclaredField("loggerMap");
+        known.setAccessible(true);
+        for (Map.Entry<?, ?> one : ((Map<?, ?>) known.get(factory)).entrySet()) {
+            if (!(one.getKey() + ".").startsWith(logger + ".")) continue;
+            Field current = one.getValue().getClass().getDeclaredField("currentLogLevel");
+            current.setAccessible(true);
+            current.setInt(one.getValue(), LEVELS.get(level));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+"""Java plugins that hang, fill the heap or end their JVM, and JVMs that are killed or stopped."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from heeler.java_host.frames import message
+from tests.rigs.java_connectors import (
+    FILE_SOURCE,
+    SLOW_S,
+    counting,
+    jvm,
+    notes,
+    noting,
+    numbers,
+    offsets,
+    wait_notes,
+    worker_with_jars,
+)
+from tests.rigs.support import wait_until
+from tests.rigs.workers import Rig, wait_gone
+
+pytestmark = pytest.mark.integration
+
+
+ANSWER_S, SILENCE_S = 4, 8
+STUCK = "heeler.tests.StuckSource"
+
+
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory):
+    """What it names is where StuckSource hangs."""
+    return tmp_path_factory.mktemp("stuck") / "where"
+
+
+@pytest.fixture(scope="module")
+def java_worker(kafka, stuck, tmp_path_factory):
+    with worker_with_jars(kafka, tmp_path_factory.mktemp("java"), "java-faults", f"-Dheeler.stuck={stuck}",
+                          java_plugins_answer_timeout_ms=str(1000 * ANSWER_S),
+                          java_plugins_silence_timeout_ms=str(1000 * SILENCE_S)) as rig:
+        yield rig
+
+
+@pytest.fixture
+def rig(java_worker, tmp_path):
+    assert java_worker.process.exit_code() is None, java_worker.process.tail()
+    own = Rig(java_worker.process, java_worker.kafka, tmp_path)
+    yield own
+    own.tidy()
+
+
+@pytest.mark.parametrize("mode", ["hang", "hang-start", "hang-connector"])
+def test_a_hung_task_is_given_up_and_holds_nobody_up(rig, topic_name, mode):
+    rig.create(topic_name, counting(topic_name, mode))
+    if mode == "hang":
+        rig.wait_records(topic_name, 5)
+    other = f"{topic_name}-other"
+    rig.create(other, counting(other), ["RUNNING", "RUNNING"])
+    rig.delete(topic_name)
+    rig.wait_records(other, 10)
+
+
+def test_the_end_of_the_host_is_noticed_and_all_goes_on(rig, topic_name):
+    """Killed, and ended by a plugin: which is FAILED, while the others go on after their offsets, each record once."""
+    file = rig.folder / "lines"
+    file.write_text("one\n")
+    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name},
+               ["RUNNING", "RUNNING"])
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], what="the first offset")
+    first = jvm(rig)
+    first.kill()
+    with file.open("a") as out:
+        out.write("two\n")
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    assert first.pid != jvm(rig).pid
+    assert "the host of Java plugins has ended (exit code 137)" in story(rig, topic_name)
+    assert "RESTARTING" in story(rig, topic_name)
+    bad = f"{topic_name}-exit"
+    rig.create(bad, counting(bad, "exit"))
+    rig.wait_states(bad, ["FAILED", "FAILED"], SLOW_S)
+    trace = rig.call("GET", f"/connectors/{bad}/status")["tasks"][0]["trace"]
+    assert "the plugin called System.exit" in trace
+    assert "heeler.tests.ModeSource$Counting.poll" in trace
+    with file.open("a") as out:
+        out.write("three\n")
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 14}], SLOW_S, "the third offset")
+    assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two", "three"]
+    rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
+
+
+def test_a_host_with_too_many_hung_threads_is_replaced_in_order(rig, topic_name):
+    """Its tasks stop as they do at any end, and go on in the next one: no record is missing or doubled."""
+    file, sunk, hung = rig.folder / "lines", f"{topic_name}-sink", f"{topic_name}-hung"
+    file.write_text("one\n")
+    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic_name,
+                            "exactly.once.support": "required"}, ["RUNNING", "RUNNING"])
+    rig.kafka.create(sunk)
+    rig.kafka.send(sunk, ["a"])
+    rig.create(sunk, noting(rig, sunk), ["RUNNING", "RUNNING"])
+    wait_notes(rig, "put 0 0 a")
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], what="the first offset")
+    first = jvm(rig)
+    (rig.folder / "once").touch()
+    rig.create(hung, counting(hung, "hang", once=str(rig.folder / "once"), **{"tasks.max": "10"}), ["RUNNING"] * 11)
+    rig.wait_records(hung, 5)
+    rig.delete(hung)
+    wait_gone([first])
+    with file.open("a") as out:
+        out.write("two\n")
+    rig.kafka.send(sunk, ["b"])
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    wait_notes(rig, "put 0 1 b")
+    assert notes(rig) == ["start true", "open [0] true", "put 0 0 a", "close [0]", "stop",
+                          "start true", "open [0] true", "put 0 1 b"]
+    assert [m.value().decode() for m in rig.kafka.messages(topic_name) if m.value()] == ["one", "two"]
+    log = rig.process.log.read_text()
+    assert "Too many threads hang in it, the host of Java plugins: its tasks go on in a new one" in log
+    for name in (topic_name, sunk):
+        rig.wait_states(name, ["RUNNING", "RUNNING"])
+    assert jvm(rig).pid != first.pid
+
+
+def story(rig, name):
+    return str(rig.call("GET", f"/connectors/{name}/story"))
+
+
+def lines_of(rig, name):
+    """A source of a file that goes on, and its file."""
+    file = rig.folder / "lines"
+    file.write_text("one\n")
+    rig.create(name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": name}, ["RUNNING", "RUNNING"])
+    wait_until(lambda: offsets(rig, name) == [{"position": 4}], SLOW_S, "the first offset")
+    return file
+
+
+def test_a_jvm_that_answers_nothing_is_ended(rig, topic_name):
+    """Stopped here, as endless garbage collection would have it: its tasks go on in a new one."""
+    file = lines_of(rig, topic_name)
+    first = jvm(rig)
+    first.suspend()
+    with file.open("a") as out:
+        out.write("two\n")
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 8}], SLOW_S, "the second offset")
+    wait_gone([first])
+    assert f"has ended (it has not answered for {SILENCE_S} s" in story(rig, topic_name)
+    assert "RESTARTING" in story(rig, topic_name)
+    rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
+
+
+def test_a_heap_that_is_full_without_anybody_noticing_ends_the_jvm(rig, topic_name):
+    """A thread of a plugin's own ends for want of memory, and its task waits for it: all go on in a new JVM."""
+    other = f"{topic_name}-other"
+    file, once = lines_of(rig, other), rig.folder / "once"
+    once.touch()
+    rig.create(topic_name, counting(topic_name, "leak-aside", once=str(once)))
+    wait_until(lambda: not once.exists(), SLOW_S, "the leak")
+    wait_until(lambda: numbers(rig, topic_name) == list(range(10)), SLOW_S, "all records, each once")
+    with file.open("a") as out:
+        out.write("two\n")
+    wait_until(lambda: offsets(rig, other) == [{"position": 8}], SLOW_S, "the second offset")
+    for name in (topic_name, other):
+        assert "the host of Java plugins has ended (its heap was full)" in story(rig, name)
+        rig.wait_states(name, ["RUNNING", "RUNNING"])
+
+
+def test_a_plugin_that_hangs_when_it_is_asked_is_given_up(rig, topic_name, stuck):
+    """Who asked is told in time, others are unharmed, its threads count; with too many of them the host is replaced."""
+    config = counting(topic_name) | {
+        "connector.class": STUCK, "exactly.once.support": "required", "name": topic_name}
+    validate = f"/connector-plugins/{STUCK}/config/validate"
+    late = f"has not returned within {ANSWER_S} s and is given up (java.plugins.answer.timeout.ms)"
+    with ThreadPoolExecutor(10) as pool:
+        try:
+            for method, asked in (("constructor", "config"), ("config", "config"), ("validate", "validate")):
+                stuck.write_text(method)
+                refused = pool.submit(rig.refused, "PUT", validate, config)
+                other = f"{topic_name}-while-{method}"
+                rig.create(other, counting(other), ["RUNNING", "RUNNING"])
+                assert not refused.done()
+                assert refused.result(SLOW_S).status == 500
+                assert f"{STUCK}.{asked}() {late}" in str(refused.result())
+                rig.delete(other)
+            stuck.write_text("exactlyOnceSupport")
+            found = rig.call("PUT", validate, config)["configs"]
+            (error,) = [e for c in found if c["value"]["name"] == "exactly.once.support" for e in c["value"]["errors"]]
+            assert f"{STUCK}.exactlyOnceSupport() {late}" in error
+            stuck.write_text("exit")
+            assert "the plugin called System.exit" in str(rig.refused("PUT", validate, config))
+            stuck.write_text("taskConfigs")
+            rig.create(topic_name, config, ["RUNNING"])
+            rig.delete(topic_name)
+            hung = f"The connector {topic_name} was given up and hangs"
+            wait_until(lambda: hung in rig.process.log.read_text(), SLOW_S, "the hung taskConfigs")
+            stuck.write_text("")
+            rig.create(topic_name, config, ["RUNNING", "RUNNING"])
+            rig.wait_records(topic_name, 10)
+            rig.call("PUT", f"/connectors/{topic_name}/stop")
+            rig.wait_states(topic_name, ["STOPPED"])
+            stuck.write_text("alterOffsets")
+            before = offsets(rig, topic_name)
+            refused = rig.refused("DELETE", f"/connectors/{topic_name}/offsets")
+            assert f"{STUCK}.alterOffsets() {late}" in str(refused)
+            assert offsets(rig, topic_name) == before
+            stuck.write_text("validate")
+            first = jvm(rig)
+            for refused in [pool.submit(rig.refused, "PUT", validate, config) for _ in range(8)]:
+                assert late in str(refused.result(SLOW_S))
+            wait_gone([first])
+            assert "Too many threads hang in it, the host of Java plugins" in rig.process.log.read_text()
+        finally:
+            stuck.write_text("")
+    rig.call("DELETE", f"/connectors/{topic_name}/offsets")
+    assert offsets(rig, topic_name) == []
+
+
+def test_the_host_is_private_and_ends_with_the_worker(java_worker):
+    """Last: the worker is killed."""
+    host = jvm(java_worker)
+    folder = host.cmdline()[host.cmdline().index("heeler.host.Host") + 1]
+    assert Path(folder).stat().st_mode & 0o777 == 0o700
+    with socket.socket(socket.AF_UNIX) as stranger:  # who does not know the secret is not answered
+        stranger.connect(f"{folder}/socket")
+        stranger.sendall(message(0, {"op": "hello", "secret": "guessed"}) + message(1, {"op": "plugins"}))
+        answered = b""
+        with suppress(ConnectionResetError):
+            answered = stranger.recv(1)
+        assert answered == b""
+    worker = psutil.Process(java_worker.process.pid).children()[0]
+    worker.kill()
+    wait_gone([host, worker])
+    wait_until(lambda: not Path(folder).exists(), what="the end of the host's folder")

@@ -1,0 +1,142 @@
+"""Java sinks on a real worker: Kafka's own, and one that asks much of its context."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rigs.java_connectors import FILE_SINK, SLOW_S, committed, counting, jvm, notes, noting, wait_notes
+from tests.rigs.support import wait_until
+from tests.rigs.workers import Rig
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def rig(java_worker, tmp_path):
+    assert java_worker.process.exit_code() is None, java_worker.process.tail()
+    own = Rig(java_worker.process, java_worker.kafka, tmp_path)
+    yield own
+    own.tidy()
+
+
+def test_a_file_from_a_java_sink(rig, topic_name):
+    """Transforms, pause, restart, altered offsets; the host is killed while records come, and none is missing."""
+    out = rig.folder / "out"
+    rig.kafka.create(topic_name, 2)
+    config = {
+        "connector.class": FILE_SINK, "file": str(out), "topics": topic_name, "transforms": "hoist",
+        "transforms.hoist.type": "org.apache.kafka.connect.transforms.HoistField$Value", "transforms.hoist.field": "l",
+    }
+    rig.create(topic_name, config, ["RUNNING", "RUNNING"])
+    rig.kafka.send(topic_name, ["one", "two"], partition=0, headers=[("h", b"1")])
+    rig.wait_lines(out, ["Struct{l=one}", "Struct{l=two}"])
+    wait_until(lambda: committed(rig, topic_name).get((topic_name, 0)) == 2, what="the offset of the second record")
+    rig.call("PUT", f"/connectors/{topic_name}/pause")
+    rig.wait_states(topic_name, ["PAUSED", "PAUSED"])
+    rig.kafka.send(topic_name, ["three"], partition=0)
+    rig.call("PUT", f"/connectors/{topic_name}/resume")
+    rig.wait_lines(out, ["Struct{l=one}", "Struct{l=two}", "Struct{l=three}"])
+    rig.call("POST", f"/connectors/{topic_name}/restart?includeTasks=true")
+    rig.kafka.send(topic_name, ["four"], partition=0)
+    rig.wait_lines(out, ["Struct{l=one}", "Struct{l=two}", "Struct{l=three}", "Struct{l=four}"])
+    rig.call("PUT", f"/connectors/{topic_name}/stop")
+    rig.wait_states(topic_name, ["STOPPED"])
+    assert committed(rig, topic_name)[topic_name, 0] == 4
+    place = {"kafka_topic": topic_name, "kafka_partition": 0}
+    wanted = [{"partition": place, "offset": {"kafka_offset": 3}}]
+    rig.call("PATCH", f"/connectors/{topic_name}/offsets", {"offsets": wanted})
+    rig.call("PUT", f"/connectors/{topic_name}/resume")
+    rig.wait_lines(out, ["Struct{l=one}", "Struct{l=two}", "Struct{l=three}", "Struct{l=four}", "Struct{l=four}"])
+    lines = [f"{n}" for n in range(60_000)]
+    rig.kafka.send(topic_name, lines[:30_000], partition=1)
+    wait_until(lambda: len(out.read_text().splitlines()) > 1000, what="the first of many lines")
+    first = jvm(rig)
+    first.kill()
+    rig.kafka.send(topic_name, lines[30_000:], partition=1)
+    wait_until(lambda: committed(rig, topic_name).get((topic_name, 1)) == 60_000, SLOW_S, "the last offset")
+    found = out.read_text().splitlines()
+    assert {line[9:-1] for line in found if line.endswith("}")} >= set(lines)
+    assert rig.call("GET", f"/connectors/{topic_name}/topics")[topic_name]["topics"] == [topic_name]
+    rig.delete(topic_name)
+
+
+def test_what_a_sink_asks_of_its_context(rig, topic_name):
+    """Rewind, hold and release of a partition, the same again after a time, a commit now, a report of a bad record;
+    not more is committed than the task says.
+    """
+    letters = f"{topic_name}-dead"
+    rig.kafka.create(topic_name, 2)
+    rig.create(topic_name, noting(rig, topic_name, behind="1", **{
+        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": letters,
+        "errors.deadletterqueue.topic.replication.factor": "1", "errors.deadletterqueue.context.headers.enable": "true",
+        "transforms": "field", "transforms.field.type": "org.apache.kafka.connect.transforms.Cast$Value",
+        "transforms.field.spec": "string", "transforms.field.predicate": "odd",
+        "predicates": "odd", "predicates.odd.type": "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
+        "predicates.odd.name": "odd"}), ["RUNNING", "RUNNING"])
+    wait_notes(rig, "start true", "open [0, 1] true")
+    say = lambda *words, to=0: rig.kafka.send(topic_name, words, partition=to)  # noqa: E731
+    say("a", "rewind")
+    wait_until(lambda: notes(rig)[2:] == ["put 0 0 a", "put 0 1 rewind"] * 2, what="the same after the rewind")
+    say("b")
+    say("again", "c")
+    wait_notes(rig, "put 0 4 c")
+    assert notes(rig).count("put 0 3 again") == 2
+    assert notes(rig).index("put 0 4 c") > notes(rig).index("put 0 3 again") + 1
+    say("hold 1")
+    wait_notes(rig, "put 0 5 hold")
+    say("held", to=1)
+    say("d")
+    wait_notes(rig, "put 0 6 d")
+    assert "put 1 0 held" not in notes(rig)
+    say("release 1")
+    wait_notes(rig, "put 1 0 held")
+    say("bad", "e")
+    rig.wait_records(letters, 1)
+    (letter,) = rig.kafka.messages(letters)
+    found = {key: value.decode() for key, value in letter.headers()}
+    say("group")
+    wait_notes(rig, f"group connect-{topic_name} true 2")
+    assert letter.value() == b"bad"
+    assert found["__connect.errors.stage"] == "TASK_PUT"
+    assert found["__connect.errors.offset"] == "8"
+    assert found["__connect.errors.exception.message"] == "it is bad"
+    wait_until(lambda: committed(rig, topic_name) == {(topic_name, 0): 10}, what="all but the last record committed")
+    rig.call("PUT", f"/connectors/{topic_name}/stop")
+    rig.wait_states(topic_name, ["STOPPED"])
+    assert notes(rig)[-2:] == ["close [0, 1]", "stop"]
+    place = {"kafka_topic": topic_name, "kafka_partition": 0}
+    wanted = {"offsets": [{"partition": place, "offset": {"kafka_offset": 999}}]}
+    error = rig.refused("PATCH", f"/connectors/{topic_name}/offsets", wanted)
+    assert "999 is not an offset of mine" in str(error)
+    answer = rig.call("DELETE", f"/connectors/{topic_name}/offsets")
+    assert answer["message"] == "The offsets for this connector have been reset successfully"  # it says so itself
+    assert committed(rig, topic_name) == {}
+
+
+def test_partitions_move_between_tasks_of_a_sink(rig, topic_name):
+    rig.kafka.create(topic_name, 2)
+    rig.create(topic_name, noting(rig, topic_name), ["RUNNING", "RUNNING"])
+    rig.kafka.send(topic_name, ["a"], partition=0)
+    wait_notes(rig, "put 0 0 a")
+    rig.create(topic_name, noting(rig, topic_name, **{"tasks.max": "2"}), ["RUNNING", "RUNNING", "RUNNING"])
+    wait_notes(rig, "open [0] true", "open [1] true")
+    rig.kafka.send(topic_name, ["b"], partition=0)
+    rig.kafka.send(topic_name, ["c"], partition=1)
+    wait_notes(rig, "put 0 1 b", "put 1 0 c")
+    assert notes(rig).count("put 0 0 a") == 1
+
+
+def test_a_sink_that_fails_and_one_that_hangs_hold_nobody_up(rig, topic_name):
+    rig.kafka.create(topic_name)
+    rig.kafka.send(topic_name, ["a", "throw"])
+    rig.create(topic_name, noting(rig, topic_name), ["RUNNING", "FAILED"])
+    trace = rig.call("GET", f"/connectors/{topic_name}/status")["tasks"][0]["trace"]
+    assert "ConnectException: thrown by put" in trace
+    hung, other = f"{topic_name}-hung", f"{topic_name}-other"
+    rig.kafka.create(hung)
+    rig.kafka.send(hung, ["hang"])
+    rig.create(hung, noting(rig, hung, notes=str(rig.folder / "hung")))
+    wait_until(lambda: "put 0 0 hang" in notes(rig, "hung"), what="the hung put")
+    rig.create(other, counting(other), ["RUNNING", "RUNNING"])
+    rig.delete(hung)
+    rig.wait_records(other, 10)

@@ -1,0 +1,70 @@
+"""Whether a host still answers, with this test at the other end."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+
+import pytest
+
+from heeler.java_host import pulse
+from heeler.java_host.frames import HEAD, message
+from heeler.java_host.pulse import Pulse
+from tests.rigs.support import wait_until
+
+
+class Process:
+    """In the place of a HostProcess."""
+
+    def __init__(self):
+        self.end, self.other = socket.socketpair()
+
+    def connect(self):
+        return self.other
+
+    def read(self):
+        _, number, size = HEAD.unpack(self.end.recv(HEAD.size, socket.MSG_WAITALL))
+        return number, json.loads(self.end.recv(size, socket.MSG_WAITALL))["op"]
+
+
+@pytest.fixture
+def process(monkeypatch):
+    monkeypatch.setattr(pulse, "EVERY_S", 0.001)
+    made = Process()
+    yield made
+    made.end.close()
+    made.other.close()
+
+
+def refused(why):
+    raise AssertionError(why)
+
+
+def test_one_that_is_to_be_replaced_says_so(process):
+    told = []
+    Pulse(process, 600.0, lambda: refused("silent"), told.append)
+    assert process.read() == (0, "pulse")
+    process.end.sendall(message(process.read()[0], {"op": "retire", "why": "It is old"}))
+    wait_until(lambda: told == ["It is old"])
+
+
+def test_one_that_answers_no_more_is_silent_once(process):
+    silent = threading.Semaphore(0)
+    Pulse(process, 0.05, silent.release, refused)
+    assert process.read() == (0, "pulse")
+    for number in (1, 2, 3):
+        assert process.read() == (number, "ping")
+        process.end.sendall(message(number, {"op": "answer"}))
+    assert process.read() == (4, "ping")
+    assert silent.acquire(timeout=10)
+    assert not silent.acquire(blocking=False)
+
+
+def test_one_that_has_ended_is_not_silent(process):
+    before, silent = threading.active_count(), []
+    Pulse(process, 600.0, lambda: silent.append(1), refused)
+    assert [process.read(), process.read()] == [(0, "pulse"), (1, "ping")]
+    process.end.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: threading.active_count() <= before, what="the end of its thread")
+    assert silent == []
