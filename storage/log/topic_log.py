@@ -19,7 +19,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import KafkaError, RetriableError
+from kafka.errors import InvalidMetadataError, KafkaError, RetriableError
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
@@ -156,7 +156,9 @@ class KafkaTopicLog(TopicLog):
     def _run(self, started: Future[None], on_records: OnRecords, on_error: OnError) -> None:
         try:
             with self._open_admin as self._admin:
-                self._progress.wait(self._ends(self._open(), self._isolation), started)
+                partitions = self._open()
+                ends = self._known(partitions, OffsetSpec.LATEST, self._isolation)
+                self._progress.wait(_by_number(ends), started)
                 self._read(on_records, on_error)
         except Exception as error:
             if started.done():
@@ -220,7 +222,7 @@ class KafkaTopicLog(TopicLog):
                     "time"
                 )
         partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-        begins = self._list(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        begins = self._known(partitions, OffsetSpec.EARLIEST)
         consumer.assign(partitions)
         reached = self._progress.reached()
         for partition in partitions:
@@ -270,11 +272,22 @@ class KafkaTopicLog(TopicLog):
                 return
         done.cancel()
 
-    def _ends(self, partitions: list[TopicPartition], isolation: str = "read_uncommitted") -> Ends:
+    def _ends(self, partitions: list[TopicPartition]) -> Ends:
         # Not through the consumer, whose connection may just be waiting for the broker, and but for the start without
         # regard to transactions: what is in an open one was written before "now" as well.
-        found = self._list(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation)
-        return {partition.partition: end.offset for partition, end in found.items()}
+        return _by_number(self._list(dict.fromkeys(partitions, OffsetSpec.LATEST)))
+
+    def _known(
+        self, partitions: list[TopicPartition], wanted: OffsetSpec, isolation: str = "read_uncommitted"
+    ) -> Mapping[TopicPartition, Any]:
+        """As `_list`. One broker may know a topic that was just created before the one that is asked now does."""
+        deadline = time.monotonic() + TOPIC_WAIT_S
+        while True:
+            try:
+                return self._list(dict.fromkeys(partitions, wanted), isolation)
+            except InvalidMetadataError:
+                if time.monotonic() > deadline or self._stopping.wait(0.05):
+                    raise
 
     def _list(
         self, wanted: Mapping[TopicPartition, OffsetSpec], isolation: str = "read_uncommitted"
@@ -295,3 +308,8 @@ class KafkaTopicLog(TopicLog):
     def _prepare_to_send(self) -> None:
         """What the first `send` need not wait for then. Without the lock: `stop` must not wait for Kafka."""
         self._make_producer().partitions_for(self._topic)
+
+
+def _by_number(found: Mapping[TopicPartition, Any]) -> Ends:
+    """Offsets by the number of their partition."""
+    return {partition.partition: end.offset for partition, end in found.items()}

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from storage.log.topic_log import KafkaTopicLog
 
@@ -72,8 +72,12 @@ class Admin:
     """Says that all partitions begin and end at 0, and does as `answer` does once that is set."""
 
     answer: Callable[[], Any] | None = None
+    ignorant = 0  # so often it asks a broker that does not know the topic yet
 
     def list_partition_offsets(self, wanted: Any, _isolation: str) -> dict[Any, Any]:
+        self.ignorant -= 1
+        if self.ignorant >= 0:
+            raise UnknownTopicOrPartitionError
         return dict.fromkeys(wanted, SimpleNamespace(offset=0)) if self.answer is None else self.answer()
 
 
@@ -90,6 +94,23 @@ def log(admin: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTopicLog]:
     log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
     log.start(lambda _: None, lambda _: None).result(10)
     yield log
+    log.stop()
+
+
+@pytest.mark.parametrize("ignorant", [1, 2, 3])
+def test_a_topic_that_not_all_brokers_know_yet(admin: Any, monkeypatch: pytest.MonkeyPatch, ignorant: int) -> None:
+    """One broker has told its partitions, another one is asked where they begin and end."""
+    monkeypatch.setattr("storage.log.topic_log.KafkaConsumer", IdleConsumer)
+    monkeypatch.setattr("storage.log.topic_log.install", lambda _: None)
+    admin.ignorant = ignorant
+    log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
+    log.start(lambda _: None, lambda _: None).result(10)
+    log.stop()
+    monkeypatch.setattr("storage.log.topic_log.TOPIC_WAIT_S", 0.0)
+    admin.ignorant = 10
+    log = KafkaTopicLog("t", {}, nullcontext(admin), client_id="test", writable=False)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        log.start(lambda _: None, lambda _: None).result(10)
     log.stop()
 
 
