@@ -137,7 +137,7 @@ class _JavaConnector(JavaPlugins):
             self.context.metrics.replace(Figures())
 
     def abandon(self) -> None:
-        """See Connector. What hangs in the host is counted there."""
+        """Give up a start that hangs. The host counts its thread as abandoned."""
         self._runs = self._wanted = False
         if self._starting is not None:
             self._starting.close()

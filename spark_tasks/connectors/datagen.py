@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from spark_tasks.arrays.buffers import string_array
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type, at_least
@@ -55,8 +56,8 @@ class DatagenSourceConnector(SourceConnector):
         return [{**self.config, **own, _INDEX: str(index)} for index in range(count)]
 
     @classmethod
+    @override
     def data_source(cls, options: Options) -> DataSource:
-        """See Connector."""
         return DatagenData(dict(options))
 
     @classmethod
@@ -78,16 +79,16 @@ class DatagenData(DataSource):  # type: ignore[misc]  # PySpark has no types
     """The streams of one task."""
 
     @classmethod
+    @override
     def name(cls) -> str:
-        """See DataSource."""
         return "datagen"
 
     def schema(self) -> str:
         """Connect records."""
         return "topic string, key string, value string"
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - PySpark's signature
-        """See DataSource."""
+    @override
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = dict(self.options)
         parsed = DatagenSourceConnector.config_def.parse(options)
         index, count = int(options.get(_INDEX, 0)), int(options.get(_COUNT, 1))
@@ -115,12 +116,12 @@ class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark ha
         self._payload = payload
         self._begun: tuple[float, int] | None = None  # when, and how many records had been made by then
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
-        """See DataSourceStreamReader."""
+    @override
+    def initialOffset(self) -> dict[str, Any]:
         return {str(stream): 0 for stream in self._streams}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """See DataSourceStreamReader."""
+    @override
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(_MOST)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
@@ -172,12 +173,12 @@ class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark ha
         keys = _repeated(str(stream), size)
         return pa.RecordBatch.from_arrays([topics, now, keys, value], schema=pa.schema(fields))
 
+    @override
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """See PartitionedOffsets."""
         return [({"stream": int(stream)}, {"sequence": sequence}) for stream, sequence in offset.items()]
 
+    @override
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
-        """See PartitionedOffsets."""
         start = self.initialOffset()
         for partition, offset in offsets:
             stream = str(partition.get("stream"))

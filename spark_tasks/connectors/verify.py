@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.connectors.intervals import Interval, Summary
@@ -42,17 +43,17 @@ class VerifySinkConnector(SinkConnector):
     )  # fmt: skip
 
     @classmethod
+    @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        """See Connector."""
         return code_folders.mistakes("path", config.get("path"))
 
+    @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """See Connector."""
         return [{**self.config, _TASK: str(task)} for task in range(max_tasks)]
 
     @classmethod
+    @override
     def data_source(cls, options: Options) -> DataSource:
-        """See Connector."""
         return VerifyData(dict(options))
 
     @classmethod
@@ -65,12 +66,12 @@ class VerifyData(DataSource):  # type: ignore[misc]  # PySpark has no types
     """A folder of summaries."""
 
     @classmethod
+    @override
     def name(cls) -> str:
-        """See DataSource."""
         return "verify"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
-        """See DataSource."""
+    @override
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         parsed = VerifySinkConnector.config_def.parse(dict(self.options))
         file = summary_file(parsed["path"], int(self.options.get(_TASK, "0")))
         return VerifyWriter(str(file), parsed["stream.field"], parsed["sequence.field"])
@@ -91,8 +92,8 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
         self._stream = stream
         self._sequence = sequence
 
+    @override
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Runs:
-        """See DataSourceArrowWriter."""
         runs: list[tuple[int, Interval]] = []
         for batch in iterator:
             for stream, (first, last) in self._runs(batch):

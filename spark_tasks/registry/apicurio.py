@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.config.definition import ConfigDef, ConfigValue
 from spark_tasks.errors import ConfigError
 
@@ -80,12 +82,13 @@ def _confluents(url: str) -> str:
 class RegistryConfigDef(ConfigDef):
     """Keys of a converter with a registry, which may be given as Apicurio's clients have them."""
 
+    @override
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        """See ConfigDef."""
         return super().parse(translated(props))
 
+    @override
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        """See ConfigDef: what is wrong with Apicurio's settings is said of the registry's URL."""
+        """What is wrong with Apicurio's settings is said of the registry's URL."""
         try:
             return super().validate_all(translated(props))
         except ConfigError as error:

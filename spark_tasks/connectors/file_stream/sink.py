@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.connectors.lines import to_lines
@@ -31,17 +32,17 @@ class FileStreamSinkConnector(SinkConnector):
     )  # fmt: skip
 
     @classmethod
+    @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        """See Connector."""
         return code_folders.mistakes("file", config.get("file"))
 
+    @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """See Connector."""
         return [dict(self.config) for _ in range(max_tasks)]
 
     @classmethod
+    @override
     def data_source(cls, options: Options) -> DataSource:
-        """See Connector."""
         return FileStreamSinkData(dict(options))
 
     @classmethod
@@ -54,12 +55,13 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
     """A file to append lines to."""
 
     @classmethod
+    @override
     def name(cls) -> str:
-        """See DataSource."""
         return "filestream"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
-        """See DataSource. The file is there, or the task fails, from its start on, as in Kafka Connect."""
+    @override
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """The file is there, or the task fails, from its start on, as in Kafka Connect."""
         file = self.options.get("file") or None
         if file is not None:
             os.close(_open(file, code_folders.of_plugins()))
@@ -85,8 +87,8 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
         self._file = file
         self._code = code
 
+    @override
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """See DataSourceArrowWriter."""
         if self._file is None:
             pieces = [(len(batch), _lines(batch).to_pybytes()) for batch in iterator]
             printed = b"".join(piece for _, piece in pieces)

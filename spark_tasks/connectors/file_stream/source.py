@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.connectors.file_stream.line_ends import last_line_end, nth_line_end
@@ -56,13 +57,13 @@ class FileStreamSourceConnector(SourceConnector):
         ),
     )  # fmt: skip
 
-    def task_configs(self, max_tasks: int) -> Sequence[Options]:  # noqa: ARG002 - one input makes one task
-        """See Connector."""
+    @override
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
         return [dict(self.config)]
 
     @classmethod
+    @override
     def data_source(cls, options: Options) -> DataSource:
-        """See Connector."""
         return FileStreamData(dict(options))
 
     @classmethod
@@ -106,16 +107,16 @@ class FileStreamData(DataSource):  # type: ignore[misc]  # PySpark has no types
     """One file's, or the standard input's, lines."""
 
     @classmethod
+    @override
     def name(cls) -> str:
-        """See DataSource."""
         return "filestream"
 
+    @override
     def schema(self) -> str:
-        """See DataSource."""
         return "topic string, timestamp long, value string"
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - PySpark's signature
-        """See DataSource."""
+    @override
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         file, topic = self.options.get("file"), self.options["topic"]
         if not file:
             return StandardInputReader(topic)
@@ -145,12 +146,12 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         self._lines = lines
         self._complaint = ""
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
-        """See DataSourceStreamReader."""
+    @override
+    def initialOffset(self) -> dict[str, Any]:
         return {"filename": self._file, "position": 0}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """See DataSourceStreamReader."""
+    @override
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(DEFAULT_BYTES)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
@@ -184,8 +185,8 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
             _LOG.warning(complaint)
             self._complaint = complaint
 
+    @override
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """See DataSourceStreamReader."""
         if start["position"] >= end["position"]:
             return []
         return [FileRange(self._file, self._topic, int(start["position"]), int(end["position"]))]
@@ -212,12 +213,13 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                 at += used
                 room = max(room, min(2 * room, CHUNK_BYTES))
 
+    @override
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """See PartitionedOffsets."""
         return [({"filename": offset["filename"]}, {"position": offset["position"]})]
 
+    @override
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
-        """See PartitionedOffsets. ConnectError where the position is not a number."""
+        """ConnectError where the position is not a number."""
         for partition, offset in offsets:
             if dict(partition) == {"filename": self._file} and offset and offset.get("position") is not None:
                 if not _is_long(offset["position"]):
@@ -259,17 +261,17 @@ class StandardInputReader(DataSourceStreamReader):  # type: ignore[misc]  # PySp
         """From where no batch was committed yet."""
         return {"at": standard_input().begin}
 
-    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
-        """See DataSourceStreamReader."""
+    @override
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:
         return {"at": standard_input().line_end(int(start["at"]), max_bytes(limit) or _HELD_BYTES)}
 
+    @override
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """See DataSourceStreamReader."""
         data = standard_input().between(int(start["at"]), int(end["at"]))
         return [Lines(self._topic, data)] if data else []
 
+    @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """See DataSourceStreamReader."""
         assert isinstance(partition, Lines)  # noqa: S101
         lines, _ = split_lines(np.frombuffer(partition.data, np.uint8), final=True)
         yield line_batch(partition.topic, lines)
@@ -278,10 +280,10 @@ class StandardInputReader(DataSourceStreamReader):  # type: ignore[misc]  # PySp
         """Forget what has arrived."""
         standard_input().forget(int(end["at"]))
 
-    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:  # noqa: ARG002
-        """See PartitionedOffsets."""
+    @override
+    def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
         return [({"filename": None}, {"position": None})]
 
-    def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:  # noqa: ARG002
-        """See PartitionedOffsets."""
+    @override
+    def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
         return self.initialOffset()

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf, Type, at_least
 from spark_tasks.connectors.files.reader import FilesReader
@@ -59,8 +60,8 @@ class FilesSourceConnector(SourceConnector):
     )  # fmt: skip
 
     @classmethod
+    @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        """See Connector."""
         return FilesSettings.problems(config)
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
@@ -68,8 +69,8 @@ class FilesSourceConnector(SourceConnector):
         return [{**self.config, _INDEX: str(index), _COUNT: str(max_tasks)} for index in range(max_tasks)]
 
     @classmethod
+    @override
     def data_source(cls, options: Options) -> DataSource:
-        """See Connector."""
         return FilesData(dict(options))
 
     @classmethod
@@ -95,16 +96,16 @@ class FilesData(DataSource):  # type: ignore[misc]  # PySpark has no types
     """The files of one task."""
 
     @classmethod
+    @override
     def name(cls) -> str:
-        """See DataSource."""
         return "files"
 
     def schema(self) -> str:
         """Connect records."""
         return "topic string, value string"
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - PySpark's signature
-        """See DataSource."""
+    @override
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options: dict[str, Any] = dict(self.options)
         index, count = int(options.pop(_INDEX, 0)), int(options.pop(_COUNT, 1))
         parsed = FilesSourceConnector.config_def.parse(options)

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
+from typing_extensions import override
 
 from spark_tasks.connectors.files import formats
 from spark_tasks.connectors.files.settings import FileFormat, FilesSettings
@@ -48,12 +49,12 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         self._complaints: dict[str, str] = {}
         self._served: set[str] = set()  # what the last batch took to the end: files that always grow starve no other
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
-        """See DataSourceStreamReader."""
+    @override
+    def initialOffset(self) -> dict[str, Any]:
         return {"files": {}}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """See DataSourceStreamReader."""
+    @override
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(DEFAULT_BYTES)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
@@ -163,12 +164,13 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             fields = [pa.field("topic", topics.type), pa.field("value", value.type, metadata=metadata or None)]
             yield pa.RecordBatch.from_arrays([topics, value], schema=pa.schema(fields))
 
+    @override
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
-        """See PartitionedOffsets."""
         return [({"filename": path}, {"position": position}) for path, position in offset["files"].items()]
 
+    @override
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
-        """See PartitionedOffsets. Files of other tasks stay out, so that a change of tasks.max moves files over."""
+        """Files of other tasks stay out, so that a change of tasks.max moves files over."""
         root = Path(self._settings.path)
         files = {}
         for partition, offset in offsets:

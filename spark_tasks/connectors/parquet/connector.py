@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf, Type, at_least
 from spark_tasks.connectors.parquet.files import ParquetSettings
@@ -49,17 +50,17 @@ class ParquetSinkConnector(SinkConnector):
     )  # fmt: skip
 
     @classmethod
+    @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        """See Connector."""
         return code_folders.mistakes("path", config.get("path"))
 
+    @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """See Connector."""
         return [dict(self.config) for _ in range(max_tasks)]
 
     @classmethod
+    @override
     def data_source(cls, options: Options) -> DataSource:
-        """See Connector."""
         return ParquetData(dict(options))
 
 
@@ -67,12 +68,12 @@ class ParquetData(DataSource):  # type: ignore[misc]  # PySpark has no types
     """A folder of Parquet files."""
 
     @classmethod
+    @override
     def name(cls) -> str:
-        """See DataSource."""
         return "heeler-parquet"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
-        """See DataSource."""
+    @override
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options: Mapping[str, Any] = ParquetSinkConnector.config_def.parse(dict(self.options))
         return ParquetWriter(
             ParquetSettings(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from typing_extensions import override
 
 from spark_tasks.connectors.parquet.claims import KEPT_S, RANGE_KEY, claim, finish, name_of_claim
 from spark_tasks.connectors.parquet.files import OffsetRange, ParquetSettings, present
@@ -48,8 +49,8 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         """The claims stay with the one who commits."""
         return ParquetWriter, (self.settings,)
 
+    @override
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Files:
-        """See DataSourceArrowWriter."""
         settings, done = self.settings, list[tuple[str, OffsetRange]]()
         code_folders.check(settings.folder, settings.code)
         try:
@@ -109,8 +110,9 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         """Remove what the splits wrote."""
         _remove(path for m in messages if isinstance(m, Files) for path, _ in m.files)
 
+    @override
     def resume_from(self, topic: str, partition: int) -> int | None:
-        """See ResumableWriter. Also removes hidden files that were left behind long ago."""
+        """Also removes hidden files that were left behind long ago."""
         self._remove_stale()
         finish(Path(self.settings.folder), topic, partition)
         there = present(self.settings.folder, topic, partition)

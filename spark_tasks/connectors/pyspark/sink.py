@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from spark_tasks.connectors.pyspark.formats import FORMAT_KEYS, make, problems
 from spark_tasks.data.rows import spark_rows, spark_schema
@@ -27,17 +28,17 @@ class PySparkSinkConnector(SinkConnector):
     config_def = FORMAT_KEYS
 
     @classmethod
+    @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        """See Connector."""
         return problems(config, "writer")
 
+    @override
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """See Connector."""
         return [dict(self.config) for _ in range(max_tasks)]
 
     @classmethod
+    @override
     def data_source(cls, options: Options) -> DataSource:
-        """See Connector."""
         return AnySink(make(options))
 
 
@@ -48,12 +49,12 @@ class AnySink(DataSource):  # type: ignore[misc]  # PySpark has no types
         super().__init__(source.options)
         self._source = source
 
+    @override
     def schema(self) -> StructType | str:
-        """See DataSource."""
         return self._source.schema()
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - PySpark's signature
-        """See DataSource."""
+    @override
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return AnyWriter(self._source)
 
 
@@ -70,8 +71,8 @@ class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no 
     def __init__(self, source: DataSource) -> None:
         self._source = source
 
+    @override
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Wrapped:
-        """See DataSourceArrowWriter."""
         messages = []
         groups = itertools.groupby(iterator, key=lambda batch: batch.schema.remove_metadata())
         for schema, batches in groups:
@@ -82,13 +83,13 @@ class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no 
             messages.append((columns.json(), writer.write(rows)))
         return Wrapped(messages)
 
+    @override
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """See DataSourceWriter."""
         for writer, own in self._writers(messages):
             writer.commit(own)
 
+    @override
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """See DataSourceWriter."""
         for writer, own in self._writers(messages):
             writer.abort(own)
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
 from spark_tasks.connectors.pyspark.formats import FORMAT_KEYS, has, make, problems
@@ -28,17 +29,17 @@ class PySparkSourceConnector(SourceConnector):
     )
 
     @classmethod
+    @override
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        """See Connector."""
         return problems(config, "reader", *_STREAMS)
 
-    def task_configs(self, max_tasks: int) -> Sequence[Options]:  # noqa: ARG002 - one stream makes one task
-        """See Connector."""
+    @override
+    def task_configs(self, max_tasks: int) -> Sequence[Options]:
         return [dict(self.config)]
 
     @classmethod
+    @override
     def data_source(cls, options: Options) -> DataSource:
-        """See Connector."""
         source = make(options)
         return source if has(type(source), *_STREAMS) else ReadOnce(source)
 
@@ -55,12 +56,12 @@ class ReadOnce(DataSource):  # type: ignore[misc]  # PySpark has no types
         super().__init__(source.options)
         self._source = source
 
+    @override
     def schema(self) -> StructType | str:
-        """See DataSource."""
         return self._source.schema()
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's signature
-        """See DataSource."""
+    @override
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return OnceReader(self._source.reader(schema))
 
 
@@ -70,12 +71,12 @@ class OnceReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
     def __init__(self, reader: DataSourceReader) -> None:
         self._reader = reader
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's names, here and below
-        """See DataSourceStreamReader."""
+    @override
+    def initialOffset(self) -> dict[str, Any]:
         return {"done": False}
 
-    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """See DataSourceStreamReader."""
+    @override
+    def latestOffset(self) -> dict[str, Any]:
         return {"done": True}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
@@ -88,6 +89,6 @@ class OnceReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         except (PySparkNotImplementedError, NotImplementedError):
             return whole
 
+    @override
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """See DataSourceStreamReader."""
         return iter(self._reader.read(partition))

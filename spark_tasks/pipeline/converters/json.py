@@ -1,5 +1,5 @@
 """JsonConverter: JSON texts, with the schema beside each payload (schemas.enable) or without one."""
-# ruff: noqa: ARG002 - the signatures are those of the base class
+
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.arrays.buffers import Bools, Bytes, Texts, all_valid, texts
 from spark_tasks.arrays.joining import join
@@ -72,8 +73,8 @@ class JsonConverter(Converter, HeaderConverter):
         ),
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
-        """See Converter."""
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         self._schemas = bool(values["schemas.enable"])
         self._replace_nulls = bool(values["replace.null.with.default"])
@@ -85,8 +86,8 @@ class JsonConverter(Converter, HeaderConverter):
         except DataError as error:
             raise ConfigError(f"schema.content: {error}") from error
 
+    @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """See Converter."""
         if not self._schemas:
             return parse_columns(array)
         if self._fixed is not None:
@@ -130,8 +131,8 @@ class JsonConverter(Converter, HeaderConverter):
             return build(tape, payloads)
         return self._typed(tape, schema, payloads)
 
+    @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """See Converter."""
         schema = schema_of(metadata)
         written = self._writer.write(array, schema, metadata)
         if self._schemas:
@@ -143,13 +144,13 @@ class JsonConverter(Converter, HeaderConverter):
             return pa.nulls(len(array), pa.binary())
         return written.cast(pa.binary())
 
+    @override
     def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
-        """See HeaderConverter."""
         array, metadata = self.to_connect(topic, pa.array([value], pa.binary()))
         return schema_of(metadata), to_python(array, metadata)[0]
 
+    @override
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        """See HeaderConverter."""
         if schema is None:
             array, metadata = parse_columns(pa.array([json_text.canonical(value).encode()]))
         else:

@@ -1,5 +1,5 @@
 """The converters of Kafka's primitive serializers: bytes as they are, and big-endian numbers."""
-# ruff: noqa: ARG002 - the signatures are those of the base class
+
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.arrays.buffers import bool_array, number_array, string_array, texts
 from spark_tasks.data.arrow_types import to_arrow
@@ -23,16 +24,17 @@ class _Primitive(Converter, HeaderConverter):
     version = "4.3.1"
     _schema: ClassVar[Schema]
 
+    @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
-        """See Converter."""
+        pass
 
+    @override
     def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
-        """See HeaderConverter."""
         array, _ = self.to_connect(topic, pa.array([value], pa.binary()))
         return self._schema, array[0].as_py()
 
+    @override
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        """See HeaderConverter."""
         array = pa.array([value], to_arrow(schema or self._schema))
         found: bytes | None = self.from_connect(topic, array, None)[0].as_py()
         return found
@@ -57,12 +59,12 @@ class ByteArrayConverter(_Primitive):
     aliases = ("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter")
     _schema = OPTIONAL_BYTES
 
+    @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """See Converter."""
         return array, {SCHEMA_KEY: to_text(OPTIONAL_BYTES).encode()}
 
+    @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """See Converter."""
         schema = schema_of(metadata)
         if schema is not None and schema.type is not Type.BYTES:
             raise DataError(f"Invalid schema type for ByteArrayConverter: {schema.type.name}")
@@ -79,8 +81,8 @@ class _Number(_Primitive):
     _dtype: ClassVar[str]  # numpy's, big-endian
     _word: ClassVar[str]
 
+    @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """See Converter."""
         dtype = np.dtype(self._dtype)
         kind = to_arrow(self._schema)
         metadata = {SCHEMA_KEY: to_text(self._schema).encode()}
@@ -96,8 +98,8 @@ class _Number(_Primitive):
             values[there] = found.data[at].copy().view(dtype)[:, 0]
         return number_array(values, kind, found.valid), metadata
 
+    @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """See Converter."""
         dtype = np.dtype(self._dtype)
         if pa.types.is_null(array.type):
             return array.cast(pa.binary())
@@ -152,8 +154,8 @@ class BooleanConverter(_Primitive):
     aliases = ("org.apache.kafka.connect.converters.BooleanConverter", "BooleanConverter")
     _schema = Schema(Type.BOOLEAN, optional=True)
 
+    @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """See Converter."""
         found = texts(array)
         there = np.ones(len(array), np.bool_) if found.valid is None else found.valid
         flags = np.zeros(len(array), np.uint8)
@@ -166,8 +168,8 @@ class BooleanConverter(_Primitive):
             raise _wrong_sizes(wrong, "boolean", "it must be one byte, 0 or 1")
         return bool_array(flags == 1, found.valid), {SCHEMA_KEY: to_text(self._schema).encode()}
 
+    @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """See Converter."""
         schema = schema_of(metadata)
         if schema is not None and schema.type is not Type.BOOLEAN:
             raise DataError(f"Invalid schema type for BooleanConverter: {schema.type.name}")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.data.columns import Metadata
@@ -88,8 +89,9 @@ class RegisteredConverter(Converter):
     writes_nulls: ClassVar[bool] = False  # whether an optional value that is null is written, as a word for it
     null_is_tombstone: ClassVar[bool] = False  # whether null is a record without bytes, whatever the schema says
 
+    @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """See Converter. ConfigError where the packages of the extra are missing."""
+        """ConfigError where the packages of the extra are missing."""
         configs = translated(configs)
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         check(values)
@@ -127,8 +129,9 @@ class RegisteredConverter(Converter):
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
         """Of records of the schema by one of the registry; `given`: it is not the records' own."""
 
+    @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """See Converter. RetriableError while the registry is away."""
+        """RetriableError while the registry is away."""
         found = unframed(array, headers if reads_headers(self._values, is_key=self._is_key) else None,
                          is_key=self._is_key)
         words = self.read_words.format(topic)
@@ -172,8 +175,9 @@ class RegisteredConverter(Converter):
         except DataError as error:
             raise UnusableSchemaError(f"the schema {schema.name if schema else None}: {error}") from error
 
+    @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """See Converter. RetriableError while the registry is away."""
+        """RetriableError while the registry is away."""
         schema = schema_of(metadata)
         there = array.is_valid().to_numpy(zero_copy_only=False)
         words = self.write_words.format(topic)

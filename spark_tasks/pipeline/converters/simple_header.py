@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.data.schema import BYTES, Schema
 from spark_tasks.pipeline.converters import values
 from spark_tasks.pipeline.converters.base import HeaderConverter
@@ -22,8 +24,8 @@ class SimpleHeaderConverter(HeaderConverter):
     def configure(self, configs: Mapping[str, str]) -> None:
         """There is nothing to configure."""
 
+    @override
     def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
-        """See HeaderConverter."""
         if value is None:
             return None, None
         try:
@@ -32,13 +34,13 @@ class SimpleHeaderConverter(HeaderConverter):
             _LOG.warning("Header %r on topic %s cannot be read, so it stays bytes: %s", name, topic, error)
             return BYTES, value
 
+    @override
     def from_connect_header(
         self,
-        topic: str,  # noqa: ARG002 - the base class's signature
-        name: str,  # noqa: ARG002
-        schema: Schema | None,  # noqa: ARG002
+        topic: str,
+        name: str,
+        schema: Schema | None,
         value: Any,
     ) -> bytes | None:
-        """See HeaderConverter."""
         text = values.to_string(value)
         return None if text is None else text.encode()

@@ -1,5 +1,5 @@
 """StringConverter: texts, in any encoding that Python and Java both know."""
-# ruff: noqa: ARG002 - the signatures are those of the base class
+
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, Width
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
@@ -34,8 +35,8 @@ class StringConverter(Converter, HeaderConverter):
         ),
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
-        """See Converter."""
         values = self.config_def.parse({**configs, "converter.type": "key" if is_key else "value"})
         try:
             self._codec = codecs.lookup(values["converter.encoding"])
@@ -43,8 +44,8 @@ class StringConverter(Converter, HeaderConverter):
             raise ConfigError(f"converter.encoding: {error}") from None
         self._utf8 = self._codec.name == "utf-8"
 
+    @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """See Converter."""
         if self._utf8:
             try:
                 return array.cast(pa.string()), _METADATA
@@ -53,19 +54,19 @@ class StringConverter(Converter, HeaderConverter):
         decoded = [None if value is None else self._decode(value) for value in array.to_pylist()]
         return pa.array(decoded, pa.string()), _METADATA
 
+    @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """See Converter."""
         texts = to_texts(array, metadata)
         if self._utf8:
             return texts.cast(pa.binary())
         return pa.array([None if text is None else self._encode(text) for text in texts.to_pylist()], pa.binary())
 
+    @override
     def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
-        """See HeaderConverter."""
         return OPTIONAL_STRING, None if value is None else self._decode(value)
 
+    @override
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
-        """See HeaderConverter."""
         return None if value is None else self._encode(java_text(value))
 
     def _decode(self, value: bytes) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, invalid
 from spark_tasks.config.definition import Type as ConfigType
@@ -101,8 +102,8 @@ class Cast(FieldTransform):
     )  # fmt: skip
     _nested: Nested | None = None
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._setup(_spec(values["spec"]), defaults=values["replace.null.with.default"])
         self._whole = self._spec.get(None)
@@ -126,8 +127,8 @@ class Cast(FieldTransform):
             found.append((where, level))
         return Nested(found)
 
+    @override
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """See FieldTransform."""
         if self._nested:
             return self._nested.row(schema, value, record)
         if schema is None:
@@ -182,8 +183,8 @@ class Cast(FieldTransform):
                                  ensure_ascii=False)
         return replace(new, optional=old.optional, default=written)
 
+    @override
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """See FieldTransform."""
         schema = schema_of(field.metadata)
         if self._nested:
             return self._nested.change(batch, array, field)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, ValidList
 from spark_tasks.pipeline.transforms.base import Transform
@@ -20,10 +21,10 @@ class DropHeaders(Transform):
                   doc="The names of the headers."),
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         self._names = frozenset(self.config_def.parse(configs)["headers"])
 
+    @override
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See Transform."""
         return without(batch, self._names)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
 from spark_tasks.data.columns import FORM_JSON, FORM_KEY, metadata_of, nulls_are_absent
@@ -32,14 +33,14 @@ class ExtractField(FieldTransform):
         ConfigKey("field", Type.STRING, doc="The field; with field.syntax.version=V2 a path."), REPLACE_NULLS, SYNTAX
     )
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._text, self.fills_defaults = values["field"], values["replace.null.with.default"]
         self._path = parse_path(self._text, values["field.syntax.version"])
 
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:  # noqa: ARG002 - base's
-        """See FieldTransform."""
+    @override
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             return None, value_at(None if value is None else require_map(value, self.purpose), self._path)
         if value is not None:
@@ -56,8 +57,8 @@ class ExtractField(FieldTransform):
             raise JavaError("java.lang.IllegalArgumentException", f"Unknown field: {self._text}")
         return found
 
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
-        """See FieldTransform."""
+    @override
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         if len(self._path) != 1:
             raise NotInColumnsError
         columns = self._columns(array, field)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigKey, Type
 from spark_tasks.data.columns import SCHEMA_KEY, is_json, struct_array
@@ -92,8 +93,8 @@ class FieldTransform(ColumnsOrRows):
     version = "4.3.1"
     fills_defaults = True
 
+    @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See ColumnsOrRows."""
         if self.part not in batch.schema.names:
             raise NotInColumnsError
         array, field = batch.column(self.part), batch.schema.field(self.part)
@@ -110,8 +111,8 @@ class FieldTransform(ColumnsOrRows):
         schema = schema_of(field.metadata)
         return schema is not None and (schema.optional or schema.default is not None)
 
+    @override
     def record(self, record: Record) -> None:
-        """See ColumnsOrRows."""
         schema, value = record.get(self.part)
         if value is not None or not self.skips_nulls:
             record.set(self.part, *self.row(schema, value, record))

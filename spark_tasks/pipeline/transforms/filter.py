@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.pipeline.transforms.base import Transform
 
@@ -17,6 +18,6 @@ class Filter(Transform):
     def configure(self, configs: Mapping[str, str]) -> None:
         """There is nothing to configure."""
 
+    @override
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See Transform."""
         return batch.slice(0, 0)

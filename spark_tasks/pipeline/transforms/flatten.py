@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey
 from spark_tasks.config.definition import Type as ConfigType
@@ -42,13 +43,13 @@ class Flatten(FieldTransform):
     purpose = "flattening"
     config_def = ConfigDef(ConfigKey("delimiter", ConfigType.STRING, default=".", doc="What joins the names."))
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         self._delimiter = self.config_def.parse(configs)["delimiter"]
         self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:  # noqa: ARG002 - base's
-        """See FieldTransform."""
+    @override
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             flat: dict[str, Any] = {}
             self._flatten(require_map(value, self.purpose), "", flat)
@@ -101,8 +102,8 @@ class Flatten(FieldTransform):
             else:
                 fields.append(Field(name, replace(inner, optional=loose)))
 
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
-        """See FieldTransform."""
+    @override
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         schema = schema_of(field.metadata)
         columns = Columns(array, field)
         children: dict[str, pa.Array] = {}

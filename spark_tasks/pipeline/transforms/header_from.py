@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, OneOf, Type, invalid
 from spark_tasks.data.columns import is_json, metadata_of, nulls_are_absent
@@ -53,8 +54,8 @@ class HeaderFrom(FieldTransform):
         REPLACE_NULLS, SYNTAX,
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         if len(values["fields"]) != len(values["headers"]):
             raise ConfigError("'fields' config must have the same number of elements as 'headers' config.")
@@ -63,8 +64,8 @@ class HeaderFrom(FieldTransform):
         self._moves, self.fills_defaults = values["operation"] == "move", values["replace.null.with.default"]
         self._purpose = f"header {values['operation']}"
 
+    @override
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """See FieldTransform."""
         if schema is None:
             require_map(value, self._purpose)
         else:
@@ -123,8 +124,9 @@ class HeaderFrom(FieldTransform):
             struct.put(key, one)
         return changed, struct
 
+    @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See ColumnsOrRows: numbers, texts and booleans, written by SimpleHeaderConverter."""
+        """Numbers, texts and booleans, written by SimpleHeaderConverter."""
         nested = any(len(path) != 1 for path, _ in self._pairs)
         if nested or not self._writes_texts() or self.part not in batch.schema.names:
             raise NotInColumnsError

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
 from spark_tasks.data.schema import Field, Schema
@@ -23,12 +24,12 @@ class HoistField(FieldTransform):
     skips_nulls = False
     config_def = ConfigDef(ConfigKey("field", Type.STRING, doc="The name of the field."))
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         self._name = self.config_def.parse(configs)["field"]
 
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:  # noqa: ARG002 - base's
-        """See FieldTransform."""
+    @override
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             return None, {self._name: value}
         outer = Schema(ConnectType.STRUCT, fields=(Field(self._name, schema),))
@@ -36,8 +37,8 @@ class HoistField(FieldTransform):
         hoisted.put(self._name, value)
         return outer, hoisted
 
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
-        """See FieldTransform."""
+    @override
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         schema = schema_of(field.metadata)
         if schema is None:
             inner = field.with_name(self._name)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.arrays.buffers import string_array
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type, invalid
@@ -65,8 +66,8 @@ class InsertField(FieldTransform):
     )
     _nested: Nested | None = None
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         asked: Asked = {}
         for what in _INSERTED:
@@ -104,8 +105,8 @@ class InsertField(FieldTransform):
         ]
         return basics(schema, ConnectType.STRUCT, [*schema.fields, *added])
 
+    @override
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """See FieldTransform."""
         if self._nested:
             return self._nested.row(schema, value, record)
         if schema is None:
@@ -140,8 +141,8 @@ class InsertField(FieldTransform):
             found[name] = one
         return found
 
+    @override
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """See FieldTransform."""
         if self._nested:
             return self._nested.change(batch, array, field)
         columns = self._columns(array, field)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonNull, Type
 from spark_tasks.pipeline.converters.values import parse_string
@@ -23,13 +24,13 @@ class InsertHeader(Transform):
                   doc="Its value, as a text: 5 is a number, true a boolean, [1,2] a list."),
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._name, self._value = values["header"], parse_string(values["value.literal"])
 
+    @override
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See Transform."""
         written = write_header(self.header_converter, "", self._name, *self._value)
         same = pa.array([written], pa.binary()).take(pa.array(np.zeros(len(batch), np.int32)))
         return with_headers(batch, [(self._name, same)])

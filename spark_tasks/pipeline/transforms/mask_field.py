@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Importance, NonEmpty, Type, ValidList
 from spark_tasks.data.columns import is_json, metadata_of
@@ -70,8 +71,8 @@ class MaskField(FieldTransform):
     )  # fmt: skip
     _nested: Nested | None = None
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._setup(values["fields"], values["replacement"], defaults=values["replace.null.with.default"])
         if values["field.syntax.version"].upper() == "V2":
@@ -89,8 +90,8 @@ class MaskField(FieldTransform):
         level._setup(names, self._replacement, defaults=self.fills_defaults)  # noqa: SLF001 - one of this class
         return level
 
+    @override
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """See FieldTransform."""
         if self._nested:
             return self._nested.row(schema, value, record)
         if schema is None:
@@ -124,8 +125,8 @@ class MaskField(FieldTransform):
             raise DataError(f"Unable to convert {self._replacement} (class java.lang.String) to {said}")
         return Decimal(self._replacement or "")
 
+    @override
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """See FieldTransform."""
         if self._nested:
             return self._nested.change(batch, array, field)
         columns = self._columns(array, field)

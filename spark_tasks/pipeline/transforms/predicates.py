@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.config.definition import AllOf, ConfigDef, ConfigKey, NonEmpty, Type
 from spark_tasks.config.validators import ValidRegex
@@ -22,12 +23,12 @@ class HasHeaderKey(Predicate):
     version = "4.3.1"
     config_def = ConfigDef(ConfigKey("name", Type.STRING, validator=NonEmpty(), doc="The header's name."))
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Predicate."""
         self._name = self.config_def.parse(configs)["name"]
 
+    @override
     def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """See Predicate."""
         return has_header(batch, self._name)
 
 
@@ -39,8 +40,8 @@ class RecordIsTombstone(Predicate):
     def configure(self, configs: Mapping[str, str]) -> None:
         """There is nothing to configure."""
 
+    @override
     def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """See Predicate."""
         return pc.is_null(batch.column("value"))
 
 
@@ -53,12 +54,12 @@ class TopicNameMatches(Predicate):
                   doc="A regular expression, as Java writes them."),
     )
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Predicate."""
         self._pattern = compile_java(self.config_def.parse(configs)["pattern"])
 
+    @override
     def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """See Predicate."""
         topics = topics_of(batch)
         names = topics.dictionary.to_pylist()
         fits = [name is not None and self._pattern.fullmatch(name) is not None for name in names]

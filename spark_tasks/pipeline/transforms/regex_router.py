@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.config.validators import ValidRegex
@@ -28,13 +29,13 @@ class RegexRouter(Transform):
                   doc="The new name; $1 and ${name} are what the groups of the expression matched."),
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._pattern, self._replacement = compile_java(values["regex"]), values["replacement"]
 
+    @override
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See Transform."""
         return renamed(batch, self._rename) if len(batch) else batch
 
     def _rename(self, topic: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import Check, ConfigDef, ConfigKey, Type, ValidList, invalid
 from spark_tasks.data.schema import Field, Schema
@@ -56,8 +57,8 @@ class ReplaceField(FieldTransform):
     )  # fmt: skip
     _nested: Nested | None = None
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         exclude, include, renames = set(values["exclude"]), set(values["include"]), _renames(values["renames"])
         self._setup(exclude, include, renames, defaults=values["replace.null.with.default"])
@@ -100,8 +101,8 @@ class ReplaceField(FieldTransform):
         kept = [Field(self._renames.get(f.name, f.name), f.schema) for f in fields_of(schema) if self._keeps(f.name)]
         return basics(schema, ConnectType.STRUCT, kept)
 
+    @override
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """See FieldTransform."""
         if self._nested:
             return self._nested.row(schema, value, record)
         if schema is None:
@@ -115,8 +116,8 @@ class ReplaceField(FieldTransform):
             struct.put(field.name, old.get(self._sources.get(field.name, field.name), defaults=self.fills_defaults))
         return new, struct
 
+    @override
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """See FieldTransform."""
         if self._nested:
             return self._nested.change(batch, array, field)
         columns = self._columns(array, field)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.data.schema import Schema
@@ -78,8 +79,8 @@ class ColumnsOrRows(Transform):
     def record(self, record: Record) -> None:
         """The way by records: change this one. DataError."""
 
+    @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """See Transform."""
         bad: list[tuple[int, Exception]] = []
         found = joined(list(self._apply(batch, 0, bad)))
         if bad:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.data.schema import Schema
@@ -36,8 +37,8 @@ class SetSchemaMetadata(FieldTransform):
         REPLACE_NULLS,
     )
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._name, self._version = values["schema.name"], values["schema.version"]
         self.fills_defaults = values["replace.null.with.default"]
@@ -52,8 +53,8 @@ class SetSchemaMetadata(FieldTransform):
             version=schema.version if self._version is None else self._version,
         )  # fmt: skip
 
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:  # noqa: ARG002 - base's
-        """See FieldTransform."""
+    @override
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             if value is None:
                 return None, None
@@ -66,8 +67,8 @@ class SetSchemaMetadata(FieldTransform):
             struct.put(field.name, value.get(field.name, defaults=self.fills_defaults))
         return new, struct
 
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:  # noqa: ARG002 - base's
-        """See FieldTransform."""
+    @override
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         if schema_of(field.metadata) is None:
             raise NotInColumnsError
         columns = self._columns(array, field)

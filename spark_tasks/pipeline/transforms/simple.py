@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.data.arrow_types import from_arrow
@@ -50,14 +51,14 @@ class _FunctionTransform(Transform):
     function: Callable[..., Any]
     by_batches = False
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         self._options: Mapping[str, Any] = self.config_def.parse(configs) if len(self.config_def) else dict(configs)
         takes = len(inspect.signature(self.function).parameters)
         self._more = (self._options,) if takes > 1 else ()
 
+    @override
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch | Iterable[pa.RecordBatch]:
-        """See Transform."""
         if not len(batch):
             return batch
         return self._batch(batch) if self.by_batches else self._records(batch)

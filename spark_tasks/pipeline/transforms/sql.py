@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.data.arrow_types import from_arrow, to_arrow
@@ -122,8 +123,9 @@ class Sql(Transform):
             "partition, offset and timestamp; what is selected is the new value.")),
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform. ConfigError where DataFusion is not installed, and for what no record can make right."""
+        """ConfigError where DataFusion is not installed, and for what no record can make right."""
         self._query = _query(self.config_def.parse(configs)["query"])
         self._context, self._options = _session()
         names = sorted(self._query.names | _PARTS.keys() | {"value"})
@@ -137,8 +139,8 @@ class Sql(Transform):
             if "Invalid function" in str(error):
                 raise ConfigError(f"The query of the transform Sql cannot be run: {error}") from error
 
+    @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """See Transform."""
         return joined(list(self._apply(batch, 0)))
 
     def _apply(self, batch: pa.RecordBatch, begin: int) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOf
 from spark_tasks.config.definition import Type as ConfigType
@@ -77,8 +78,8 @@ class TimestampConverter(FieldTransform):
     )  # fmt: skip
     _nested: Nested | None = None
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._field, self._target, self._format = values["field"], values["target.type"], values["format"]
         self._up, self._down = PRECISIONS[values["unix.precision"]]
@@ -99,8 +100,8 @@ class TimestampConverter(FieldTransform):
                 self._nested = Nested([(tuple(path), level)])
             self._field = last
 
+    @override
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """See FieldTransform."""
         if self._nested:
             return self._nested.row(schema, value, record)
         if schema is None:
@@ -179,8 +180,8 @@ class TimestampConverter(FieldTransform):
             case _:
                 return Moment(millis)
 
+    @override
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """See FieldTransform."""
         schema = schema_of(field.metadata)
         if self._nested:
             return self._nested.change(batch, array, field)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
 from spark_tasks.errors import ConfigError
@@ -31,8 +32,8 @@ class TimestampRouter(Transform):
                   doc="The pattern of the time, as Java's SimpleDateFormat."),
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._topic, self._pattern = values["topic.format"], values["timestamp.format"]
         try:
@@ -43,8 +44,8 @@ class TimestampRouter(Transform):
         units = ((1, "S"), (1000, "s"), (60_000, "m"), (3_600_000, "hHkKa"), (_DAY, ""))
         self._unit = next(unit for unit, finest in units if unit == _DAY or letters & set(finest))
 
+    @override
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See Transform."""
         if not len(batch):
             return batch
         missing = self._missing(batch)

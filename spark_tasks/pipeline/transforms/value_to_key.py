@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type, ValidList
 from spark_tasks.data.schema import Field, Schema
@@ -30,14 +31,14 @@ class ValueToKey(ColumnsOrRows):
         REPLACE_NULLS, SYNTAX,
     )  # fmt: skip
 
+    @override
     def configure(self, configs: Mapping[str, str]) -> None:
-        """See Transform."""
         values = self.config_def.parse(configs)
         self._paths = [parse_path(name, values["field.syntax.version"]) for name in values["fields"]]
         self._defaults = values["replace.null.with.default"]
 
+    @override
     def record(self, record: Record) -> None:
-        """See ColumnsOrRows."""
         schema, value = record.value_schema, record.value
         if schema is None:
             found = require_map(value, _PURPOSE)
@@ -59,8 +60,8 @@ class ValueToKey(ColumnsOrRows):
             fields.append(Field(path[-1], found))
         return Schema(ConnectType.STRUCT, fields=distinct(fields))
 
+    @override
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See ColumnsOrRows."""
         if "value" not in batch.schema.names or any(len(path) > 1 for path in self._paths):
             raise NotInColumnsError
         array = batch.column("value")

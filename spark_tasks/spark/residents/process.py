@@ -34,10 +34,10 @@ class Expects(Protocol):
     """The part of the Door that makes tickets."""
 
     def expect(self, number: int) -> Ticket:
-        """See Door."""
+        """A ticket for the process of this number."""
 
     def forget(self, number: int) -> None:
-        """See Door."""
+        """Withdraw the ticket of the process of this number."""
 
 
 @dataclass(slots=True, eq=False)

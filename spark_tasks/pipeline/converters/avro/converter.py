@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, Importance
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
@@ -65,12 +66,12 @@ class AvroConverter(RegisteredConverter):
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = Options.of(values)
 
+    @override
     def record_name(self, text: SchemaText) -> str | None:
-        """See RegisteredConverter."""
         return _record(parse(text.text, [one.text for one in self._registry.referenced(text).values()]))
 
+    @override
     def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
-        """See RegisteredConverter."""
         from spark_tasks.pipeline.converters.avro import anything, columns  # noqa: PLC0415 - need an extra
 
         if anything.is_anything(text.text):
@@ -85,13 +86,13 @@ class AvroConverter(RegisteredConverter):
 
         return read
 
+    @override
     def describe(self, schema: Schema | None) -> _Described:
-        """See RegisteredConverter."""
         text = avro_text(schema, self._options)
         return _Described(SchemaText(text, "AVRO"), None if schema is None else _record(parse(text)))
 
+    @override
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
-        """See RegisteredConverter."""
         from spark_tasks.pipeline.converters.avro import anything, columns  # noqa: PLC0415 - need an extra
 
         if schema is None:

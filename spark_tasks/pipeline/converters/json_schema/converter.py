@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
@@ -54,8 +55,8 @@ class JsonSchemaConverter(RegisteredConverter):
     write_words = "Converting Kafka Connect data to byte[] failed due to serialization error of topic {}: "
     writes_nulls = True
 
+    @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """See RegisteredConverter."""
         super().configure(configs, is_key=is_key)
         self._validates = str(configs.get(_VALIDATE, "false")).strip().lower() == "true"
         if self._validates:
@@ -64,14 +65,15 @@ class JsonSchemaConverter(RegisteredConverter):
     def _options_from(self, values: Mapping[str, Any]) -> None:
         self._options = Options.of(values)
 
+    @override
     def record_name(self, text: SchemaText) -> str | None:
-        """See RegisteredConverter: the title."""
+        """The title."""
         said = parse(text.text)
         title = said.get("title") if isinstance(said, Mapping) else None
         return title if isinstance(title, str) else None
 
+    @override
     def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
-        """See RegisteredConverter."""
         others = {name: one.text for name, one in references.items()}
         schema = connect_schema(text.text, others, self._options, version())
         metadata = {SCHEMA_KEY: to_text(schema).encode()}
@@ -85,14 +87,14 @@ class JsonSchemaConverter(RegisteredConverter):
 
         return read
 
+    @override
     def describe(self, schema: Schema | None) -> _Described:
-        """See RegisteredConverter."""
         if schema is None:
             raise DataError("JsonSchemaConverter writes records that have a schema; JsonConverter needs none")
         return _Described(SchemaText(json_schema_text(schema, self._options), "JSON"), schema.name)
 
+    @override
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
-        """See RegisteredConverter."""
         writer = Writer(numeric_decimals=self._options.numeric, replace_nulls=not self._options.ignore_defaults)
         validate = self._validator(text, self._registry.referenced(text) if given else {})
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from spark_tasks.arrays.buffers import Bools, Ints
 from spark_tasks.arrays.joining import Member, join, join_members, null_like
@@ -88,8 +89,9 @@ class Reader(TypedReader):
 class Writer(JsonWriter):
     """Null members that are required are left out."""
 
+    @override
     def write(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None = None) -> pa.Array:
-        """See JsonWriter; null where a value is required and not there is the text null."""
+        """Null where a value is required and not there is the text null."""
         optional = schema.as_optional() if schema is not None and array.null_count else schema
         return super().write(array, optional, metadata)
 

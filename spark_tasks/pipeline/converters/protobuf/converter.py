@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, Importance
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
@@ -72,8 +73,9 @@ class ProtobufConverter(RegisteredConverter):
     write_words = "Failed to serialize Protobuf data from topic {}:"
     null_is_tombstone = True
 
+    @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """See RegisteredConverter. ConfigError."""
+        """ConfigError."""
         super().configure(configs, is_key=is_key)
         if str(configs.get("skip.known.types", "true")).strip().lower() != "true":
             raise ConfigError("Invalid value false for configuration skip.known.types: not supported; registries know "
@@ -98,12 +100,13 @@ class ProtobufConverter(RegisteredConverter):
 
         return Schemas(files_of(text.text, {name: one.text for name, one in references.items()}))
 
+    @override
     def record_name(self, text: SchemaText) -> str | None:
-        """See RegisteredConverter: of the first message."""
+        """Of the first message."""
         return self._schemas(text, self._registry.referenced(text)).record((0,))
 
+    @override
     def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
-        """See RegisteredConverter."""
         schemas, options = self._schemas(text, references), self._options
         number = version()
 
@@ -125,15 +128,16 @@ class ProtobufConverter(RegisteredConverter):
 
         return read
 
+    @override
     def describe(self, schema: Schema | None) -> _Described:
-        """See RegisteredConverter."""
         if schema is None:
             raise DataError(_NO_SCHEMA)
         schemas, text, name = self._own(schema)
         return _Described(SchemaText(text, "PROTOBUF"), name, indexes.written(schemas.index(name) or (0,)))
 
+    @override
     def index_of(self, described: Described, text: SchemaText, *, given: bool) -> bytes:
-        """See RegisteredConverter: of the message with the records' name in a schema that is not their own."""
+        """Of the message with the records' name in a schema that is not their own."""
         if not given:
             return described.index
         found: bytes = self._given_index(text, described.record)
@@ -147,8 +151,8 @@ class ProtobufConverter(RegisteredConverter):
                                       "which the records are")
         return schemas, place
 
+    @override
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
-        """See RegisteredConverter."""
         from spark_tasks.pipeline.converters.protobuf import columns  # noqa: PLC0415 - needs an extra
         from spark_tasks.pipeline.converters.protobuf.codec import Codec  # noqa: PLC0415
 
