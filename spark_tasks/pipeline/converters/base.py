@@ -1,4 +1,4 @@
-"""What a converter is: between the bytes of Kafka's records and Connect's typed values, a column at a time."""
+"""The interface of converters, between the bytes of Kafka's records and Connect's typed values, a column at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONVERTER_KEYS = ConfigDef(
 
 
 class BadRowError(DataError):
-    """Row `row` of the array is not what it should be. `reason`: the error that says why, or its words."""
+    """Row `row` of the array cannot be converted. `reason`: the error that says why, or its message."""
 
     def __init__(self, row: int, reason: object) -> None:
         super().__init__(str(reason))
@@ -33,7 +33,7 @@ class BadRowError(DataError):
 
 
 class BadRowsError(BadRowError):
-    """All rows that are not what they should be, with the reasons: who knows them saves a search."""
+    """All rows that cannot be converted, with the reasons. A stage that raises it saves a search for the bad rows."""
 
     def __init__(self, bad: Sequence[tuple[int, Exception]]) -> None:
         super().__init__(*bad[0])
@@ -41,7 +41,9 @@ class BadRowsError(BadRowError):
 
 
 class MixedSchemasError(DataError):
-    """The rows of one array have different schemas; `ends`: where each run of one schema ends. Convert run by run."""
+    """The rows of one array have different schemas. `ends`: the end of each run with the same schema; convert run by
+    run.
+    """
 
     def __init__(self, ends: list[int]) -> None:
         super().__init__("the records have different schemas")
@@ -57,22 +59,24 @@ class Converter(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """Take the configuration (without the prefix key.converter. or value.converter.)."""
+        """Take the configuration, its keys without the prefix key.converter. or value.converter."""
 
     @abstractmethod
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
-        """Of a binary array, the values and the metadata of their field (columns.py).
+        """Convert a binary array to values and the metadata of their field (columns.py).
 
-        BadRowError at the first row that cannot be read; MixedSchemasError where one column cannot hold all rows.
+        BadRowError for the first row that cannot be read; MixedSchemasError where one column cannot hold all rows.
         """
 
     @abstractmethod
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
-        """A binary array, null for records without a key or value. DataError (BadRowError) if it cannot be written."""
+        """Convert values to a binary array, null for records without a key or value. DataError (BadRowError) if it
+        cannot.
+        """
 
 
 class HeaderConverter(ABC):
-    """Converts the values of headers, which come with their names and are seldom looked at: one by one."""
+    """Converts the values of headers one by one, because they are seldom read."""
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
@@ -81,11 +85,11 @@ class HeaderConverter(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the configuration (without the prefix header.converter.)."""
+        """Take the configuration, its keys without the prefix header.converter."""
 
     @abstractmethod
     def to_connect_header(self, topic: str, name: str, value: bytes | None) -> tuple[Schema | None, Any]:
-        """The schema and the value, as Python has it."""
+        """The schema of the header and its value as a Python value."""
 
     @abstractmethod
     def from_connect_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:

@@ -1,6 +1,6 @@
-"""Connect values as Java's toString prints them: what FileStreamSink writes and StringConverter makes of any value.
+"""Connect values as Java's toString prints them, for FileStreamSink and StringConverter.
 
-Deviations: bytes print as Base64 (Java: an address); Dates print in UTC (Java: in the worker's time zone).
+Differences: bytes are printed as Base64 (Java: an address), dates in UTC (Java: in the worker's time zone).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _child_texts(field: pa.Field, child: pa.Array, *, schemaless: bool) -> pa.Ar
 
 
 def _map_texts(array: pa.Array) -> pa.Array:
-    """A schemaless map, its keys in the order of the columns: {k=v, k2=v2}."""
+    """A schemaless map as {k=v, k2=v2}, with its keys in the order of the columns."""
     members = []
     for field, child in zip(array.type, array.flatten(), strict=True):
         optional = child.null_count > 0 and nulls_are_absent(metadata_of(field))
@@ -99,7 +99,7 @@ def _map_texts(array: pa.Array) -> pa.Array:
 
 
 def _struct_texts(array: pa.Array) -> pa.Array:
-    """Struct{a=1,b=x}: fields that are null are left out."""
+    """A struct as Struct{a=1,b=x}, without the fields that are null."""
     members = []
     for field, child in zip(array.type, array.flatten(), strict=True):
         text = _child_texts(field, child, schemaless=False)
@@ -121,7 +121,7 @@ def _entries_texts(array: pa.Array, *, schemaless: bool) -> pa.Array:
 
 
 def _bracketed(array: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
-    """One text for each list of `array`, of its items' texts."""
+    """One text for each list of `array`, put together from the texts of its items."""
     lists = pa.ListArray.from_arrays(list_offsets(array), pc.fill_null(items, "null"))
     return null_like(array, join(opening, pc.binary_join(lists, ", "), closing))
 

@@ -1,4 +1,4 @@
-"""JsonConverter: JSON texts, with the schema beside each payload (schemas.enable) or without one."""
+"""JsonConverter: JSON texts, with a schema beside each payload (schemas.enable) or without."""
 
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ENVELOPE = (
 
 
 class JsonConverter(Converter, HeaderConverter):
-    """As Kafka Connect's JsonConverter; schemas are cached by their text."""
+    """Does what Kafka Connect's JsonConverter does. Parsed schemas are cached by their text."""
 
     version = "4.3.1"
     aliases = ("org.apache.kafka.connect.json.JsonConverter", "JsonConverter")
@@ -59,7 +59,7 @@ class JsonConverter(Converter, HeaderConverter):
         ConfigKey(
             "schema.content", Type.STRING, default=None, importance=Importance.HIGH, group="Schemas", order=2,
             width=Width.MEDIUM, display_name="Schema Content",
-            doc="One schema for all records, which then are payloads only (with schemas.enable, for sinks).",
+            doc="One schema for all records, which then consist of the payload only (with schemas.enable, for sinks).",
         ),
         ConfigKey(
             "decimal.format", Type.STRING, default="BASE64", validator=OneOfIgnoringCase("BASE64", "NUMERIC"),
@@ -69,7 +69,7 @@ class JsonConverter(Converter, HeaderConverter):
         ConfigKey(
             "replace.null.with.default", Type.BOOLEAN, default=True, importance=Importance.LOW, group="Serialization",
             order=1, width=Width.MEDIUM, display_name="Replace null with default",
-            doc="Whether a field that is null takes its default value, where it has one.",
+            doc="Whether a null field is replaced with its default value, if it has one.",
         ),
     )  # fmt: skip
 
@@ -101,7 +101,7 @@ class JsonConverter(Converter, HeaderConverter):
         return found, {SCHEMA_KEY: to_text(schema).encode()}
 
     def _in_same_envelope(self, array: pa.Array) -> Column | None:
-        """The fast way where all records have one schema, written alike: then only the payloads are read."""
+        """The fast path if all records have the same schema text: only the payloads are parsed."""
         found = texts(array)
         there = all_valid(len(array)) if found.valid is None else found.valid
         envelope = _first_envelope(found, there)
@@ -112,11 +112,11 @@ class JsonConverter(Converter, HeaderConverter):
         if not enclosed(found.data, found.offsets, there, prefix, suffix, begins, stops):
             return None
         try:
-            array.cast(pa.string())  # is it UTF-8?
+            array.cast(pa.string())  # check that it is UTF-8
             tape = tokenize(found.data, begins, stops, there)
             return None if len(tape.unusual) else self._typed(tape, schema, tape.roots)
         except pa.ArrowInvalid:
-            return None  # the thorough way knows what to do
+            return None  # the general path handles it
 
     def _enveloped(self, tape: Tape) -> Column:
         rows = np.flatnonzero(tape.roots >= 0)
@@ -160,7 +160,7 @@ class JsonConverter(Converter, HeaderConverter):
 
 
 def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] | None:
-    """What stands before and after the payload of the first record, and its schema; None if that is not clear."""
+    """The text before and after the payload of the first record, and its schema; None if they cannot be told apart."""
     if not there.any():
         return None
     row = int(np.argmax(there))
@@ -180,7 +180,9 @@ def _first_envelope(found: Texts, there: Bools) -> tuple[Bytes, Bytes, Schema] |
 
 
 def _envelopes(tape: Tape, rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The schema and payload tokens of all rows (-1 in the others); BadRowError if one is no envelope."""
+    """The schema and payload tokens of the rows that are envelopes, -1 for the others. BadRowError for an invalid
+    envelope.
+    """
     plain = tape.kinds[tape.roots[rows]] != OBJECT
     if plain.any():
         raise BadRowError(int(rows[np.argmax(plain)]), _ENVELOPE)
@@ -199,7 +201,7 @@ def _envelopes(tape: Tape, rows: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, 
 def _schema_runs(
     tape: Tape, schemas: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]
 ) -> list[tuple[int, Schema | None]]:
-    """Where each run of records of one schema ends, and the schema; null records belong to any."""
+    """The end and the schema of each run of records with the same schema; null records fit into any run."""
     runs: list[tuple[int, Schema | None]] = []
     begin = int(rows[0])
     while begin < len(schemas):

@@ -1,7 +1,7 @@
-"""JSON texts without a schema to Connect columns: exactly the values that JsonConverter has with schemas.enable=false.
+"""Converts JSON texts to Connect columns with the values that JsonConverter gives with schemas.enable=false.
 
-A column of objects becomes a struct column, one of integers int64, and so on; values of different kinds in one column
-stay JSON text (FORM_JSON) with nothing lost.
+A column of objects becomes a struct column, a column of integers becomes int64, and so on; values of different types
+in one column stay JSON text (FORM_JSON), so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from spark_tasks.pipeline.converters.json_tape import (
 )
 from spark_tasks.pipeline.converters.json_unescape import unescape
 
-MAX_MEMBERS = 1000  # names in one column; beyond it the names are data
-MAX_CELLS = 50_000_000  # names times rows
+MAX_MEMBERS = 1000  # most names in one column; if there are more, the names are data
+MAX_CELLS = 50_000_000  # most names times rows
 
 
 def _bits(*kinds: int) -> int:
@@ -42,13 +42,13 @@ def _bits(*kinds: int) -> int:
 
 
 def parse_columns(array: pa.Array) -> Column:
-    """The Connect column of a binary array of JSON texts; BadRowsError for texts that are no JSON."""
+    """The Connect column of a binary array of JSON texts; BadRowsError for texts that are not JSON."""
     tape = read_tape(array)
     return build(tape, tape.roots)
 
 
 def read_tape(array: pa.Array) -> Tape:
-    """The tokens of all texts, those of unusual ones after json_text has put them plainly."""
+    """The tokens of all texts; unusual texts are first rewritten in plain form by json_text."""
     tape, bad = _tape(array), _not_utf8(array)
     if len(tape.unusual) or bad:
         array = _plain(array, sorted({*tape.unusual.tolist(), *bad}))
@@ -129,7 +129,7 @@ def integers(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> pa.Array:
 
 
 def floats(tape: Tape, tokens: Ints) -> pa.Array:
-    """FLOAT (and INT) tokens as doubles, rounded as Java rounds; there is no negative zero."""
+    """FLOAT (and INT) tokens as doubles, rounded as in Java, with zero in place of negative zero."""
     found = raw(tape, np.where((tokens >= 0) & (tape.kinds[tokens] != NULL), tokens, -1).astype(np.int32))
     cast = found.cast(pa.float64())
     values = np.frombuffer(cast.buffers()[1], np.float64, count=len(cast), offset=8 * cast.offset)
@@ -152,7 +152,7 @@ def strings(tape: Tape, tokens: Ints, valid: np.ndarray | None, *, escaped: bool
 
 
 def raw(tape: Tape, tokens: Ints) -> pa.Array:
-    """The values as they are written; null where there is no token."""
+    """The text of each value; null where there is no token."""
     offsets = np.empty(len(tokens) + 1, np.int32)
     out = np.empty(kernels.spans(tape.starts, tape.ends, tokens, True, tape.kinds, offsets), np.uint8)
     kernels.copy_texts(tape.data, tape.starts, tape.ends, tokens, offsets, out)
@@ -193,10 +193,10 @@ def _objects(tape: Tape, tokens: Ints, valid: np.ndarray | None) -> Column:
 
 
 def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | None:
-    """The member names in the order of appearance, which Java's hash maps keep among names of one bucket, and for each
-    the tokens of its values (-1: no such member).
+    """The member names in the order of appearance, which Java's hash maps keep within a bucket, and for each name the
+    tokens of its values (-1: no such member).
 
-    None where there are so many that they must be data.
+    None if there are so many names that they must be data.
     """
     limit = min(MAX_MEMBERS, MAX_CELLS // max(len(tokens), 1))
     cells = np.empty((8, len(tokens)), np.int32)
@@ -219,7 +219,7 @@ def find_members(tape: Tape, tokens: Ints) -> tuple[list[str], np.ndarray] | Non
         ends = np.cumsum([0, *map(len, written)]).astype(np.int32)
     names = [json_text.parse(b'"' + name + b'"') if b"\\" in name else name.decode() for name in written]
     cells = cells[: len(written)]
-    if len(tokens) and (cells[:, 0] < 0).any():  # some come later: the order is that of an object that has them all
+    if len(tokens) and (cells[:, 0] < 0).any():  # some appear later: take the order of an object that has them all
         whole = (cells >= 0).all(axis=0)
         if whole.any():
             order = np.argsort(cells[:, np.argmax(whole)])

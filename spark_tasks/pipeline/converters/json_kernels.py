@@ -1,4 +1,4 @@
-"""What numba does with a column of tape tokens: find members by name, measure and copy strings, parse numbers."""
+"""Numba kernels over columns of tape tokens: find members by name, measure and copy strings, parse numbers."""
 # ruff: noqa: PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FOUND, NEW_KEY = range(2)
 
 @jit
 def kinds_of(kinds: Any, tokens: Any) -> int:
-    """A bit for each kind among the tokens; ABSENT for -1."""
+    """A bit mask of the kinds among the tokens; ABSENT for -1."""
     mask = 0
     for i in range(len(tokens)):
         mask |= 1 << (ABSENT if tokens[i] < 0 else kinds[tokens[i]])
@@ -24,7 +24,7 @@ def kinds_of(kinds: Any, tokens: Any) -> int:
 
 @jit
 def present(kinds: Any, tokens: Any, out: Any) -> None:
-    """out[i]: whether there is a value, and it is not null."""
+    """Set out[i] to whether there is a value that is not null."""
     for i in range(len(tokens)):
         out[i] = tokens[i] >= 0 and kinds[tokens[i]] != NULL
 
@@ -34,10 +34,10 @@ def members(
     data: Any, kinds: Any, starts: Any, ends: Any, nexts: Any, tokens: Any, names: Any, name_ends: Any, known: int,
     row: int, out: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Fill out[name, row] with the value tokens of the objects among `tokens`, from `row` on, -1 where there is none.
-    Of a name that comes twice the last value counts, as it does in Java.
+    """Fill out[name, row] with the value tokens of the objects among `tokens`, from `row` on, or -1 if there is no such
+    member. If a name occurs twice, the last value counts, as in Java.
 
-    Stops at a name that is not among the `known` ones: (state, row, key token).
+    Stops at a name that is not among the `known` ones and returns (state, row, key token).
     """
     while row < len(tokens):
         for k in range(known):
@@ -60,7 +60,7 @@ def members(
 
 @jit
 def _name(data: Any, start: int, end: int, names: Any, name_ends: Any, known: int, guess: int) -> int:
-    """Which of the known names it is; the guess (the one after the last member's) is nearly always right."""
+    """The index of a known name; the guess, the name after that of the last member, is nearly always right."""
     size = end - start
     for i in range(known):
         k = guess + i
@@ -78,7 +78,7 @@ def _name(data: Any, start: int, end: int, names: Any, name_ends: Any, known: in
 
 @jit
 def item_counts(kinds: Any, nexts: Any, tokens: Any, offsets: Any) -> int:
-    """Fill the offsets of the items of the arrays (and of the values of objects) among `tokens`; how many there are."""
+    """Fill the offsets of the items of arrays (and of the values of objects) among `tokens`; return their number."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):
@@ -112,7 +112,7 @@ def items(kinds: Any, nexts: Any, tokens: Any, out: Any) -> None:
 
 @jit
 def spans(starts: Any, ends: Any, tokens: Any, quotes: bool, kinds: Any, offsets: Any) -> int:
-    """Fill the offsets for a copy of the tokens as they are written (strings with their `quotes`); bytes needed."""
+    """Fill the offsets for a copy of the tokens' text (strings with their `quotes`); return the bytes needed."""
     total = 0
     offsets[0] = 0
     for i in range(len(tokens)):
@@ -127,7 +127,7 @@ def spans(starts: Any, ends: Any, tokens: Any, quotes: bool, kinds: Any, offsets
 
 @jit
 def copy_texts(data: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out: Any) -> None:
-    """Copy each token's text so that it fills its span (one byte more on either side for quotes)."""
+    """Copy each token's text into its span (with one more byte on either side for quotes)."""
     for i in range(len(tokens)):
         token = tokens[i]
         at, size = offsets[i], offsets[i + 1] - offsets[i]
@@ -141,9 +141,9 @@ def copy_texts(data: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out
 
 @jit
 def integers(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, out: Any) -> bool:
-    """The INT tokens as 64-bit numbers; beyond that the low 64 bits, as Java's BigInteger.longValue has it.
+    """The INT tokens as 64-bit numbers; of larger ones the low 64 bits, as Java's BigInteger.longValue returns.
 
-    Whether all of them fit.
+    Returns whether all of them fit.
     """
     fits = True
     for i in range(len(tokens)):
@@ -155,7 +155,7 @@ def integers(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, out: An
             if negative:
                 at += 1
             if end - at >= 19:
-                fits = False  # perhaps: nobody asks but for narrower types, which then take the slow way
+                fits = False  # it may fit; only conversions to narrower types ask, and they then take the slow path
             while at < end:
                 value = value * np.uint64(10) + np.uint64(data[at] - 48)
                 at += 1

@@ -1,4 +1,4 @@
-"""FORM_JSON columns written out kind by kind: the numbers as one column, the texts as another, and so on."""
+"""Writes FORM_JSON columns kind by kind: the numbers as one column, the texts as another, and so on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_tasks.pipeline.converters import json_text
 from spark_tasks.pipeline.converters.json_columns import build, read_tape
 from spark_tasks.pipeline.converters.json_tape import ARRAY, ESCAPED, FALSE, FLOAT, INT, NULL, OBJECT, STRING, TRUE
 
-# Kinds that make one column together; the place in this table is the number of the group.
+# Groups of kinds that can share a column; the index in this table is the number of the group.
 _GROUPS = ((NULL,), (FALSE, TRUE), (INT,), (FLOAT,), (STRING, ESCAPED), (OBJECT,), (ARRAY,))
 _GROUP_OF = np.empty(16, np.int8)
 for _number, _kinds in enumerate(_GROUPS):
@@ -24,7 +24,7 @@ _NULLS, _MISSING = 0, -1
 def write_mixed(
     array: pa.Array, column: Callable[[pa.Array, Metadata], pa.Array], single: Callable[[Any], str]
 ) -> pa.Array:
-    """The texts of FORM_JSON values: `column` writes a column of one kind, `single` one value where that cannot be."""
+    """The texts of FORM_JSON values: `column` writes a column of one group, `single` a value that fits no column."""
     tape = read_tape(array.cast(pa.binary()))
     there = tape.roots >= 0
     groups = np.full(len(there), _MISSING, np.int8)
@@ -38,7 +38,7 @@ def write_mixed(
             pieces.append(pa.array(["null"], pa.string()).take(pa.array(np.zeros(len(mine), np.int32))))
             continue
         values, metadata = build(tape, tokens)
-        if is_json(metadata):  # maps with so many keys that no column has them
+        if is_json(metadata):  # maps with too many keys for columns
             pieces.append(_one_by_one(values, single))
         else:
             pieces.append(column(values, metadata))

@@ -1,4 +1,4 @@
-"""Strings as JSON string literals, escaped as Jackson escapes them, a column at a time."""
+"""Writes strings as JSON string literals with Jackson's escapes, a column at a time."""
 # ruff: noqa: PLR1714 - compiled code: plain comparisons are the fast ones, and it takes no keywords
 
 from __future__ import annotations

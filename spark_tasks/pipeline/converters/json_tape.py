@@ -2,8 +2,8 @@
 
 The tape is the flat list of the tokens of all rows, in the order of the text. An object is its OBJECT token, then for
 each member a KEY token and the tokens of the value; `nexts` leads from a value's first token to what follows the whole
-value. Rows that are not plain JSON as RFC 8259 has it (or that have an escaped member name) are left out and reported;
-`json_text` decides what Jackson would make of them.
+value. Rows that are not plain JSON as in RFC 8259 (or that have an escaped member name) are left out and reported;
+`json_text` then reads them as Jackson would.
 """
 # ruff: noqa: PLR1714, PLR0917 - compiled code: plain comparisons are the fast ones, and it takes no keywords
 
@@ -18,7 +18,7 @@ from spark_tasks.arrays.jit import kernel as jit
 from spark_tasks.limits import MAX_DEPTH
 
 NULL, FALSE, TRUE, INT, FLOAT, STRING, ESCAPED, OBJECT, ARRAY, KEY = range(10)
-ABSENT = 15  # only in masks: there is no token
+ABSENT = 15  # only in masks, for a missing token
 _UNUSUAL = -2  # a row that needs json_text
 _NO_ROW = -1  # a null row
 
@@ -38,7 +38,7 @@ class Tape(NamedTuple):
 
 def tokenize(data: Bytes, begins: Ints, stops: Ints, valid: Bools, *, escaped_keys: bool = False) -> Tape:
     """The tape of a text column; text i is data[begins[i]:stops[i]]. `unusual`: the rows that were left out.
-    `escaped_keys`: the member names with escapes are known to be unique as they are written, so let them be.
+    `escaped_keys`: accept member names with escapes, because they are known to be unique as written.
     """
     size = int(np.sum(stops, dtype=np.int64) - np.sum(begins, dtype=np.int64))
     room = size // 2 + len(valid) + 8  # the densest JSON, such as [1,1,1], has a token for every two bytes
@@ -79,7 +79,7 @@ def _space(data: Any, at: int, stop: int) -> int:
 
 @jit
 def _string(data: Any, at: int, stop: int) -> tuple[int, bool]:
-    """From after the opening quote to the closing one; -1 if the string is not right."""
+    """The position of the closing quote, scanning from after the opening one; -1 if the string is invalid."""
     escaped = False
     while at < stop:
         c = data[at]
@@ -112,7 +112,7 @@ def _escape(data: Any, at: int, stop: int) -> bool:
 
 @jit
 def _number(data: Any, at: int, stop: int) -> tuple[int, int]:
-    """The end of the number and its kind; end -1 if it is none, or one with leading zeros or very long."""
+    """The end of the number and its kind. The end is -1 if it is invalid, very long or has leading zeros."""
     begin = at
     if data[at] == 45:
         at += 1
@@ -160,7 +160,7 @@ def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls betwee
     data: Any, at: int, stop: int, escaped_keys: bool, kinds: Any, starts: Any, ends: Any, nexts: Any, count: int,
     stack: Any,
 ) -> int:  # fmt: skip
-    """Tokens of one text; the count after it, or -1 if the row is unusual."""
+    """Tokenize one text; the token count after it, or -1 if the row is unusual."""
     depth = 0
     in_object = False
     wants_key = False
@@ -218,7 +218,7 @@ def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls betwee
         count += 1
         if opened:
             continue
-        while depth > 0:  # after a value: close what ends here, or go on to the next member
+        while depth > 0:  # after a value: close the containers that end here, or go on to the next member
             at = _space(data, at, stop)
             if at >= stop:
                 return -1
@@ -239,13 +239,15 @@ def _row(  # noqa: C901, PLR0911, PLR0912, PLR0915 - one automaton; calls betwee
 
 @jit
 def enclosed(data: Any, offsets: Any, valid: Any, prefix: Any, suffix: Any, begins: Any, stops: Any) -> bool:
-    """Whether all texts begin with the prefix and end with the suffix; what is between goes to begins and stops."""
+    """Whether all texts begin with the prefix and end with the suffix; `begins` and `stops` get the bounds of the text
+    between.
+    """
     for row in range(len(valid)):
         begin, stop = offsets[row], offsets[row + 1]
         if valid[row]:
             if stop - begin < len(prefix) + len(suffix):
                 return False
-            differing = np.uint8(0)  # no way out of the loop before its end: so it runs on many bytes at once
+            differing = np.uint8(0)  # without an early exit the loop is vectorized
             for i in range(len(prefix)):
                 differing |= data[begin + i] ^ prefix[i]
             begin += len(prefix)

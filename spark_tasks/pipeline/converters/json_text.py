@@ -1,7 +1,8 @@
-"""JSON texts one by one, read as Jackson reads them in JsonConverter: the judge where the columnar path is not sure.
+"""Reads JSON texts one by one as Jackson does in JsonConverter; the reference where the columnar path is not sure.
 
-Beyond RFC 8259 it takes leading zeros, a byte order mark, UTF-16 and UTF-32, and anything after the first value. Of
-members of one name the last counts. Integers are cut to 64 bits; numbers with a point or an exponent become doubles.
+Beyond RFC 8259 it accepts leading zeros, a byte order mark, UTF-16 and UTF-32, and anything after the first value. If
+an object has several members of one name, the last one counts. Integers are cut to 64 bits; numbers with a point or an
+exponent become doubles.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _MAX_NUMBER = 1000
 
 
 def parse(data: bytes) -> Any:
-    """The value as Python has it (dict, list, str, int, float, bool, None); None for an empty text, as Jackson's
-    missing node. DataError says where the text goes wrong.
+    """The value as a Python value (dict, list, str, int, float, bool, None); None for an empty text, like Jackson's
+    missing node. DataError names the position of the error.
     """
     text = _decode(data)
     at = _skip(text, 0)
@@ -39,13 +40,13 @@ def parse(data: bytes) -> Any:
 
 
 class NotJsonError(DataError):
-    """The bytes are no JSON text."""
+    """The bytes are not a JSON text."""
 
     java_message = "Converting byte[] to Kafka Connect data failed due to serialization error: "
 
 
 def canonical(value: Any) -> str:
-    """The value as the plainest JSON: what `parse` and the tape read back as the same value."""
+    """The value as plain JSON, which `parse` and the tape read back as the same value."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{canonical(name)}:{canonical(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""JSON payloads with a Connect schema to Arrow columns, with the coercions of JsonConverter.
+"""Converts JSON payloads with a Connect schema to Arrow columns, with the coercions of JsonConverter.
 
-Where Jackson's accessors quietly give something else (the text "x" read as an int is 0, a number read as a text is
-null), so does this.
+Where Jackson's accessors coerce silently (the text "x" read as an int is 0, a number read as a text is null), this
+does the same.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT
 
 
 class TypedReader:
-    """Builds columns by schema. `replace_nulls`: replace.null.with.default; `may_lack`: members that are not there are
-    null, whatever the schema says.
+    """Builds columns by schema. `replace_nulls`: replace.null.with.default; `may_lack`: missing members are null even
+    if the schema requires them.
     """
 
     def __init__(self, tape: Tape, *, replace_nulls: bool = True, may_lack: bool = False) -> None:
@@ -40,8 +40,8 @@ class TypedReader:
         self._may_lack = may_lack
 
     def build(self, schema: Schema, tokens: Ints, *, tombstones: Bools | None = None) -> pa.Array:
-        """The values at `tokens`; -1 (no such member) and JSON null are null. `tombstones`: records without a value
-        at all, null whatever the schema says. BadRowError names the position in `tokens`.
+        """The values at `tokens`; -1 (no such member) and JSON null are null. `tombstones`: records without any value,
+        which are null even if the schema requires one. BadRowError names the position in `tokens`.
         """
         there = self._there(tokens)
         if there.all():
@@ -69,7 +69,7 @@ class TypedReader:
         return out
 
     def _values(self, schema: Schema, tokens: Ints) -> pa.Array:
-        """The column of values none of which is null."""
+        """The column of values without nulls."""
         logical = _LOGICAL.get((schema.name or "", schema.type))
         if logical:
             return logical(self, schema, tokens)
@@ -144,7 +144,7 @@ class TypedReader:
         return offsets, inner
 
     def _nested(self, schema: Schema, tokens: Ints, offsets: Ints) -> pa.Array:
-        """`build`, with the row of the list instead of the item's place in an error."""
+        """Call `build` for items; an error names the row of the list instead of the item."""
         try:
             return self.build(schema, tokens)
         except BadRowError as bad:
@@ -232,9 +232,9 @@ class TypedReader:
 
 
 def last_of_each(keys: pa.Array, offsets: Ints) -> Bools:
-    """Which entries of maps stay: of those with one key the last."""
+    """Which entries of maps to keep: of entries with the same key, the last."""
     if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
-        return all_valid(len(keys))  # JSON has no other keys that could be equal, in practice
+        return all_valid(len(keys))  # in practice no other keys in JSON could be equal
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     _, from_behind = np.unique((rows * (len(codes) + 1) + codes)[::-1], return_index=True)

@@ -13,7 +13,9 @@ from spark_tasks.pipeline.converters.json_tape import ESCAPED, KEY, NULL
 
 @jit
 def unescape(data: Any, kinds: Any, starts: Any, ends: Any, tokens: Any, offsets: Any, out: Any) -> int:
-    """The strings' contents with escapes resolved; `offsets` are filled; bytes written (never more than the text)."""
+    """Write the contents of the strings with escapes resolved, fill `offsets`, return the bytes written (never more
+    than the text has).
+    """
     at = 0
     offsets[0] = 0
     for i in range(len(tokens)):
@@ -60,7 +62,7 @@ def _resolve(data: Any, start: int, end: int, out: Any, at: int) -> int:
                     start += 6
             at = _put_code(out, at, code)
         else:
-            # b f n r t; the others stand for themselves
+            # b f n r t; other characters stand for themselves
             if c == 98:
                 c = np.uint8(8)
             elif c == 102:
@@ -78,7 +80,7 @@ def _resolve(data: Any, start: int, end: int, out: Any, at: int) -> int:
 
 @jit
 def _put_code(out: Any, at: int, code: int) -> int:
-    if 0xD800 <= code < 0xE000:  # half a surrogate pair: what Java's encoder writes for it
+    if 0xD800 <= code < 0xE000:  # half a surrogate pair becomes a question mark, as in Java's encoder
         out[at] = 63
         return at + 1
     if code < 0x80:

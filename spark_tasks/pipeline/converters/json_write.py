@@ -1,4 +1,4 @@
-"""Connect columns to JSON texts, as JsonConverter writes them: compact, members in the order of the fields."""
+"""Writes Connect columns as JSON texts, like JsonConverter: compact, with members in the order of the fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class JsonWriter:
         self._replace_nulls = replace_nulls
 
     def write(self, array: pa.Array, schema: Schema | None, metadata: Metadata | None = None) -> pa.Array:
-        """A string array, without nulls: null values are the text null (or the schema's default).
+        """A string array without nulls: a null value becomes the text null (or the schema's default).
 
         DataError where a required value is null.
         """
@@ -47,7 +47,7 @@ class JsonWriter:
         return pc.fill_null(found, "null")
 
     def _typed(self, array: pa.Array, schema: Schema) -> pa.Array:
-        """Null where the value is null."""
+        """The texts, null where the value is null."""
         kind = array.type
         if schema.type is Type.STRUCT and pa.types.is_struct(kind):
             names = [field.name for field in kind]
@@ -93,7 +93,7 @@ class JsonWriter:
         return self._scalar(array)
 
     def _members(self, array: pa.Array) -> pa.Array:
-        """A schemaless map; a key that is absent is left out."""
+        """A schemaless map, without the keys that are absent."""
         members = []
         for field, child in zip(array.type, array.flatten(), strict=True):
             described = metadata_of(field)
@@ -118,7 +118,7 @@ class JsonWriter:
 
 
 def decimal_base64(value: Any, scale: int) -> str:
-    """Connect's bytes of a decimal, quoted: its unscaled value, big-endian, as few bytes as hold it."""
+    """The bytes of a Connect decimal (the unscaled value, big-endian, as short as possible) in quoted Base64."""
     unscaled = int(value.scaleb(scale))
     size = (unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()) // 8 + 1
     return f'"{base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()}"'
@@ -138,7 +138,7 @@ def _bytes(array: pa.Array) -> pa.Array:
 
 
 def _moment(array: pa.Array) -> pa.Array:
-    """Dates as days, times as milliseconds, timestamps as milliseconds since the epoch."""
+    """Dates as days, times as milliseconds of the day, timestamps as milliseconds since the epoch."""
     if pa.types.is_timestamp(array.type):
         return integer_texts(array.cast(pa.timestamp("ms", array.type.tz), safe=False).cast(pa.int64()))
     if pa.types.is_time(array.type):
@@ -158,13 +158,13 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arr
 
 
 def lists(array: pa.Array, items: pa.Array, opening: str = "[", closing: str = "]") -> pa.Array:
-    """The items' texts of each list of `array`, comma between them."""
+    """For each list of `array` the texts of its items, separated by commas."""
     joined = pc.binary_join(pa.ListArray.from_arrays(list_offsets(array), items), ",")
     return null_like(array, join(opening, joined, closing))
 
 
 def json_literals(array: pa.Array) -> pa.Array:
-    """FORM_JSON values in the form that JsonConverter would write them in."""
+    """FORM_JSON values as JsonConverter would write them."""
     writer = JsonWriter()
     return write_mixed(array, lambda values, metadata: writer.write(values, None, metadata),
                        partial(java_json, order=hash_order))

@@ -1,5 +1,5 @@
-"""Steps that columns of nested values have in common, whatever bytes they are from: maps, defaults, and errors that say
-the field and the row.
+"""What all converters need to build columns of nested values: maps, defaults, and errors that name the field and the
+row.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from spark_tasks.pipeline.converters.json_typed import default_value, last_of_ea
 
 
 def map_array(wire: pa.Array, offsets: Any, keys: pa.Array, values: pa.Array, schema: Schema) -> pa.Array:
-    """A map column, null where `wire` is. Of entries with one key the last stays; entries with texts as keys stand in
-    the order of Java's HashMap.
+    """A map column, null where `wire` is null. Of entries with the same key only the last is kept; entries whose keys
+    are texts are in the order of Java's HashMap.
     """
     offsets = np.asarray(offsets).astype(np.int32)
     last = last_of_each(keys, offsets)
@@ -49,19 +49,19 @@ def filled(array: pa.Array, schema: Schema) -> pa.Array:
 
 
 def part(schema: Schema | None) -> Schema:
-    """The schema of items, keys or values. DataError where there is none."""
+    """The schema of items, keys or values. DataError if it is missing."""
     if schema is None:
         raise DataError("a schema does not say its element, key or value type")
     return schema
 
 
 def mask_of(wire: pa.Array) -> pa.Array | None:
-    """Where the rows are null; None where none is."""
+    """The mask of null rows; None if no row is null."""
     return wire.is_null() if wire.null_count else None
 
 
 def named(name: str, made: Callable[[], pa.Array]) -> pa.Array:
-    """Errors say the field."""
+    """Call `make`; an error names the field."""
     try:
         return made()
     except BadRowError as bad:
@@ -71,7 +71,7 @@ def named(name: str, made: Callable[[], pa.Array]) -> pa.Array:
 
 
 def inside(lists: pa.Array, made: Callable[[], pa.Array]) -> pa.Array:
-    """Of the items of lists or maps: errors have the row of the list."""
+    """Call `make` for the items of lists or maps; an error names the row of the list."""
     try:
         return made()
     except BadRowError as bad:
@@ -79,6 +79,6 @@ def inside(lists: pa.Array, made: Callable[[], pa.Array]) -> pa.Array:
 
 
 def outer_row(lists: pa.Array, item: int) -> int:
-    """The list or map that an item is in."""
+    """The row of the list or map that an item belongs to."""
     offsets = np.asarray(lists.offsets if pa.types.is_map(lists.type) else list_offsets(lists))
     return int(np.searchsorted(offsets - offsets[0], item, side="right")) - 1

@@ -1,4 +1,4 @@
-"""The converters of Kafka's primitive serializers: bytes as they are, and big-endian numbers."""
+"""The converters for Kafka's primitive serializers: bytes and big-endian numbers."""
 
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_tasks.pipeline.converters.base import BadRowsError, Column, Converter
 
 
 class _Primitive(Converter, HeaderConverter):
-    """Configured with nothing; a header is a column of one value."""
+    """Has no configuration; a header is converted as a column of one value."""
 
     version = "4.3.1"
     _schema: ClassVar[Schema]
@@ -41,7 +41,7 @@ class _Primitive(Converter, HeaderConverter):
 
 
 class _BytesError(DataError):
-    """Bytes that are not what is to be read."""
+    """The bytes cannot be read as a value of the type."""
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what}{why}")
@@ -54,7 +54,7 @@ def _wrong_sizes(wrong: np.ndarray[Any, Any], word: str, why: str) -> BadRowsErr
 
 
 class ByteArrayConverter(_Primitive):
-    """Bytes as they are."""
+    """Passes bytes through unchanged."""
 
     aliases = ("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter")
     _schema = OPTIONAL_BYTES
@@ -76,9 +76,9 @@ class ByteArrayConverter(_Primitive):
 
 
 class _Number(_Primitive):
-    """A number of fixed size."""
+    """Converts numbers of a fixed size."""
 
-    _dtype: ClassVar[str]  # numpy's, big-endian
+    _dtype: ClassVar[str]  # the numpy type, big-endian
     _word: ClassVar[str]
 
     @override

@@ -1,4 +1,4 @@
-"""Connect columns as Python values, one by one: for headers, plugins and messages, not for the fast path."""
+"""Connect columns as single Python values, for headers, plugins and messages; not for the fast path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_tasks.pipeline.converters import json_text
 
 
 def to_python(array: pa.Array, metadata: Metadata | None = None) -> list[Any]:
-    """As Arrow's `to_pylist`, but JSON parsed, and absent keys of maps left out."""
+    """Like Arrow's `to_pylist`, but JSON is parsed and absent keys of maps are left out."""
     if is_json(metadata):
         return [None if text is None else json_text.parse(text.encode()) for text in array.to_pylist()]
     if pa.types.is_struct(array.type):

@@ -1,4 +1,4 @@
-"""What converters with a schema registry have in common: ids before the bytes, subjects, and what is kept."""
+"""What converters with a schema registry share: schema ids before the payload, subjects and caches."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from spark_tasks.registry.wire import SchemaId, framed, unframed
 
 
 def flag(name: str, importance: Importance, doc: str, *, default: bool = False) -> ConfigKey:
-    """A key that is true or false."""
+    """A boolean key."""
     return ConfigKey(name, Type.BOOLEAN, default=default, importance=importance, doc=doc)
 
 
-# what the mappings of all kinds of schemas have
+# keys of the mappings of all kinds of schemas
 MAPPING_KEYS = ConfigDef(
     flag("generalized.sum.type.support", Importance.MEDIUM,
-         "Whether enums and unions are described in the way that all kinds of schemas share."),
+         "Whether enums and unions are described in a form common to all kinds of schemas."),
     flag("ignore.default.for.nullables", Importance.MEDIUM,
-         "Whether a null stays null where the field has a default value."),
+         "Whether a null stays null although the field has a default value."),
     ConfigKey("schemas.cache.config", Type.INT, default=1000, importance=Importance.LOW,
               doc="How many schemas are kept in converted form."),
 )  # fmt: skip
@@ -50,44 +50,44 @@ MAPPING_KEYS = ConfigDef(
 
 
 def keys_of(*more: ConfigDef) -> ConfigDef:
-    """All keys of a converter with a registry, and those of its kind."""
+    """The keys that all converters with a registry have, and those of one kind of converter."""
     return RegistryConfigDef(*CONVERTER_KEYS.plus(REGISTRY_KEYS, MAPPING_KEYS, *more).keys.values())
 
 
 Read = Callable[[list[bytes], int], Column]
-"""The values of payloads, each after so many bytes, and the metadata of their field. BadRowError, BadRowsError."""
+"""(payloads, bytes to skip before each) -> the values and their field's metadata. BadRowError, BadRowsError."""
 
 
 class Described(Protocol):
-    """A Connect schema as the registry's kind of schema."""
+    """A Connect schema, described as the kind of schema that the registry holds."""
 
     @property
     def text(self) -> SchemaText:
-        """What is registered."""
+        """The schema to register."""
 
     @property
     def record(self) -> str | None:
-        """The name that subjects may have."""
+        """The record name, from which a subject may be named."""
 
     @property
     def index(self) -> bytes:
-        """What stands between the id and the payload."""
+        """The bytes between the schema id and the payload."""
 
 
 Write = Callable[[pa.Array, Metadata], pa.Array]
-"""The payloads (binary) of values none of which is null. BadRowError, DataError."""
+"""(values without nulls, metadata) -> their payloads (binary). BadRowError, DataError."""
 
 
 class RegisteredConverter(Converter):
-    """Caches by schema; makes no connection before the first record."""
+    """Caches what it makes for each schema. Does not connect before the first record."""
 
-    version = "8.3.0"  # of Confluent's converters, whose settings these are
+    version = "8.3.0"  # as Confluent's converters, whose settings these are
     kind: ClassVar[str]  # the registry's word for its kind of schema
-    read_words: ClassVar[str]  # how Java's message for a record that cannot be read begins; {} is the topic
+    read_words: ClassVar[str]  # the beginning of Java's message for a record that cannot be read; {} is the topic
     write_words: ClassVar[str]
-    packages: ClassVar[tuple[str, ...]] = ()  # of the extra, besides the client's
-    writes_nulls: ClassVar[bool] = False  # whether an optional value that is null is written, as a word for it
-    null_is_tombstone: ClassVar[bool] = False  # whether null is a record without bytes, whatever the schema says
+    packages: ClassVar[tuple[str, ...]] = ()  # packages of the extra, besides those of the client
+    writes_nulls: ClassVar[bool] = False  # whether the null of an optional schema is written as a payload
+    null_is_tombstone: ClassVar[bool] = False  # whether null is always a record without bytes
 
     @override
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
@@ -107,27 +107,29 @@ class RegisteredConverter(Converter):
 
     @abstractmethod
     def _options_from(self, values: Mapping[str, Any]) -> None:
-        """Take what the mapping needs of the parsed configuration."""
+        """Take the options of the mapping from the parsed configuration."""
 
     @abstractmethod
     def record_name(self, text: SchemaText) -> str | None:
-        """The name that a schema of the registry gives its subject."""
+        """The record name of a registered schema, from which a subject may be named."""
 
     @abstractmethod
     def reader(self, text: SchemaText, references: Mapping[str, SchemaText], version: Callable[[], int | None]) -> Read:
-        """Of records with a schema of the registry. `version`: of the schema in its subject."""
+        """The reader for records with a registered schema. `version`: the version of the schema in its subject."""
 
     @abstractmethod
     def describe(self, schema: Schema | None) -> Described:
-        """What records of a Connect schema are registered with. DataError."""
+        """Describe a Connect schema for the registry. DataError."""
 
     def index_of(self, described: Described, text: SchemaText, *, given: bool) -> bytes:  # noqa: ARG002 - see writer
-        """What stands between the id and the payload of records that are written with a schema of the registry."""
+        """The bytes between the schema id and the payload of records written with a registered schema."""
         return described.index
 
     @abstractmethod
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
-        """Of records of the schema by one of the registry; `given`: it is not the records' own."""
+        """The writer that writes records with a registered schema; `given`: it is not made from the records' own
+        schema.
+        """
 
     @override
     def to_connect(self, topic: str, array: pa.Array, headers: pa.Array | None = None) -> Column:
@@ -146,7 +148,7 @@ class RegisteredConverter(Converter):
             read = self._read_of(topic, found.ids[0])
             try:
                 values, metadata = read(found.payloads, found.skip)
-            except MixedSchemasError as mixed:  # several messages of one schema
+            except MixedSchemasError as mixed:  # several messages in one schema
                 raise MixedSchemasError([*(int(rows[end]) for end in mixed.ends[:-1]), len(array)]) from None
         return values if len(rows) == len(array) else _scattered(values, rows, len(array)), metadata
 
@@ -199,7 +201,7 @@ class RegisteredConverter(Converter):
         return written if whole else _scattered(written, rows, len(array))
 
     def _target(self, topic: str, described: Described) -> tuple[int, SchemaText, bool]:
-        """The id and the schema to write with, and whether it is another one than the records' own."""
+        """The id and text of the schema to write with, and whether it differs from the records' own schema."""
         values, registry = self._values, self._registry
         record = described.record if self._subjects.need_record else None
         subject = self._subjects.subject(topic, record)
@@ -213,7 +215,7 @@ class RegisteredConverter(Converter):
 
     @property
     def _strict(self) -> bool:
-        """Whether a schema that is not the records' own has to give all that their own wants."""
+        """Whether the schema to write with must have every field that the records' own schema requires."""
         by_id = self._values["use.schema.id"] >= 0
         return bool(self._values["id.compatibility.strict" if by_id else "latest.compatibility.strict"])
 
@@ -222,7 +224,7 @@ _OF_ALL = (UnknownSchemaError, RefusedSchemaError, UnusableSchemaError)
 
 
 class _rows:  # noqa: N801 - a context manager, used like a function
-    """What is wrong with some of these rows, or with the schema of all of them, is said of rows of the whole."""
+    """Translates errors about these rows, or about the schema that they share, to row numbers of the whole array."""
 
     def __init__(self, rows: np.ndarray[Any, Any], words: str) -> None:
         self._rows = rows
@@ -249,14 +251,14 @@ class _rows:  # noqa: N801 - a context manager, used like a function
 
 
 def _java(error: Exception, words: str) -> Exception:
-    """With the words that Java has for it."""
+    """The error with Java's message attached."""
     if isinstance(error, DataError):
         error.java_message = words
     return error
 
 
 def _scattered(values: pa.Array, rows: np.ndarray[Any, Any], size: int) -> pa.Array:
-    """The values in their rows, null in all others."""
+    """The values put into their rows; null in all others."""
     places = np.zeros(size, np.int64)
     places[rows] = np.arange(len(rows))
     missing = np.ones(size, np.bool_)

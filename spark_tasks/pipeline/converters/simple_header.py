@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class SimpleHeaderConverter(HeaderConverter):
-    """As Kafka Connect's. What cannot be read is the bytes themselves."""
+    """Does what Kafka Connect's SimpleHeaderConverter does. A header that cannot be read stays bytes."""
 
     version = "4.3.1"
     aliases = ("org.apache.kafka.connect.storage.SimpleHeaderConverter", "SimpleHeaderConverter")

@@ -1,4 +1,4 @@
-"""StringConverter: texts, in any encoding that Python and Java both know."""
+"""StringConverter: texts in any encoding that both Python and Java know."""
 
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _METADATA = {SCHEMA_KEY: to_text(OPTIONAL_STRING).encode()}
 
 
 class StringConverter(Converter, HeaderConverter):
-    """As Kafka Connect's: bytes are decoded (what cannot be becomes U+FFFD), values written as toString has them."""
+    """Like Kafka Connect's: decodes bytes, with U+FFFD for invalid ones, and writes values as Java's toString does."""
 
     version = "4.3.1"
     takes_java_values = True
@@ -50,7 +50,7 @@ class StringConverter(Converter, HeaderConverter):
             try:
                 return array.cast(pa.string()), _METADATA
             except pa.ArrowInvalid:
-                pass  # some text is not UTF-8: replace what is not, as Java does
+                pass  # some text is not UTF-8: replace invalid bytes, as Java does
         decoded = [None if value is None else self._decode(value) for value in array.to_pylist()]
         return pa.array(decoded, pa.string()), _METADATA
 

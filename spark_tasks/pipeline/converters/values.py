@@ -1,5 +1,5 @@
-"""The text form of Connect values that header converters use: Kafka Connect's `Values`, its rules for guessing types
-from a text and its way to print.
+"""The text form of Connect values in headers, with the rules of Kafka Connect's `Values` for guessing types from texts
+and for printing.
 
 Python's values: int (the schema says which size), float (FLOAT64), numpy.float32 (FLOAT32), Decimal, bool, str, bytes,
 list, dict, and an aware datetime for Date, Time and Timestamp. Times are UTC (Java: the worker's time zone).
@@ -26,7 +26,7 @@ SchemaAndValue = tuple[Schema | None, Any]
 
 _NOTHING: SchemaAndValue = (None, None)
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?")
-_MAX_EXPONENT = 10_000  # larger numbers stay text: as integers they would fill the memory
+_MAX_EXPONENT = 10_000  # larger numbers stay texts: as integers they would need too much memory
 _INTEGERS = ((Type.INT8, 7), (Type.INT16, 15), (Type.INT32, 31), (Type.INT64, 63))
 _NUMERIC = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)  # from narrow to wide
 _DATE = r"(?P<year>\d+)-(?P<month>\d+)-(?P<day>\d+)"
@@ -71,7 +71,7 @@ class _Parser:
             if tokens.consume("{"):
                 return self._map()
         except DataError:
-            tokens.rewind(start)  # neither list nor map: a text
+            tokens.rewind(start)  # neither a list nor a map: a text
         token = tokens.next()
         return self._plain(token.strip(), embedded=embedded) if token.strip() else (STRING, token)
 
@@ -156,7 +156,7 @@ def _map_of(found: dict[Any, Any], key: Schema | None, value: Schema | None) -> 
 
 
 class _Merger:
-    """The one schema of several values: the widest of numbers, None where there is none."""
+    """Finds the common schema of several values: for numbers the widest type, None if there is no common schema."""
 
     def __init__(self) -> None:
         self.common: Schema | None = None
@@ -211,12 +211,12 @@ def _moment(token: str) -> SchemaAndValue | None:
     if match is None:
         return None
     parts = {name: int(digits) for name, digits in match.groupdict().items()}
-    years, month = divmod(parts.pop("month", 1) - 1, 12)  # lenient as Java: month 13 is January of the next year
+    years, month = divmod(parts.pop("month", 1) - 1, 12)  # as lenient as Java: month 13 is January of the next year
     try:
         year = datetime(parts.pop("year", 1970) + years, month + 1, 1, tzinfo=UTC)
         return schema, year + timedelta(days=parts.pop("day", 1) - 1, **parts)
     except (ValueError, OverflowError):
-        return None  # years that Python does not have
+        return None  # years that Python's datetime cannot represent
 
 
 def to_string(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""The text of a header value, cut as Kafka Connect's `Values` cuts it."""
+"""Splits the text of a header value into tokens as Kafka Connect's `Values` does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _DELIMITERS = frozenset(':,{}[]"')
 
 
 class Tokens:
-    """The text cut at delimiters that are not escaped; can go back."""
+    """The text, split at delimiters that are not escaped; can be rewound."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -34,7 +34,7 @@ class Tokens:
         return token
 
     def next_few(self, count: int) -> str | None:
-        """The next tokens in one; None, and nothing read, if there are not so many."""
+        """The next tokens joined; None, without reading any, if there are not enough."""
         start = self.mark()
         for _ in range(count):
             if not self.has_next():
@@ -44,7 +44,7 @@ class Tokens:
         return self.text[start : self._at]
 
     def consume(self, expected: str) -> bool:
-        """Whether the next token, blank ones aside, is this; then it is read."""
+        """Read the next token that is not blank if it is the given one; whether it was."""
         if self._peeked is None:
             if not self.has_next():
                 return False

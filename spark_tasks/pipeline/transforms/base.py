@@ -1,4 +1,4 @@
-"""What transforms and predicates are: from batches of Connect records to others, in columns."""
+"""The interfaces of transforms and predicates, which work on batches of Connect records in columns."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from spark_tasks.pipeline.converters.base import HeaderConverter
 
 
 class Transform(ABC):
-    """Changes records. Made without arguments, then configured once; may leave records out, keeps their order."""
+    """Changes records. Made without arguments, then configured once. May drop records; keeps the order of the rest."""
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
     aliases: ClassVar[tuple[str, ...]] = ()
-    header_converter: HeaderConverter | None = None  # the task's, for those that write headers; set before apply
+    header_converter: HeaderConverter | None = None  # the task's; set before apply
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the configuration (without the prefix transforms.<alias>.)."""
+        """Take the configuration, its keys without the prefix transforms.<alias>."""
 
     @abstractmethod
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch | Iterable[pa.RecordBatch]:
-        """The records that come out; several batches where one cannot hold them (other schemas, other topics).
+        """The resulting records, in several batches where one cannot hold them (different schemas or topics).
 
-        BadRowError names the row that cannot be changed; any other DataError says that some record of the batch is it.
+        BadRowError names the row that cannot be changed; any other DataError means that some record of the batch
+        cannot.
         """
 
 
 class Predicate(ABC):
-    """Says which records a transform is for. Made without arguments, then configured once."""
+    """Chooses the records that a transform is applied to. Made without arguments, then configured once."""
 
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef] = ConfigDef()
@@ -41,8 +42,8 @@ class Predicate(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the configuration (without the prefix predicates.<alias>.)."""
+        """Take the configuration, its keys without the prefix predicates.<alias>."""
 
     @abstractmethod
     def test(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """True, for each record, where it is one of them."""
+        """For each record, whether the predicate holds."""

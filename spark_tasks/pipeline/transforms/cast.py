@@ -176,7 +176,7 @@ class Cast(FieldTransform):
         default = self._cast(old, default_of(old), target)
         written = None
         if default is not None:
-            if new.logical:  # the name is still that of a logical type, the default is no longer one of its values
+            if new.logical:  # the default is no longer a value of the logical type
                 raise JavaError("org.apache.kafka.connect.errors.SchemaBuilderException", "Invalid default value")
             array = typed([default], new)
             written = json.dumps(json.loads(JsonWriter().write(array, new)[0].as_py()), separators=(",", ":"),
@@ -212,7 +212,7 @@ class Cast(FieldTransform):
     def _cast_child(columns: Columns, name: str, schema: Schema | None, target: Type) -> None:
         its = metadata_of(columns.fields[name])
         if its:
-            raise NotInColumnsError  # values of several kinds, or not in every map
+            raise NotInColumnsError  # values of several types, or a key that some of the maps do not have
         columns.put(name, cast_column(columns.children[name], schema, target))
 
 

@@ -23,7 +23,7 @@ from spark_tasks.plugins import Kind, Plugin, Plugins
 
 class TransformError(DataError):
     """A stage cannot change a record. `alias`, `class_name`: the stage; `record`: a batch of that one record as the
-    stage got it, or None where it did not say which it was; `row`: its place there.
+    stage received it, or None where the stage did not say which one failed; `row`: its row in the stage's batch.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TransformError(DataError):
 
     @property
     def part(self) -> StageFailedError:
-        """The same for who tries parts of a batch."""
+        """The same error for a caller that tries parts of a batch."""
         reason = self.__cause__ if isinstance(self.__cause__, Exception) else self
         words = f"transforms.{self.alias} ({self.class_name}) cannot change record {{}}"
         failed = StageFailedError(self._row, FailedStage.TRANSFORMATION, self.class_name, reason, words)
@@ -46,7 +46,7 @@ class TransformError(DataError):
         return failed
 
     def move(self, place: Callable[[int], int] | None) -> None:
-        """What was a row is `place(row)` of a larger batch; None: nobody knows which."""
+        """Translate the row to `place(row)` of a larger batch; None if it cannot be told."""
         self._place.append(place)
 
 
@@ -62,8 +62,8 @@ def _place(record: pa.RecordBatch | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One transform. Only for records that `predicate` accepts (`negate`: that it does not). `class_name` is the one
-    that REST shows.
+    """One transform, applied to the records that `predicate` accepts (with `negate`: to all others). `class_name` is
+    the one that REST shows.
     """
 
     alias: str
@@ -73,7 +73,7 @@ class Stage:
     negate: bool = False
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch with those records changed, the others between them as they were. TransformError."""
+        """The batch with those records changed; the others keep their places between them. TransformError."""
         if self.predicate is None:
             yield from self._changed(batch)
             return
@@ -91,7 +91,7 @@ class Stage:
             yield from self._mixed(batch, chosen)
 
     def _mixed(self, batch: pa.RecordBatch, chosen: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
-        """Changed all at once, then put back into their places."""
+        """Change all chosen records at once, then put them back into their places."""
         try:
             changed = list(self._changed(batch.filter(chosen)))
         except TransformError as error:
@@ -100,7 +100,7 @@ class Stage:
             raise
         others = batch.filter(pc.invert(chosen))
         if sum(map(len, changed)) < chosen.true_count:
-            if changed:  # which of them were left out?
+            if changed:  # some were dropped, and it is not known which
                 for begin, end, mine in _runs(chosen):
                     piece = batch.slice(begin, end - begin)
                     yield from self._changed(piece) if mine else (piece,)
@@ -130,7 +130,7 @@ class Stage:
         return TransformError(self.alias, self.class_name, reason, record, row)
 
     def _first_bad(self, batch: pa.RecordBatch) -> int | None:
-        """By bisection; None where each half of it works."""
+        """The first bad row, found by bisection; None if each half succeeds when tried alone."""
         if len(batch) <= 1:
             return 0 if len(batch) else None
         half = len(batch) // 2
@@ -160,7 +160,7 @@ def _runs(chosen: pa.BooleanArray) -> Iterator[tuple[int, int, bool]]:
 def _woven(
     changed: list[pa.RecordBatch], others: pa.RecordBatch, chosen: pa.BooleanArray
 ) -> Iterator[pa.RecordBatch]:
-    """The records of both in their old order, run by run."""
+    """The records of both in their original order, run by run."""
     left, at = list(changed), 0
     for begin, end, mine in _runs(chosen):
         size = end - begin
@@ -183,7 +183,7 @@ class Chain:
         self.stages = tuple(stages)
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What comes out of the last stage, in as few batches as its columns allow. TransformError."""
+        """The records after the last stage, in as few batches as their columns allow. TransformError."""
         batches = [batch] if len(batch) else []
         for stage in self.stages:
             batches = joined(list(_through(stage, batches, complete=sum(map(len, batches)) == len(batch))))
@@ -191,7 +191,7 @@ class Chain:
 
 
 def _through(stage: Stage, batches: list[pa.RecordBatch], *, complete: bool) -> Iterator[pa.RecordBatch]:
-    """`complete`: the batches have all records of the chain's batch, so that their rows are that one's."""
+    """`complete`: no stage has dropped a record so far, so rows can be counted as in the batch given to the chain."""
     begin = 0
     for one in batches:
         try:
@@ -217,7 +217,7 @@ def _properties(connector: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _plugin(plugins: Plugins, kind: Kind, properties: dict[str, str]) -> Plugin:
-    """Takes what names it out of the properties: the others are its own."""
+    """The plugin that `type` names; the keys that select it are removed from the properties."""
     return plugins.find(kind, properties.pop("type", ""), properties.pop("plugin.version", None))
 
 

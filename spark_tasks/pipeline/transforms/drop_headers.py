@@ -13,7 +13,7 @@ from spark_tasks.pipeline.transforms.headers import without
 
 
 class DropHeaders(Transform):
-    """Takes headers away by their names."""
+    """Removes headers by name."""
 
     version = "4.3.1"
     config_def = ConfigDef(

@@ -25,7 +25,7 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 class ExtractField(FieldTransform):
-    """Puts one field in place of the whole key or value."""
+    """Replaces the whole key or value with one of its fields."""
 
     purpose = "field extraction"
     skips_nulls = False
@@ -66,7 +66,7 @@ class ExtractField(FieldTransform):
         if columns.schema is not None:
             schema = self._schema(columns.schema)
             if columns.children[name].null_count:
-                raise NotInColumnsError  # which of them have the schema?
+                raise NotInColumnsError  # it is not known which of the nulls have the schema
             return columns.children[name], described(schema)
         if name not in columns.children:
             return pa.nulls(len(array)), None

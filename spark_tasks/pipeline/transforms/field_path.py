@@ -31,8 +31,8 @@ class _Parser:
         self._text = text
 
     def parse(self) -> tuple[str, ...]:
-        """A backtick counts at the beginning of a step, and before a dot or at the end; a backslash takes its meaning
-        away.
+        """A backtick is special at the beginning of a step, before a dot and at the end; a backslash before it makes it
+        an ordinary character.
         """
         text, steps, at = self._text, [], 0
         while True:
@@ -64,7 +64,7 @@ class _Parser:
 
 
 def schema_at(schema: Schema, path: Sequence[str]) -> Schema | None:
-    """The schema of the field, or None where there is none."""
+    """The schema of the field, or None if there is no such field."""
     found: Schema | None = schema
     for name in path:
         if found is None:
@@ -74,7 +74,7 @@ def schema_at(schema: Schema, path: Sequence[str]) -> Schema | None:
 
 
 def value_at(value: Any, path: Sequence[str], *, defaults: bool = True) -> Any:
-    """The value of the field in a Struct or in maps; None where there is none."""
+    """The value of the field in a Struct or in maps; None if there is no such field."""
     if not path and value is not None:
         raise JavaError("java.lang.IllegalArgumentException", "the path of the field is empty")
     for depth, name in enumerate(path):

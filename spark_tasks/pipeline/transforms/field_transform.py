@@ -1,7 +1,7 @@
-"""Common to the transforms of the key or of the value: columns taken apart and put together, and values one by one.
+"""What transforms of the key or value share: taking columns apart, putting them together, going value by value.
 
-On a schemaless map the order of the keys follows what Java does to its HashMaps, so that the text of a record stays
-the same as Java's.
+The keys of a schemaless map keep the order that Java's HashMap would give them, so that a record's text is the same
+as Java's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Columns:
         self.fields: dict[str, pa.Field] = {f.name: f for f in array.type}
 
     def fill_defaults(self) -> None:
-        """Give nulls the defaults that their schemas have (replace.null.with.default)."""
+        """Replace nulls with the defaults of their schemas (replace.null.with.default)."""
         for field in self.schema.fields if self.schema else ():
             child = self.children[field.name]
             if field.schema.default is not None and child.null_count:
@@ -59,7 +59,7 @@ class Columns:
                 self.children[field.name] = pa.concat_arrays([child, default_value(field.schema)]).take(index)
 
     def check_nulls(self) -> None:
-        """DataError where a required field is null (which a Struct does not take)."""
+        """DataError where a required field is null, which a Struct does not accept."""
         for field in self.schema.fields if self.schema else ():
             if not field.schema.optional and self.children[field.name].null_count > (
                 self.nulls.true_count if self.nulls is not None else 0
@@ -67,12 +67,12 @@ class Columns:
                 raise DataError(f"null value in required field {field.name}")
 
     def put(self, name: str, array: pa.Array, metadata: dict[bytes, bytes] | None = None) -> None:
-        """Set a column; at the end if it is new."""
+        """Set a column; a new one is put at the end."""
         self.children[name] = array
         self.fields[name] = pa.field(name, array.type, metadata=metadata)
 
     def build(self, names: Sequence[str], schema: Schema | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
-        """The column of these fields in this order."""
+        """The column made of these fields in this order."""
         children = [self.children[name] for name in names]
         fields = [self.fields[name].with_name(name) for name in names]
         array = struct_array(children, fields, self.length, self.nulls)
@@ -80,12 +80,12 @@ class Columns:
 
 
 def described(schema: Schema | None) -> dict[bytes, bytes] | None:
-    """The metadata of a column with this schema."""
+    """The field metadata of a column with this schema."""
     return None if schema is None else {SCHEMA_KEY: to_text(schema).encode()}
 
 
 class FieldTransform(ColumnsOrRows):
-    """Works on the key or on the value, as the concrete class says."""
+    """Works on the key or on the value; the concrete class says which."""
 
     part: ClassVar[str] = "value"
     purpose: ClassVar[str]
@@ -107,7 +107,7 @@ class FieldTransform(ColumnsOrRows):
 
     @staticmethod
     def _ambiguous(field: pa.Field) -> bool:
-        """Whether nulls may have the schema: they keep it while the other records get another."""
+        """Whether some nulls may have the schema: they would keep it while the other records get another one."""
         schema = schema_of(field.metadata)
         return schema is not None and (schema.optional or schema.default is not None)
 
@@ -132,31 +132,31 @@ class FieldTransform(ColumnsOrRows):
         raise NotInColumnsError
 
     def changed_schema(self, schema: Schema) -> Schema:
-        """What becomes of a schema, for a value that is null inside another."""
+        """The schema that the transform gives to a null value inside another value."""
         return schema
 
 
 class Nested:
-    """Transforms of single levels inside records: each with the path that leads there (field.syntax.version=V2)."""
+    """Transforms that each work on one level inside a record, with the path to that level (field.syntax.version=V2)."""
 
     def __init__(self, levels: Sequence[tuple[tuple[str, ...], FieldTransform]]) -> None:
         self._levels = levels
 
     def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        """All of them on one value."""
+        """Apply all of them to one value."""
         for path, transform in self._levels:
             schema, value = _at(schema, value, path, transform, record)
         return schema, value
 
     def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        """All of them on a column."""
+        """Apply all of them to a column."""
         metadata: dict[bytes, bytes] | None = dict(field.metadata or {})
         for path, transform in self._levels:
             array, metadata = _column_at(batch, array, pa.field("", array.type, metadata=metadata), path, transform)
         return array, metadata
 
     def changed_schema(self, schema: Schema) -> Schema:
-        """All of them on a schema."""
+        """Apply all of them to a schema."""
         for path, transform in self._levels:
             schema = _schema_at(schema, path, transform)
         return schema
@@ -211,7 +211,7 @@ def _schema_at(schema: Schema, path: Sequence[str], transform: FieldTransform) -
 
 
 def basics(schema: Schema, kind: ConnectType, fields: Sequence[Field] = ()) -> Schema:
-    """A required schema of this type, with the name, version, documentation and parameters of another."""
+    """A required schema of this type, with the name, version, documentation and parameters of another schema."""
     return Schema(
         kind, name=schema.name, version=schema.version, doc=schema.doc, parameters=schema.parameters,
         fields=distinct(fields),
@@ -219,7 +219,7 @@ def basics(schema: Schema, kind: ConnectType, fields: Sequence[Field] = ()) -> S
 
 
 def distinct(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """The fields, if no two have one name."""
+    """The fields; DataError if two have the same name."""
     seen: set[str] = set()
     for field in fields:
         if field.name in seen:
@@ -232,7 +232,7 @@ def distinct(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 
 def fields_of(schema: Schema) -> tuple[Field, ...]:
-    """The fields of a struct schema. DataError for another."""
+    """The fields of a struct schema. DataError for any other schema."""
     if schema.type is not ConnectType.STRUCT:
         raise DataError("Cannot list fields on non-struct type")
     return schema.fields

@@ -11,7 +11,7 @@ from spark_tasks.pipeline.transforms.base import Transform
 
 
 class Filter(Transform):
-    """Leaves all records out that it is given: those that its predicate chose."""
+    """Drops every record that it is applied to, that is, every record that its predicate chooses."""
 
     version = "4.3.1"
 

@@ -38,10 +38,10 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 class Flatten(FieldTransform):
-    """Makes the fields of nested structs and maps fields of the top level, their names joined."""
+    """Turns the fields of nested structs and maps into fields of the top level, with joined names."""
 
     purpose = "flattening"
-    config_def = ConfigDef(ConfigKey("delimiter", ConfigType.STRING, default=".", doc="What joins the names."))
+    config_def = ConfigDef(ConfigKey("delimiter", ConfigType.STRING, default=".", doc="The text between joined names."))
 
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -123,7 +123,7 @@ class Flatten(FieldTransform):
     ) -> None:  # fmt: skip
         inner = {f.name: f.schema for f in schema.fields} if schema else {}
         if columns.nulls is not None and any(one.default is not None for one in inner.values()):
-            raise NotInColumnsError  # the fields of a struct that is null have no defaults
+            raise NotInColumnsError  # fields of a null struct do not take their defaults
         columns.fill_defaults()
         for key, child in columns.children.items():
             name, its = self._name(prefix, key), columns.fields[key]
@@ -131,7 +131,7 @@ class Flatten(FieldTransform):
             if pa.types.is_struct(child.type) and (schema is None or of_child is not None):
                 nested = Columns(child, pa.field(key, child.type, metadata=described(of_child)))
                 if schema is None and (child.null_count or ABSENT_KEY in metadata_of(its)):
-                    raise NotInColumnsError  # a null map is one null, not many
+                    raise NotInColumnsError  # a null map becomes one null, not one for each key
                 self._collect(nested, of_child, name, children, fields)
             elif schema is None and (is_json(metadata_of(its)) or pa.types.is_temporal(child.type)):
                 raise NotInColumnsError

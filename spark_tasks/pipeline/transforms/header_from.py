@@ -48,9 +48,9 @@ class HeaderFrom(FieldTransform):
     config_def = ConfigDef(
         ConfigKey("fields", Type.LIST, importance=Importance.HIGH, validator=_FULL, doc="The fields."),
         ConfigKey("headers", Type.LIST, importance=Importance.HIGH, validator=_FULL,
-                  doc="The names of their headers, in the same order."),
+                  doc="The names of the headers, in the order of the fields."),
         ConfigKey("operation", Type.STRING, importance=Importance.HIGH, validator=OneOf("move", "copy"),
-                  doc="move takes the fields away, copy leaves them."),
+                  doc="move removes the fields, copy keeps them."),
         REPLACE_NULLS, SYNTAX,
     )  # fmt: skip
 
@@ -151,7 +151,7 @@ class HeaderFrom(FieldTransform):
 
 
 def _removed(names: list[str], gone: set[str]) -> list[str]:
-    """The keys of a copy of a map, after some of them were taken out."""
+    """The keys of a copied map after some of them were removed, in the order that Java's copy has them."""
     return [name for name in copied(names) if name not in gone]
 
 

@@ -1,4 +1,4 @@
-"""Values of Java classes as header converters take them: Python's own."""
+"""Converts values of Java classes to the Python values that header converters take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FarDate:
-    """A date of a year that datetime does not have, for what writes str() of it: Java's text."""
+    """A date in a year that datetime cannot represent. Its str() is the text that Java writes."""
 
     def __init__(self, date: Moment) -> None:
         self._text = moment_text(date)
@@ -25,8 +25,9 @@ class FarDate:
 
 
 def header_value(value: Any, *, as_text: bool) -> Any:
-    """Numbers of less than 64 bits become int, a Date a datetime, a Struct a dict. `as_text`: what becomes of it is
-    SimpleHeaderConverter's text, so that a date may be of any year; else DataError for one that datetime does not have.
+    """Numbers of fewer than 64 bits become int, a Date a datetime, a Struct a dict. `as_text`: SimpleHeaderConverter
+    will write the value as text, so a date may be in any year; otherwise DataError for a year that datetime cannot
+    represent.
     """
     if isinstance(value, Moment):
         try:

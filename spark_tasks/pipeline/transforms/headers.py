@@ -1,4 +1,4 @@
-"""Headers as columns: lists of names and bytes, those that are on the wire."""
+"""Headers as columns: lists of names and bytes, the bytes as they are on the wire."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from spark_tasks.pipeline.converters.base import HeaderConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.transforms.rows import put
 
-_MOST: Final = 2**31 - 1  # bytes of a column with 32-bit offsets
+_MOST: Final = 2**31 - 1  # the most bytes that a column with 32-bit offsets can hold
 
 def has_header(batch: pa.RecordBatch, name: str) -> pa.BooleanArray:
-    """Which records have a header of the name."""
+    """For each record, whether it has a header of this name."""
     there = np.zeros(len(batch), np.bool_)
     if _some(batch):
         headers = batch.column("headers")
@@ -45,7 +45,9 @@ def without(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
 
 
 def with_headers(batch: pa.RecordBatch, new: Sequence[tuple[str, pa.Array]]) -> pa.RecordBatch:
-    """The batch with more headers at the end of each record's, in this order: names, and the bytes of each record."""
+    """The batch with more headers after those that each record has, in this order: names, and the bytes for each
+    record.
+    """
     rows, starts, old = len(batch), np.zeros(len(batch) + 1, np.int32), pa.array([], HEADERS_TYPE.value_type)
     if _some(batch):
         headers = batch.column("headers").cast(HEADERS_TYPE)
@@ -61,7 +63,9 @@ def with_headers(batch: pa.RecordBatch, new: Sequence[tuple[str, pa.Array]]) -> 
 
 
 def _interleaved(starts: Ints, old: pa.Array, new: Sequence[pa.Array], step: int) -> pa.Array:
-    """For each row its old values and then one of each new column: its own (`step` 1), or everybody's (0)."""
+    """For each row its old values, then one value of each new column: the row's own (`step` 1), or one shared by all
+    rows (`step` 0).
+    """
     rows, before, columns = len(starts) - 1, texts(old), [texts(array) for array in new]
     sizes = [int(one.offsets[-1] - one.offsets[0]) for one in columns]
     total = int(before.offsets[-1] - before.offsets[0]) + sum(sizes) * (1 if step else rows)
@@ -87,7 +91,7 @@ def _interleave(  # noqa: PLR0917
     for row in range(len(starts) - 1):
         for i in range(starts[row], starts[row + 1]):
             there[item] = kept[i]
-            if kept[i]:  # what lies under a null is nothing
+            if kept[i]:  # ignore the values that lie under a null list
                 count = old_ends[i + 1] - old_ends[i]
                 copy_bytes(out, at, old, np.int64(old_ends[i]), np.int64(count))
                 at += count
@@ -107,7 +111,7 @@ def _interleave(  # noqa: PLR0917
 def write_header(
     converter: HeaderConverter | None, topic: str, name: str, schema: Schema | None, value: Any
 ) -> bytes | None:
-    """The bytes of a header, by the task's header converter (Connect's own default where there is none)."""
+    """The bytes of a header, from the task's header converter (SimpleHeaderConverter where it has none)."""
     return (converter or _DEFAULT).from_connect_header(topic, name, schema, value)
 
 
@@ -119,7 +123,7 @@ def _some(batch: pa.RecordBatch) -> bool:
 
 
 def _rows(headers: pa.Array) -> Any:
-    """The row of each header."""
+    """The row that each header belongs to."""
     return np.repeat(np.arange(len(headers)), np.diff(np.asarray(list_offsets(headers))))
 
 

@@ -18,7 +18,7 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 class HoistField(FieldTransform):
-    """Makes the whole key or value the only field of a new map or struct."""
+    """Wraps the whole key or value as the only field of a new map or struct."""
 
     purpose = "hoist field"
     skips_nulls = False
@@ -44,9 +44,9 @@ class HoistField(FieldTransform):
             inner = field.with_name(self._name)
             return pa.StructArray.from_arrays([array], fields=[inner]), None
         if array.null_count and not schema.optional:
-            raise NotInColumnsError  # records without a value, or values that must not be null
+            raise NotInColumnsError  # records without a value, or null values of a required schema
         if schema.logical and not (pa.types.is_temporal(array.type) or pa.types.is_decimal(array.type)):
-            raise NotInColumnsError  # what Cast has made of a logical type keeps its name, and no struct takes it
+            raise NotInColumnsError  # Cast kept the logical name, which a struct refuses
         inner = pa.field(self._name, array.type, nullable=schema.optional)
         outer = Schema(ConnectType.STRUCT, fields=(Field(self._name, schema),))
         return pa.StructArray.from_arrays([array], fields=[inner]), described(outer)

@@ -37,7 +37,7 @@ _INSERTED: dict[str, tuple[pa.DataType, Schema]] = {
     "timestamp": (pa.timestamp("ms", tz="UTC"), Schema(ConnectType.INT64, name=TIMESTAMP, version=1)),
     "static": (pa.string(), STRING),
 }
-Asked = dict[str, tuple[str, bool]]  # what: name of the field, whether it is optional
+Asked = dict[str, tuple[str, bool]]  # purpose: name of the field, whether it is optional
 
 
 def _no_source(purpose: str) -> DataError:
@@ -46,7 +46,7 @@ def _no_source(purpose: str) -> DataError:
 
 
 class InsertField(FieldTransform):
-    """Adds topic, partition, offset, timestamp or a fixed text as fields."""
+    """Adds fields with the topic, partition, offset or timestamp of the record, or with a fixed text."""
 
     purpose = "field insertion"
     config_def = ConfigDef(
@@ -156,7 +156,7 @@ class InsertField(FieldTransform):
             value = pa.nulls(len(batch), _INSERTED[what][0]) if found is None else found
             if columns.schema is None:
                 if value.null_count and name in columns.children:
-                    raise NotInColumnsError  # those without a value keep what they have
+                    raise NotInColumnsError  # records without a value are left unchanged
                 value = value.cast(pa.int64()) if what == "timestamp" else value
             elif value.null_count and not optional:
                 raise NotInColumnsError

@@ -1,4 +1,4 @@
-"""Java's GregorianCalendar in UTC: the Julian calendar before 15 October 1582, and lenient fields."""
+"""Java's GregorianCalendar in UTC: Julian before 15 October 1582, and lenient about fields that are out of range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MONTH_STARTS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
 def date_of(day: int) -> tuple[int, int, int]:
     """Year (0 is 1 BC), month and day of a day since the epoch."""
-    # years that begin in March: the leap day is the last
+    # counted in years that begin in March, so that the leap day is the last day
     if day >= CUTOVER:
         shifted = day + 719_468
         era, of_era = divmod(shifted, 146_097)
@@ -27,7 +27,7 @@ def date_of(day: int) -> tuple[int, int, int]:
 
 
 def day_of(year: int, month: int, day: int) -> int:
-    """The opposite; months and days may be out of range."""
+    """The day since the epoch of a date; months and days may be out of range."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     start = _gregorian(year, month)
     if start + day - 1 >= CUTOVER:
@@ -55,5 +55,5 @@ def weekday(day: int) -> int:
 
 
 def week_of(day: int, start: int) -> int:
-    """The week, from 1 on, of the year or month that begins at day `start`: weeks begin on Sundays."""
+    """The number of the week (from 1) in the year or month that begins at day `start`; weeks begin on Sundays."""
     return (day - start + weekday(start)) // 7 + 1

@@ -1,4 +1,4 @@
-"""Casts between Java's classes: of one value, and of a column where the result is the same."""
+"""Casts between Java's classes, of single values and, where the result is the same, of whole columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLAIN_INTEGERS, _PLAIN_FLOATS = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?
 
 
 def logical_number(schema: Schema | None, value: Any) -> Any:
-    """Days or milliseconds in place of a java.util.Date whose schema is a logical type."""
+    """Replace a java.util.Date whose schema is a logical type with its number of days or milliseconds."""
     if not isinstance(value, Moment) or schema is None:
         return value
     if schema.name == DATE:
@@ -41,7 +41,7 @@ def logical_number(schema: Schema | None, value: Any) -> Any:
 
 
 def cast(value: Any, target: Type) -> Any:
-    """A value that is not null as a value of the type. DataError."""
+    """Cast a value, which is not null, to the type. DataError."""
     try:
         if target in _BITS:
             return _CLASSES[target](_integer(value, _BITS[target]))
@@ -126,7 +126,7 @@ def _boolean(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """What Cast makes of any value: toString, with dates in ISO 8601 and bytes in Base64."""
+    """The text that Cast gives to a value: its toString, with dates in ISO 8601 and bytes in Base64."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Moment):
@@ -139,7 +139,9 @@ def text_of(value: Any) -> str:
 
 
 def cast_column(array: pa.Array, schema: Schema | None, target: Type) -> pa.Array:
-    """A column cast. NotInColumnsError where its values have to go one by one; pa.ArrowInvalid where one cannot be."""
+    """Cast a column. NotInColumnsError where the values have to be cast one by one; pa.ArrowInvalid where one cannot
+    be.
+    """
     kind = array.type
     if pa.types.is_null(kind):
         return array
@@ -203,7 +205,7 @@ def _from_number(array: pa.Array, target: Type) -> pa.Array:
 
 
 def _saturated(values: Any, bits: int) -> Any:
-    """Doubles as Java's d2l or d2i makes them integers."""
+    """Doubles as integers, converted as Java's d2l and d2i do."""
     low, high = (-(2**63), 2**63 - 1) if bits == 64 else (-(2**31), 2**31 - 1)
     values = np.nan_to_num(values.astype(np.float64), nan=0.0)
     inside = np.where((values >= float(low)) & (values < float(high)), values, 0.0).astype(np.int64)

@@ -1,8 +1,8 @@
-"""Connect values one by one, each of the class that it has in Java: what transforms work on where columns do not do.
+"""Single Connect values, with the classes they have in Java: for transforms that cannot work on columns.
 
-Long is int, Integer, Short and Byte are numpy's int32, int16 and int8, Double is float, Float is numpy's float32,
-BigDecimal is Decimal, java.util.Date is Moment, a Struct is Struct; text, bytes, bool, list and dict are themselves
-(a dict's order is the order of iteration of the Java map).
+Long is int; Integer, Short and Byte are numpy's int32, int16 and int8; Double is float, Float is numpy's float32,
+BigDecimal is Decimal, java.util.Date is Moment and Struct is Struct. Texts, bytes, booleans, lists and maps are
+Python's own (a dict has the order in which Java would iterate over the map).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 
 
 class JavaError(DataError):
-    """An error that in Java is of another class than DataException; `java_class` is its name."""
+    """An error whose class in Java is not DataException; `java_class` is the name of that class."""
 
     def __init__(self, java_class: str, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class Struct:
         self.values = {} if values is None else values
 
     def get(self, name: str, *, defaults: bool = True) -> Any:
-        """The field's value; where it is null its default, if `defaults`. DataError for a field that there is not."""
+        """The field's value, or with `defaults` its default in place of null. DataError for an unknown field."""
         schema = field_schema(self.schema, name)
         if schema is None:
             raise DataError(f"{name} is not a valid field name")
@@ -57,7 +57,7 @@ class Struct:
         return default_of(schema) if value is None and defaults else value
 
     def put(self, name: str, value: Any) -> None:
-        """Set a field. DataError where it must not be null."""
+        """Set a field. DataError for an unknown field, and for null in a required one."""
         schema = field_schema(self.schema, name)
         if schema is None:
             raise DataError(f"{name} is not a valid field name")
@@ -78,7 +78,7 @@ class Struct:
 
 
 def by_identity(function: Callable[[Schema], Found]) -> Callable[[Schema], Found]:
-    """What the function makes of a schema, remembered for the very object: to hash a schema takes long."""
+    """Cache the function's result for each schema object, by identity, because hashing a schema takes long."""
     known: dict[int, tuple[Schema, Found]] = {}
 
     def remembered(schema: Schema) -> Found:
@@ -98,14 +98,14 @@ def _by_name(schema: Schema) -> dict[str, Schema]:
 
 
 def field_schema(schema: Schema, name: str) -> Schema | None:
-    """The schema of a struct's field, or None. DataError for another schema."""
+    """The schema of a struct's field, or None. DataError if the schema is not a struct."""
     if schema.type is not Type.STRUCT:
         raise DataError("Cannot look up fields on non-struct type")
     return _by_name(schema).get(name)
 
 
 def default_of(schema: Schema) -> Any:
-    """The default as a value, or None."""
+    """The schema's default as a value, or None."""
     return None if schema.default is None else _default(schema)
 
 
@@ -141,12 +141,12 @@ def _fits(schema: Schema, value: Any) -> bool:
 
 
 def class_name(value: Any) -> str:
-    """The name of the value's class in Java, as messages show it."""
+    """The name of the value's Java class, as error messages show it."""
     return "null" if value is None else _CLASSES[type(value)][0]
 
 
 def schema_type(value: Any) -> Type | None:
-    """The Connect type that a value's class stands for; None for classes that only logical types have."""
+    """The Connect type for a value's class; None for the classes of logical types."""
     return _CLASSES[type(value)][1]
 
 
@@ -156,14 +156,14 @@ def is_number(value: Any) -> bool:
 
 
 def require_map(value: Any, purpose: str) -> dict[str, Any]:
-    """The value if it is a map. DataError."""
+    """The value if it is a map, else DataError."""
     if not isinstance(value, dict):
         raise DataError(f"Only Map objects supported in absence of schema for [{purpose}], found: {class_name(value)}")
     return value
 
 
 def require_struct(value: Any, purpose: str) -> Struct:
-    """The value if it is a Struct. DataError."""
+    """The value if it is a Struct, else DataError."""
     if not isinstance(value, Struct):
         raise DataError(f"Only Struct objects supported for [{purpose}], found: {class_name(value)}")
     return value
@@ -233,14 +233,14 @@ def _each(array: pa.Array, read: Callable[[pa.Array], Any]) -> list[Any]:
 
 
 def _hashed(value: Any) -> Any:
-    """Maps in the order of Java's HashMap, as JsonConverter makes them."""
+    """Maps with their keys in the order of the HashMaps that JsonConverter makes."""
     if isinstance(value, dict):
         return {key: _hashed(value[key]) for key in hash_order(value)}
     return [_hashed(one) for one in value] if isinstance(value, list) else value
 
 
 def scalars(array: pa.Array) -> list[Any]:
-    """The values of a column that is neither list nor map nor struct."""
+    """The values of a column whose type is not nested."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return scalars(array.cast(kind.value_type))

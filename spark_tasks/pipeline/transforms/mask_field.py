@@ -54,7 +54,7 @@ def _check_replacement(name: str, value: Any) -> None:
 
 
 class MaskField(FieldTransform):
-    """Puts an empty value, or a given one, in place of fields' values."""
+    """Replaces the values of fields with an empty value or a given one."""
 
     purpose = "mask fields"
     skips_nulls = False
@@ -63,7 +63,7 @@ class MaskField(FieldTransform):
                   doc="The fields to mask."),
         ConfigKey(
             "replacement", Type.STRING, default=None, importance=Importance.LOW,
-            doc="What to put there instead, for numbers and texts.",
+            doc="The replacement, for fields that are numbers or texts.",
             validator=Check(_check_replacement, "non-empty string"),
         ),
         REPLACE_NULLS,
@@ -149,11 +149,11 @@ class MaskField(FieldTransform):
 
     @staticmethod
     def _half_there(field: pa.Field) -> bool:
-        """Java puts the key, with a null, into the maps that have not got it."""
+        """Add the key with a null to the maps that lack it, as Java does."""
         return bool(field.metadata)
 
     def _mask_column(self, child: pa.Array) -> pa.Array:
-        """The same value in each row that is not null."""
+        """The replacement in each row that is not null."""
         if pa.types.is_null(child.type):
             return child
         value = self._value(child.type)

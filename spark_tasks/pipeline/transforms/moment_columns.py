@@ -15,18 +15,18 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError
 from spark_tasks.pipeline.transforms.simple_date_format import Piece, pieces, text_of
 
 _DAY = 86_400_000
-# by letter: the numbers that it can stand for, from the first on
+# for each letter the range of numbers that it can stand for
 _RANGES = {
     "G": (1, 1), "y": (0, 9999), "M": (1, 12), "L": (1, 12), "d": (1, 31), "D": (1, 366), "E": (0, 6), "u": (1, 7),
     "F": (1, 5), "a": (0, 1), "H": (0, 23), "k": (1, 24), "K": (0, 11), "h": (1, 12), "m": (0, 59), "s": (0, 59),
     "S": (0, 999), "z": (0, 0), "Z": (0, 0), "X": (0, 0),
 }  # fmt: skip
-_LONGEST = 30  # letters of a piece
+_LONGEST = 30  # the longest piece, in letters
 _GREGORIAN, _LAST = -12_212_553_600_000, 253_402_300_799_999  # 1583-01-01 to the end of 9999
 
 
 def to_millis(array: pa.Array, kind: str, pattern: str, unit: tuple[int, int]) -> pa.Array:
-    """Milliseconds since the epoch. NotInColumnsError, or pa.ArrowInvalid where one text is not of the pattern."""
+    """The column as milliseconds since the epoch. NotInColumnsError; pa.ArrowInvalid for a text that does not match."""
     arrow, (up, down) = array.type, unit
     if pa.types.is_null(arrow):
         return array.cast(pa.int64())
@@ -48,7 +48,7 @@ def to_millis(array: pa.Array, kind: str, pattern: str, unit: tuple[int, int]) -
 
 
 def from_millis(millis: pa.Array, target: str, pattern: str, unit: tuple[int, int]) -> pa.Array:
-    """The opposite: a column of the target type."""
+    """A column of the target type from milliseconds since the epoch."""
     up, down = unit
     if target == "string":
         return format_column(millis, pattern)
@@ -66,7 +66,7 @@ def from_millis(millis: pa.Array, target: str, pattern: str, unit: tuple[int, in
 
 
 def format_column(millis: pa.Array, pattern: str) -> pa.Array:
-    """Texts of moments. NotInColumnsError for weeks, and years that are not of four digits."""
+    """Moments as texts. NotInColumnsError for patterns with weeks and for years that do not have four digits."""
     values = millis.fill_null(0).to_numpy(zero_copy_only=False)
     if len(values) and (values.min() < _GREGORIAN or values.max() > _LAST):
         raise NotInColumnsError
@@ -88,14 +88,14 @@ def format_column(millis: pa.Array, pattern: str) -> pa.Array:
     if offsets[-1] >= 2**31:
         raise NotInColumnsError
     if len(out) != offsets[-1]:
-        out = out[out != 0]  # what is shorter than the longest of its table
+        out = out[out != 0]  # drop the padding of numbers that are shorter than the longest of their table
     valid = millis.is_valid().to_numpy(zero_copy_only=False) if millis.null_count else None
     return string_array(out, offsets.astype(np.int32), valid)
 
 
 @lru_cache(maxsize=200)
 def _table(piece: Piece) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """The letters of each number, 0 behind a shorter one, in stretches of 4, 2 and 1 (what is written at once); and the
+    """The letters of each number, padded with 0, in stretches of 4, 2 and 1 (each is written at once); and their
     widths. NotInColumnsError.
     """
     letter, count = piece
@@ -116,12 +116,12 @@ def _table(piece: Piece) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, An
 
 
 def _fields(values: Any, letters: set[str]) -> dict[str, Any]:
-    """Those of the pattern. (Division by a constant is fast, the remainder is not.)"""
+    """The fields that the pattern shows. (Division by a constant is fast, computing a remainder is not.)"""
     days = values // _DAY
     found: dict[str, Any] = dict.fromkeys(letters & set("zZX"), 0) | dict.fromkeys(letters & {"G"}, 1)
     if letters & set("yMLdDFEu") and len(days):
         first, last = int(days.min()), int(days.max())
-        if last - first < max(len(days), 1000):  # each day once
+        if last - first < max(len(days), 1000):  # compute each distinct day once
             of_days = _of_days(np.arange(first, last + 1), letters)
             places = days - first
             found |= {letter: numbers[places] for letter, numbers in of_days.items()}

@@ -1,4 +1,4 @@
-"""Columns of texts in a pattern of Java's SimpleDateFormat to moments: all rows one step further at a time."""
+"""Parses columns of texts in a pattern of Java's SimpleDateFormat, one step of the pattern for all rows at a time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _DAY: Final = 86_400_000
 _NUMBERS: Final = set("yMLdHkKhmsS")
 _SAME: Final = {"L": "M", "k": "H", "K": "h"}
 _UNITS: Final = {"m": 60_000, "s": 1000, "S": 1}
-_LONGEST: Final = 9  # digits: what is longer may be more than an int
+_LONGEST: Final = 9  # digits; a longer number may exceed an int
 
 Bytes = np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, Any]
 
 
 def parse_column(array: pa.Array, pattern: str) -> pa.Array:
-    """Milliseconds since the epoch. NotInColumnsError for patterns with weeks, eras, names of zones and years of two
-    digits; pa.ArrowInvalid where one text is not written plainly: Java may take it all the same, or not.
+    """Milliseconds since the epoch. NotInColumnsError for patterns with weeks, eras, names of zones and two-digit
+    years; pa.ArrowInvalid for a text in an unusual form, which Java may or may not accept.
     """
     found = _known(pattern)
     text = texts(array.drop_null() if array.null_count else array)
@@ -50,9 +50,9 @@ def _known(pattern: str) -> tuple[Piece, ...]:
 
 
 class _Rows:
-    """Texts, one behind the other, and where each is read on. As long as all are read at the same place (`_column` is
-    one), what they have there lies together in `_matrix`; then each has a place of its own in `_data`. There is a 0,
-    which fits nothing, behind each.
+    """The texts, one after the other, and how far each has been read. While all are read at the same position
+    (`_column`), the letters of that position lie together in `_matrix`; after that each text has a position in
+    `_data`. Each text ends with a 0, which matches nothing.
     """
 
     def __init__(self, data: Bytes, offsets: Numbers) -> None:
@@ -73,7 +73,7 @@ class _Rows:
         self._at = self._begins
 
     def _move(self, further: Any) -> None:
-        """So many places, or so many for each row."""
+        """Advance by this many letters, or by a number for each row."""
         if self._column is not None:
             least, most = (further, further) if isinstance(further, int) else (int(further.min()), int(further.max()))
             if least == most:
@@ -94,7 +94,7 @@ class _Rows:
         return _moments(fields, self._rows)
 
     def _letters(self, ahead: int = 0) -> Bytes:
-        """The next letter of each row, or one that comes after letters which were looked at; 0 behind its end."""
+        """The letter `ahead` letters further on in each row; 0 beyond its end."""
         found: Bytes
         if self._column is None:
             found = self._data[np.minimum(self._at + ahead, len(self._data) - 1)] if ahead else self._data[self._at]
@@ -140,7 +140,7 @@ class _Rows:
         return number
 
     def _word(self, words: tuple[str, ...], short: int) -> Numbers:
-        """Which of the words stands there, whole or its first letters, in any case."""
+        """The index of the word that comes next, in full or abbreviated, in upper or lower case."""
         found = np.full(self._rows, -1, np.int64)
         longer = np.zeros(self._rows, np.int64)
         heads = [self._letters(ahead) | 32 for ahead in range(short)]
@@ -156,12 +156,12 @@ class _Rows:
             longer[mine] = short
             longer[rest] = len(lower)
         if (found < 0).any():
-            raise pa.ArrowInvalid("a name is none")
+            raise pa.ArrowInvalid("a name of a month, day or half of the day is unknown")
         self._move(longer)
         return found
 
     def _zone(self) -> Numbers:
-        """Milliseconds east: Z, +hh, +hhmm or +hh:mm."""
+        """The offset east of UTC in milliseconds, from Z, +hh, +hhmm or +hh:mm."""
         first = self._letters()
         away, east = first != ord("Z"), first == ord("+")
         if not (~away | east | (first == ord("-"))).all() or np.isin(self._letters(1)[~away], [43, 45]).any():
@@ -172,13 +172,13 @@ class _Rows:
         self._move(colon.astype(np.int8))
         with_minutes = away & (self._letters() - np.uint8(48) < 10)
         if (colon & ~with_minutes).any():
-            raise pa.ArrowInvalid("a zone ends early")
+            raise pa.ArrowInvalid("a zone is incomplete")
         minutes = self._pair(with_minutes)
         found: Numbers = np.where(east, 1, -1) * (hours * 60 + minutes) * 60_000
         return found
 
     def _pair(self, there: np.ndarray[Any, Any]) -> Numbers:
-        """Two digits where they have to be; 0 elsewhere."""
+        """Read two digits in the rows that must have them; 0 in the others."""
         number = np.zeros(self._rows, np.int64)
         for _ in range(2):
             digit = self._letters() - np.uint8(48)
@@ -195,7 +195,7 @@ def _moments(read: dict[str, Any], rows: int) -> Numbers:
     if np.any(np.less(year, 1583)) or np.any(np.greater(year, 9999)) or np.any(np.less(month, 1)) or np.any(
         np.greater(month, 12)
     ):
-        raise pa.ArrowInvalid("a date that is not in the calendar, or before it")
+        raise pa.ArrowInvalid("a date does not exist in the Gregorian calendar, or is before it")
     months = np.broadcast_to((np.asarray(year) - 1970) * 12 + np.asarray(month) - 1, rows)
     days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + fields.get("d", 1) - 1
     hours = fields["H"] if "H" in fields else fields.get("h", 0) + 12 * fields.get("a", 0)

@@ -1,4 +1,4 @@
-"""java.util.Date values as texts, as Kafka Connect's Values writes them."""
+"""Texts of java.util.Date values, as Kafka Connect's Values writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DATE = "yyyy-MM-dd"
 
 
 def moment_text(value: Moment) -> str:
-    """Before the second day a time, else at midnight a date, else both."""
+    """A time on the first day of the epoch or before, a date at any other midnight, else date and time."""
     if value.millis < DAY:
         return format_millis(_TIME, value.millis)
     return format_millis(_DATE if value.millis % DAY == 0 else f"{_DATE}'T'{_TIME}", value.millis)

@@ -18,7 +18,7 @@ from spark_tasks.pipeline.transforms.topics import topics_of
 
 
 class HasHeaderKey(Predicate):
-    """Records with at least one header of the name."""
+    """Chooses records that have a header of this name."""
 
     version = "4.3.1"
     config_def = ConfigDef(ConfigKey("name", Type.STRING, validator=NonEmpty(), doc="The header's name."))
@@ -33,7 +33,7 @@ class HasHeaderKey(Predicate):
 
 
 class RecordIsTombstone(Predicate):
-    """Records whose value is null."""
+    """Chooses records whose value is null."""
 
     version = "4.3.1"
 
@@ -46,12 +46,12 @@ class RecordIsTombstone(Predicate):
 
 
 class TopicNameMatches(Predicate):
-    """Records whose topic's whole name the pattern matches."""
+    """Chooses records whose whole topic name matches the pattern."""
 
     version = "4.3.1"
     config_def = ConfigDef(
         ConfigKey("pattern", Type.STRING, validator=AllOf(NonEmpty(), ValidRegex()),
-                  doc="A regular expression, as Java writes them."),
+                  doc="A Java regular expression."),
     )
 
     @override

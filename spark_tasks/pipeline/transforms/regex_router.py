@@ -19,14 +19,14 @@ _NAMED = re.compile(r"\$\{([A-Za-z][A-Za-z0-9]*)\}")
 
 
 class RegexRouter(Transform):
-    """Gives records another topic where a pattern matches the whole name of theirs."""
+    """Changes the topic of records whose whole topic name matches a pattern."""
 
     version = "4.3.1"
     config_def = ConfigDef(
         ConfigKey("regex", Type.STRING, importance=Importance.HIGH, validator=ValidRegex(),
-                  doc="A regular expression, as Java writes them."),
+                  doc="A Java regular expression."),
         ConfigKey("replacement", Type.STRING, importance=Importance.HIGH,
-                  doc="The new name; $1 and ${name} are what the groups of the expression matched."),
+                  doc="The new name; $1 and ${name} stand for the text that a group of the expression matched."),
     )  # fmt: skip
 
     @override
@@ -48,7 +48,7 @@ class RegexRouter(Transform):
 
 
 def expand(template: str, match: re.Match[str]) -> str:
-    """A replacement as Java writes them: $1, ${name}, and a backslash before what stands for itself."""
+    """A Java replacement, expanded: $1, ${name}, and a backslash before a character to be taken literally."""
     out, at = [], 0
     while at < len(template):
         char = template[at]

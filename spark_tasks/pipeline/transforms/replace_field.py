@@ -42,12 +42,12 @@ def _check_renames(_name: str, value: Any) -> None:
 
 
 class ReplaceField(FieldTransform):
-    """Leaves fields out, and gives others new names."""
+    """Removes fields and renames others."""
 
     purpose = "field replacement"
     config_def = ConfigDef(
-        ConfigKey("exclude", Type.LIST, default=(), validator=ValidList(), doc="Fields to leave out."),
-        ConfigKey("include", Type.LIST, default=(), validator=ValidList(), doc="The only ones to keep."),
+        ConfigKey("exclude", Type.LIST, default=(), validator=ValidList(), doc="The fields to remove."),
+        ConfigKey("include", Type.LIST, default=(), validator=ValidList(), doc="The only fields to keep."),
         ConfigKey(
             "renames", Type.LIST, default=(), doc="Pairs old:new.",
             validator=Check(_check_renames, "list of colon-delimited pairs, e.g. <code>foo:bar,abc:xyz</code>"),
@@ -71,7 +71,7 @@ class ReplaceField(FieldTransform):
         self.changed_schema = by_identity(self._changed_schema)  # type: ignore[method-assign,assignment]
 
     def _levels(self, exclude: set[str], include: set[str], renames: dict[str, str]) -> Nested:
-        """One for each level, the deepest first: its own excludes, includes and renames."""
+        """The excludes, includes and renames of each level, the deepest level first."""
         levels: dict[tuple[str, ...], tuple[set[str], set[str], dict[str, str]]] = {}
 
         def level(path: Sequence[str]) -> tuple[set[str], set[str], dict[str, str]]:
@@ -125,13 +125,13 @@ class ReplaceField(FieldTransform):
         names = [self._renames.get(name, name) for name in kept]
         if columns.schema is None:
             if len(set(names)) < len(names) and any(columns.fields[name].metadata for name in kept):
-                raise NotInColumnsError  # one takes the other's place where it is there
+                raise NotInColumnsError  # a renamed field takes the place of an existing field of that name
             capacity = capacity_for(len(columns.children))
         else:
             columns.check_nulls()
             changed = self.changed_schema(columns.schema)
             if [self._sources.get(name, name) for name in names] != kept:
-                raise NotInColumnsError  # a field has the name that another one gets
+                raise NotInColumnsError  # a field already has the name that another one gets
         columns.children = {new: columns.children[old] for new, old in zip(names, kept, strict=True)}
         columns.fields = {new: columns.fields[old] for new, old in zip(names, kept, strict=True)}
         if columns.schema is None:

@@ -1,8 +1,8 @@
-"""The way of transforms for what columns do not express: record by record, as Java does it.
+"""Applies transforms record by record, as Java does, where columns cannot express the change.
 
-`ColumnsOrRows` tries a transform's columns first. Where they say NotInColumnsError the whole batch goes record by
-record; where they meet a record that cannot be changed, halves of the batch are tried, so that one bad record
-among many makes only its neighbours slow. BadRowsError names all that were found: without them there may be others.
+`ColumnsOrRows` tries a transform's columnar way first. Where that raises NotInColumnsError, the whole batch goes
+record by record; where it meets a record that cannot be changed, halves of the batch are tried, so that one bad record
+among many slows down only its neighbours. BadRowsError names all bad records that were found; there may be more.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from spark_tasks.pipeline.transforms.base import Transform
 from spark_tasks.pipeline.transforms.building import NULLS_KEY, column, runs
 from spark_tasks.pipeline.transforms.java_values import typed_values, values
 
-_FEW = 64  # rows that go record by record instead of being halved once more
+_FEW = 64  # a piece of this many rows goes record by record instead of being halved again
 
 
 class NotInColumnsError(Exception):
-    """The columns of this batch are not of a shape that the columnar way takes."""
+    """The columnar way does not support the shape of this batch's columns."""
 
 
 class SuspectRowsError(DataError):
-    """The rows that the columnar way does not take, of an array of `length` rows; most likely they are bad."""
+    """The rows, of an array of `length` rows, that the columnar way refuses; most likely they are bad."""
 
     def __init__(self, rows: np.ndarray[Any, Any], length: int) -> None:
         super().__init__(f"{len(rows)} rows do not go as columns")
@@ -39,7 +39,7 @@ class SuspectRowsError(DataError):
 
 
 class Record:
-    """One record, as a transform sees it in Java. Headers are those on the wire: names and bytes."""
+    """One record, as a transform sees it in Java. Headers are names and bytes, as on the wire."""
 
     __slots__ = ("headers", "is_sink", "key", "key_schema", "offset", "partition", "timestamp", "topic", "value",
                  "value_schema")  # fmt: skip
@@ -54,30 +54,30 @@ class Record:
         self.value: Any = None
 
     def get(self, part: str) -> tuple[Schema | None, Any]:
-        """Schema and value of the part: "key" or "value"."""
+        """The schema and value of a part, which is "key" or "value"."""
         return getattr(self, f"{part}_schema"), getattr(self, part)
 
     def set(self, part: str, schema: Schema | None, value: Any) -> None:
-        """The opposite of `get`."""
+        """Set the schema and value of a part."""
         setattr(self, f"{part}_schema", schema)
         setattr(self, part, value)
 
 
 class ColumnsOrRows(Transform):
-    """A transform that knows both ways. `reads`, `writes`: the columns that its way by records needs and changes."""
+    """Works on columns or record by record. `reads`, `writes`: the columns that `record` needs and changes."""
 
     reads: ClassVar[tuple[str, ...]] = ("value",)
     writes: ClassVar[tuple[str, ...]] = ("value",)
 
     @abstractmethod
     def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columnar way. NotInColumnsError where it does not know; DataError or an ArrowException where a record is
-        bad, or may be.
+        """Change a batch as columns. NotInColumnsError where columns cannot express it; DataError or an ArrowException
+        where a record is bad, or may be.
         """
 
     @abstractmethod
     def record(self, record: Record) -> None:
-        """The way by records: change this one. DataError."""
+        """Change one record. DataError."""
 
     @override
     def apply(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -117,9 +117,11 @@ class ColumnsOrRows(Transform):
     def _are_bad(
         self, batch: pa.RecordBatch, begin: int, suspect: SuspectRowsError, bad: list[tuple[int, Exception]]
     ) -> bool:
-        """Whether all suspects are bad; then they are noted. (Who leaves them out sees whether others are bad too.)"""
+        """Whether all suspects are bad; then they are noted. (Trying the rest without them shows if others are bad
+        too.)
+        """
         rows = suspect.rows
-        if suspect.length != len(batch):  # elements of lists, for example
+        if suspect.length != len(batch):  # a suspect may be an element of a list, for example
             return False
         found: list[tuple[int, Exception]] = []
         self.by_rows(batch.take(pa.array(rows)), 0, found)
@@ -131,8 +133,8 @@ class ColumnsOrRows(Transform):
     def by_rows(
         self, batch: pa.RecordBatch, begin: int = 0, found: list[tuple[int, Exception]] | None = None
     ) -> list[pa.RecordBatch]:
-        """The batch, record by record. Rows that are bad, counted from `begin` on, are added to `found`; then nothing
-        else that comes out counts. Without `found`: BadRowsError.
+        """Change the batch record by record. Bad rows, counted from `begin`, are added to `found`, and the result is
+        then to be discarded. Without `found`: BadRowsError.
         """
         bad = [] if found is None else found
         records, good = read_records(batch, self.reads), len(bad)
@@ -152,7 +154,7 @@ class ColumnsOrRows(Transform):
 
 
 def read_records(batch: pa.RecordBatch, parts: Sequence[str]) -> list[Record]:
-    """The records, with the columns that are named (topic, partition, offset and timestamp always)."""
+    """The records with these columns (topic, partition, offset and timestamp are always read)."""
     names = batch.schema.names
     plain = [
         batch.column(name).to_pylist() if name in names else [None] * len(batch)
@@ -170,7 +172,7 @@ def read_records(batch: pa.RecordBatch, parts: Sequence[str]) -> list[Record]:
 
 
 def connect_values(batch: pa.RecordBatch, part: str) -> list[tuple[Schema | None, Any]]:
-    """Schema and value of each record. Null where the schema allows none is a record without key or value."""
+    """The schema and value of each record. A null of a required schema means that the record has no key or value."""
     array, field = batch.column(part), batch.schema.field(part)
     schema = schema_of(field.metadata)
     if schema is None:
@@ -187,7 +189,7 @@ def _headers(batch: pa.RecordBatch) -> list[list[tuple[str, bytes | None]]]:
 
 
 def write_records(batch: pa.RecordBatch, records: Sequence[Record], parts: Sequence[str]) -> list[pa.RecordBatch]:
-    """The batch with these columns taken from the records; in several where one column cannot hold them."""
+    """The batch with these columns taken from the records; several batches where one column cannot hold them."""
     if "headers" in parts:
         rows = [record.headers or None for record in records]
         batch = put(batch, "headers", pa.array(rows, HEADERS_TYPE))
@@ -206,7 +208,7 @@ def write_records(batch: pa.RecordBatch, records: Sequence[Record], parts: Seque
 
 
 def _column(row: int, found: Sequence[tuple[Schema | None, Any]]) -> Column:
-    """The column of the records from `row` on. BadRowError with the first that does not go into one."""
+    """The column of the records from `row` on. BadRowError for the first value that no column can hold."""
     try:
         return column(found)
     except (DataError, pa.ArrowException, OverflowError) as error:
@@ -220,14 +222,14 @@ def _column(row: int, found: Sequence[tuple[Schema | None, Any]]) -> Column:
 def put(
     batch: pa.RecordBatch, name: str, array: pa.Array, metadata: dict[bytes, bytes] | None = None
 ) -> pa.RecordBatch:
-    """The batch with this column replaced, or added."""
+    """The batch with this column replaced or added."""
     field = pa.field(name, array.type, metadata=metadata or None)
     index = batch.schema.get_field_index(name)
     return batch.append_column(field, array) if index < 0 else batch.set_column(index, field, array)
 
 
 def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Neighbours of one schema as one batch."""
+    """Join neighbouring batches that have the same schema."""
     found: list[list[pa.RecordBatch]] = []
     for batch in batches:
         if not len(batch):

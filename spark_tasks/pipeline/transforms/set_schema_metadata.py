@@ -27,7 +27,7 @@ from spark_tasks.pipeline.transforms.rows import NotInColumnsError, Record
 
 
 class SetSchemaMetadata(FieldTransform):
-    """Gives the struct schema of the key or value another name or version."""
+    """Changes the name or version of the key's or value's struct schema."""
 
     purpose = "updating schema metadata"
     skips_nulls = False

@@ -1,6 +1,6 @@
-"""The shortest way to a transform: one function of a record, or of a batch.
+"""The shortest way to write a transform: one function of a record or of a batch.
 
-What the function sees of a record are Python's values: a dict for a struct or a map, int, float, str, bytes, Decimal,
+The function gets a record's values as Python has them: a dict for a struct or a map, int, float, str, bytes, Decimal,
 and datetime (UTC) for Connect's Date, Time and Timestamp.
 """
 
@@ -38,7 +38,7 @@ class Record:
 
     topic: str | None
     partition: int | None
-    offset: int | None  # None on sources
+    offset: int | None  # None in a source
     timestamp: int | None
     key: Any
     value: Any
@@ -68,12 +68,12 @@ class _FunctionTransform(Transform):
             found = self.function(batch, *self._more)
         except ConnectError:
             raise
-        except Exception as error:  # the function is its author's
+        except Exception as error:  # the function is plugin code
             raise DataError(f"{type(self).__name__} raised {error!r}") from error
         if found is None:
             return []
         if not isinstance(found, pa.RecordBatch | list | tuple):
-            raise DataError(f"{type(self).__name__} answers a {type(found).__name__}, not a pyarrow.RecordBatch")
+            raise DataError(f"{type(self).__name__} returned a {type(found).__name__}; return a pyarrow.RecordBatch")
         return found
 
     def _records(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -87,7 +87,7 @@ class _FunctionTransform(Transform):
                 raise BadRowError(number, error) from error
             except ConnectError:
                 raise
-            except Exception as error:  # the function is its author's
+            except Exception as error:  # the function is plugin code
                 raise BadRowError(number, f"{type(self).__name__} raised {error!r}") from error
         if len(kept) < len(rows):
             rows, batch = [rows[number] for number in kept], batch.take(pa.array(kept, pa.int64()))
@@ -105,15 +105,15 @@ class _FunctionTransform(Transform):
         return any(getattr(row, part) not in (None, []) for row in rows)
 
     def _changed(self, row: Row) -> bool:
-        """Run the function on the record; False where it leaves it out."""
+        """Run the function on the record; False if it drops the record."""
         values = plain(row.key), plain(row.value)
         record = Record(row.topic, row.partition, row.offset, row.timestamp, *values, row.headers)
         found = self.function(record, *self._more)
         if found is None:
             return False
         if not isinstance(found, Record):
-            raise DataError(f"{type(self).__name__} answers a {type(found).__name__}; it answers the record, or None "
-                            "to leave it out")  # fmt: skip
+            raise DataError(f"{type(self).__name__} returned a {type(found).__name__}; return the record, or None "
+            "to drop it")  # fmt: skip
         row.topic, row.partition, row.timestamp = found.topic, found.partition, found.timestamp
         row.headers = list(found.headers)
         for part, value in (("key", found.key), ("value", found.value)):
@@ -122,7 +122,7 @@ class _FunctionTransform(Transform):
 
 
 def plain(value: Any) -> Any:
-    """A value of a Java class as Python has it."""
+    """A value of a Java class as a plain Python value."""
     if isinstance(value, Struct):
         return {one.name: plain(value.values.get(one.name)) for one in value.schema.fields}
     if isinstance(value, dict):
@@ -135,7 +135,7 @@ def plain(value: Any) -> Any:
 
 
 def java(value: Any, schema: Schema | None) -> tuple[Schema | None, Any]:
-    """The opposite, with the schema that the value has: fields that are gone are gone, new ones are optional."""
+    """A Python value as a value of a Java class, with its schema: fields removed are dropped, new ones are optional."""
     if schema is None or value is None:
         return schema if value is not None else None, _of_class(value)
     if schema.type is Type.STRUCT:
@@ -187,11 +187,12 @@ def _of_class(value: Any) -> Any:
 def transform(
     function: Callable[..., Any] | None = None, *, batches: bool = False, config: ConfigDef | None = None
 ) -> Any:
-    """Make a function a transform: `(record) -> record`, or None to leave the record out.
+    """Turn a function into a transform: `(record) -> record`, or None to drop the record.
 
-    `batches`: the function takes and answers pyarrow.RecordBatch (columns.py says how records lie in it): hundreds of
-    times as fast. `config`: the keys that it has; the function takes their values as a second argument, a dict (without
-    `config`, all that the configuration has under transforms.<alias>, as texts). An exception counts as a bad record.
+    `batches`: the function takes and returns a pyarrow.RecordBatch (columns.py describes its columns), which is
+    hundreds of times faster. `config`: the definition of its keys; the function takes their values as a second
+    argument, a dict (without `config`: all keys below transforms.<alias>, as texts). An exception counts as a bad
+    record.
     """
     if function is not None and not callable(function):
         raise ConfigError("@transform stands before a function")

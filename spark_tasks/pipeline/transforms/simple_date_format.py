@@ -1,4 +1,4 @@
-"""Java's SimpleDateFormat in UTC and English: what TimestampConverter and TimestampRouter are configured with."""
+"""Java's SimpleDateFormat in UTC and English: the patterns of TimestampConverter and TimestampRouter."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Satur
 HALVES = ("AM", "PM")
 _ERAS = ("BC", "AD")
 _NUMBER = re.compile(r"-?\d+")
-_NOT_A_NUMBER = "NaN"  # Java reads it, as 0
+_NOT_A_NUMBER = "NaN"  # Java reads it as 0
 _ZONE = re.compile(r"(?:GMT|UTC|Z)?(?:([+-])(\d{1,2}):?(\d{2})?)?")
 
-Piece = tuple[str, int]  # a letter and how often it stands there; or a text and 0
+Piece = tuple[str, int]  # a letter and how often it is repeated, or a literal text and 0
 
 
 @lru_cache(maxsize=100)
 def pieces(pattern: str) -> tuple[Piece, ...]:
-    """The pattern's parts. ValueError with Java's words."""
+    """The parts of the pattern. ValueError with Java's message."""
     found: list[Piece] = []
     at = 0
     while at < len(pattern):
@@ -63,7 +63,7 @@ def _quoted(pattern: str, at: int) -> tuple[str, int]:
 
 
 def format_millis(pattern: str, millis: int) -> str:
-    """The text of a moment."""
+    """Format a moment."""
     day, rest = divmod(millis, DAY)
     fields = _Fields(day, rest)
     return "".join(text if not count else fields.text(text, count) for text, count in pieces(pattern))
@@ -93,7 +93,7 @@ class _Fields:
 
 
 def text_of(letter: str, count: int, number: int) -> str:  # noqa: PLR0911 - a table of letters
-    """A field of a moment as a letter of the pattern has it; weekdays are counted from Sunday as 0."""
+    """The text of a field for a piece of the pattern; weekdays are counted from Sunday as 0."""
     match letter:
         case "G":
             return _ERAS[number]
@@ -116,7 +116,7 @@ def text_of(letter: str, count: int, number: int) -> str:  # noqa: PLR0911 - a t
 
 
 def parse_millis(pattern: str, text: str) -> int:
-    """The moment that a text stands for; what follows it is ignored. ValueError where it is not of the pattern."""
+    """Parse a text; whatever follows the date is ignored. ValueError if the text does not match the pattern."""
     return _Parser(pieces(pattern), text).millis()
 
 
@@ -124,7 +124,7 @@ class _Parser:
     def __init__(self, found: Sequence[Piece], text: str) -> None:
         self._text = text
         self._at = 0
-        self._set: dict[str, int] = {}  # in the order in which they are read
+        self._set: dict[str, int] = {}  # in the order in which they were read
         self._offset = 0
         self._two_digits = False
         for index, (piece, count) in enumerate(found):
@@ -221,11 +221,11 @@ class _Parser:
         if self._two_digits and millis < _century_start().timestamp() * 1000:
             found["y"], self._two_digits = year + 100, False
             return self.millis()
-        return (millis - self._offset + 2**63) % 2**64 - 2**63  # as a long overflows
+        return (millis - self._offset + 2**63) % 2**64 - 2**63  # wraps as a Java long does
 
 
 def is_number(piece: Piece) -> bool:
-    """Whether the piece is written in digits."""
+    """Whether the piece is a number."""
     letter, count = piece
     return letter not in "GEazZX" and not (letter in "ML" and count > 2)
 
@@ -236,7 +236,7 @@ def _century_start() -> datetime:
 
 
 def _in_century(value: int) -> int:
-    """Two digits of a year mean one within 80 years before and 20 years after today."""
+    """A two-digit year lies between 80 years before and 20 years after today."""
     start = _century_start().year
     year = start // 100 * 100 + value
     return year + 100 if year < start else year

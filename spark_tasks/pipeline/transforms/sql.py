@@ -45,13 +45,13 @@ _PLANS = frozenset({"Projection", "Filter", "TableScan", "Unnest", "SubqueryAlia
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query, cut where columns are put in: the value's fields for each `*`, and the number of the row."""
+    """A query, cut where columns are inserted: the value's fields for each `*`, and the row number."""
 
     parts: tuple[str, ...]
-    names: frozenset[str]  # all that may be the name of a column
+    names: frozenset[str]  # all words that may be the name of a column
 
     def text(self, fields: list[str], more: str = "") -> str:
-        """The query for a value of these fields; `more`: what else it selects."""
+        """The query for a value with these fields; `more`: further columns to select."""
         star = ", ".join(
             f"value[{_text(name)}] AS {_quoted(name)}" if name in _PARTS or name == "value" else _quoted(name)
             for name in fields
@@ -68,7 +68,7 @@ def _quoted(name: str) -> str:
 
 
 def _query(text: str) -> _Query:
-    """The query taken apart. ConfigError for what is not one SELECT … FROM records …"""
+    """Parse the query. ConfigError if it is anything but one SELECT … FROM records …"""
     text = text.strip().removesuffix(";")
     tokens = [token for token in _TOKEN.finditer(text) if token["space"] is None]
     names = {token["quoted"].replace('""', '"') if token["quoted"] is not None else token["word"] for token in tokens
@@ -79,8 +79,8 @@ def _query(text: str) -> _Query:
     if words.count("SELECT") > 1:
         raise ConfigError("it has a SELECT inside another")
     if several := sorted(_OF_SEVERAL.intersection(words)):
-        raise ConfigError(f"{several[0]} is about several records, and a transform changes each by itself "
-                          "(a column of this name stands in double quotes)")
+        raise ConfigError(f"{several[0]} combines several records, but a transform changes each by itself "
+        "(put a column of this name in double quotes)")
     depth, begin, before = 0, 0, ""
     parts: list[str] = []
     for number, (token, after) in enumerate(zip(tokens, [*tokens[1:], None], strict=True)):
@@ -91,19 +91,19 @@ def _query(text: str) -> _Query:
             begin = token.end()
         elif depth == 0 and sign == "FROM":
             if after is None or (after["quoted"] or after[0]) != "records":
-                raise ConfigError("what follows FROM is not records")
+                raise ConfigError("FROM must be followed by records, the name of the only table")
             if "," in [sign[0] for sign in tokens[number + 2 : number + 3]]:
-                raise ConfigError("it has a second table")
+                raise ConfigError("it has a second table; the only table is records")
             return _Query((*parts, text[begin : token.start()], text[token.start() :]), frozenset(names))
         before = sign
     raise ConfigError("it has no FROM records")
 
 
 class ValidQuery:
-    """A query that can be read. What it means depends on the records."""
+    """Accepts a query that can be parsed. Its columns and types are only known once there are records."""
 
     def __call__(self, name: str, value: Any) -> None:
-        """ConfigError for another one."""
+        """ConfigError if the query cannot be parsed."""
         try:
             _query(str(value))
         except ConfigError as error:
@@ -114,13 +114,13 @@ class ValidQuery:
 
 
 class Sql(Transform):
-    """Makes values from a SELECT, and leaves out what its WHERE does not take."""
+    """Makes the new values with a SELECT, and drops the records that its WHERE does not accept."""
 
     version = "1.0"
     config_def = ConfigDef(
         ConfigKey("query", Type.STRING, importance=Importance.HIGH, validator=ValidQuery(), doc=(
             "SELECT … FROM records WHERE …. Columns are the fields of the value, value, key, headers, topic, "
-            "partition, offset and timestamp; what is selected is the new value.")),
+            "partition, offset and timestamp; the selected columns are the new value.")),
     )  # fmt: skip
 
     @override
@@ -135,7 +135,7 @@ class Sql(Transform):
                 _check(self._context.sql_with_options(self._query.text([]), self._options).logical_plan())
         except ConfigError:
             raise
-        except Exception as error:  # others are about the types of columns, which only records have
+        except Exception as error:  # others are about types, which only records have
             if "Invalid function" in str(error):
                 raise ConfigError(f"The query of the transform Sql cannot be run: {error}") from error
 
@@ -153,7 +153,7 @@ class Sql(Transform):
             found = self._selected(_retyped(batch) if _is_mixed(batch) else batch)
         except ConfigError:
             raise
-        except Exception as error:  # DataFusion has no class of its own: the record's, a type that does not fit
+        except Exception as error:  # DataFusion has no error classes: it may be the record, or a type that does not fit
             if len(batch) == 1:
                 raise BadRowError(begin, _first_line(error)) from error
             yield from self._halves(batch, begin)
@@ -195,7 +195,7 @@ class Sql(Transform):
             self._context.deregister_table("records")
 
     def _table(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[str]]:
-        """What the query sees, and which columns are the value's fields."""
+        """The table for the query, and which of its columns are fields of the value."""
         arrays, metadata, fields = {}, {}, []
         for name, kind in _PARTS.items():
             there = name in batch.schema.names
@@ -217,7 +217,7 @@ class Sql(Transform):
                     metadata[name] = own
         arrays["value"], metadata["value"] = value, dict(field.metadata or {})
         schema = schema_of(field.metadata)
-        if schema is None:  # a key that no record of the batch has
+        if schema is None:  # a key that no record of this batch has
             for name in self._query.names - arrays.keys():
                 arrays[name] = pa.nulls(len(batch))
         arrays[_ROW] = pa.array(np.arange(len(batch)))
@@ -226,7 +226,7 @@ class Sql(Transform):
 
 
 def _session() -> tuple[SessionContext, SQLOptions]:
-    """One that sees the records and nothing else: no file, no other table, no setting."""
+    """A session that can read the records and nothing else: no file, no other table, no setting."""
     try:
         from datafusion import SessionConfig, SessionContext, SQLOptions  # noqa: PLC0415 - optional, and large
     except ImportError as error:
@@ -238,17 +238,17 @@ def _session() -> tuple[SessionContext, SQLOptions]:
 
 
 def _check(plan: Any) -> None:
-    """ConfigError for a plan that is about several records: an aggregate, for example."""
+    """ConfigError for a plan that combines several records, such as an aggregate."""
     kind = type(plan.to_variant()).__name__
     if kind not in _PLANS:
-        raise ConfigError(f"The query of the transform Sql is about several records ({kind}), and a transform changes "
+        raise ConfigError(f"The query of the transform Sql combines several records ({kind}), but a transform changes "
                           "each by itself")
     for inner in plan.inputs():
         _check(inner)
 
 
 def _is_mixed(batch: pa.RecordBatch) -> bool:
-    """Whether values of different types stand in one column of the value, as JSON."""
+    """Whether a column of the value holds values of different types, as JSON."""
     return _has_json(batch.schema.field("value"))
 
 
@@ -261,7 +261,7 @@ def _has_json(field: pa.Field) -> bool:
 
 
 def _retyped(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of one record, its value in the types that it has."""
+    """A batch of one record, whose value has the types of that record's own values."""
     return put(batch, "value", *column(connect_values(batch, "value")))
 
 
@@ -279,7 +279,7 @@ def _with_part(
 def _value(
     columns: Mapping[str, pa.Array], metadata: Mapping[str, dict[bytes, bytes]], batch: pa.RecordBatch, *, typed: bool
 ) -> tuple[pa.Array, dict[bytes, bytes] | None]:
-    """The new value's column and its metadata. A record without a value (a tombstone) stays one."""
+    """The new value's column and its metadata. A tombstone, a record without a value, stays a tombstone."""
     old = batch.column("value")
     nulls = pc.is_null(old) if old.null_count else None
     schema = schema_of(batch.schema.field("value").metadata)
@@ -300,7 +300,7 @@ def _value(
 
 
 def _plain(array: pa.Array, metadata: Mapping[bytes, bytes]) -> tuple[pa.Array, Schema]:
-    """The column in a type that Connect has, and its schema: its own if the query only passed it on."""
+    """The column in a type that Connect has, and its schema, which is the original if the query only passed it on."""
     known = schema_of(metadata)
     if known is not None and to_arrow(known) == array.type:
         return array, known

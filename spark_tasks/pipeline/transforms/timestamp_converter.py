@@ -56,12 +56,12 @@ def _saturated(number: int) -> int:
 
 
 def _divided(number: int, by: int) -> int:
-    """As Java divides: towards zero."""
+    """Integer division towards zero, as in Java."""
     return number // by if number >= 0 else -(-number // by)
 
 
 class TimestampConverter(FieldTransform):
-    """Changes a field, or the whole key or value, between texts, numbers since the epoch, and Connect's own types."""
+    """Converts a field, or the whole key or value, between texts, numbers since the epoch and logical types."""
 
     purpose = "converting timestamp formats"
     skips_nulls = False
@@ -69,8 +69,8 @@ class TimestampConverter(FieldTransform):
         ConfigKey("field", ConfigType.STRING, default="", importance=Importance.HIGH,
                   doc="The field; empty for the whole key or value."),
         ConfigKey("target.type", ConfigType.STRING, importance=Importance.HIGH,
-                  validator=OneOf("string", "unix", "Date", "Time", "Timestamp"), doc="What it shall become."),
-        ConfigKey("format", ConfigType.STRING, default="", doc="The pattern of texts, as Java's SimpleDateFormat."),
+                  validator=OneOf("string", "unix", "Date", "Time", "Timestamp"), doc="The type to convert to."),
+        ConfigKey("format", ConfigType.STRING, default="", doc="The pattern of texts, as for Java's SimpleDateFormat."),
         ConfigKey("unix.precision", ConfigType.STRING, default="milliseconds", importance=Importance.LOW,
                   validator=OneOf("nanoseconds", "microseconds", "milliseconds", "seconds"),
                   doc="The unit of numbers since the epoch."),

@@ -22,14 +22,14 @@ _DAY = 86_400_000
 
 
 class TimestampRouter(Transform):
-    """Gives records topics with their times in the names."""
+    """Puts the time of each record into the name of its topic."""
 
     version = "4.3.1"
     config_def = ConfigDef(
         ConfigKey("topic.format", Type.STRING, default="${topic}-${timestamp}", importance=Importance.HIGH,
                   doc="The new name: ${topic} is the old one, ${timestamp} the record's time."),
         ConfigKey("timestamp.format", Type.STRING, default="yyyyMMdd", importance=Importance.HIGH,
-                  doc="The pattern of the time, as Java's SimpleDateFormat."),
+                  doc="The pattern of the time, as for Java's SimpleDateFormat."),
     )  # fmt: skip
 
     @override
@@ -40,7 +40,7 @@ class TimestampRouter(Transform):
             letters = {letter for letter, count in pieces(self._pattern) if count}
         except ValueError as error:
             raise ConfigError(f"timestamp.format: {error}") from error
-        # moments of one text are looked at once: of the finest unit that the pattern shows
+        # moments are rounded to the finest unit that the pattern shows, and each distinct one is formatted once
         units = ((1, "S"), (1000, "s"), (60_000, "m"), (3_600_000, "hHkKa"), (_DAY, ""))
         self._unit = next(unit for unit, finest in units if unit == _DAY or letters & set(finest))
 

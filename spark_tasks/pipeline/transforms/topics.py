@@ -1,4 +1,4 @@
-"""The topics of a batch: a dictionary column, so what depends on the topic alone is done once for each."""
+"""The topics of a batch as a dictionary column, so that work that depends on the topic alone is done once for each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_tasks.pipeline.transforms.rows import put
 
 
 def topics_of(batch: pa.RecordBatch) -> pa.DictionaryArray:
-    """The column `topic`, by a dictionary."""
+    """The column `topic`, dictionary-encoded."""
     if "topic" not in batch.schema.names:
         raise DataError("the records have no topic")
     topics = batch.column("topic")
@@ -19,7 +19,7 @@ def topics_of(batch: pa.RecordBatch) -> pa.DictionaryArray:
 
 
 def renamed(batch: pa.RecordBatch, rename: Callable[[str], str]) -> pa.RecordBatch:
-    """The batch with other topics."""
+    """The batch with its topics replaced."""
     topics = topics_of(batch)
     used = set(topics.indices.unique().to_pylist())
     names = topics.dictionary.to_pylist()

@@ -21,13 +21,13 @@ _PURPOSE = "copying fields from value to key"
 
 
 class ValueToKey(ColumnsOrRows):
-    """Makes a new key of fields of the value."""
+    """Builds a new key from fields of the value."""
 
     version = "4.3.1"
     writes = ("key",)
     config_def = ConfigDef(
         ConfigKey("fields", Type.LIST, importance=Importance.HIGH, validator=ValidList(empty=False),
-                  doc="The fields of the value that make the key."),
+                  doc="The fields of the value that make up the key."),
         REPLACE_NULLS, SYNTAX,
     )  # fmt: skip
 

@@ -1,5 +1,5 @@
-"""Schemaless values in Avro: records of one schema that says for each value what it is, which contains itself. One by
-one: no column takes such a schema.
+"""Schemaless values in Avro: each value is a record of one recursive schema, which says what type the value has. They
+are converted one by one, because no Arrow column can have a recursive schema.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Avro's bytes to and from Arrow columns of plain types, where a column is what the bytes say and no more.
+"""Converts Avro's bytes to and from Arrow columns of plain types, without the meaning that a schema gives them.
 
-pyruhvro, where it takes the schema: a hundred times as fast. fastavro for all other schemas, for the records on which
-the fast one fails, and as the judge in tests. Both get the schema without names, logical types and properties, inside
-a record of one field, which costs no bytes. A branch of a union of several types is such a record too, so that its
-value says which branch it is.
+pyruhvro does it where it supports the schema, and is a hundred times faster. fastavro does it for all other schemas,
+for records on which pyruhvro fails, and as the reference in tests. Both get the schema without names, logical types
+and properties, wrapped in a record of one field, which adds no bytes. A branch of a union of several types is wrapped
+in the same way, so that the value says which branch it is.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _ARROW = {
 _SLOW = frozenset({"fixed", "null"})  # pyruhvro panics
 PREFIX = 5
 _ID = [{"name": "magic", "type": "boolean"}, {"name": "id", "type": "float"}]
-_STRETCH = 32  # records so few go one by one where there is a bad one among them
+_STRETCH = 32  # a piece of this many records with a bad one is read record by record
 
 Ready = Callable[[Any], Any]
 
 
 def branches(node: Node) -> list[tuple[int, Node]]:
-    """Those of a union that are not null, with their places."""
+    """The branches of a union that are not null, with their indexes."""
     return [(index, one) for index, one in enumerate(node.inner) if one.kind != "null"]
 
 
 def wire_type(node: Node) -> pa.DataType:
-    """The Arrow type of the values. Fields of records are f0, f1, …, those of unions b0, b1, …, by their places."""
+    """The Arrow type of the values. Fields of records are f0, f1, …, branches of unions b0, b1, …, by their indexes."""
     return _arrow_type(node, _ARROW)
 
 
@@ -60,19 +60,19 @@ def _arrow_type(node: Node, plain: Mapping[str, pa.DataType]) -> pa.DataType:
 
 
 class Codec:
-    """Of one schema. For any thread; `fast`: false keeps pyruhvro out."""
+    """The codec of one schema. Thread-safe. `fast`: whether pyruhvro may be used."""
 
     def __init__(self, node: Node, *, fast: bool = True) -> None:
         self.type = wire_type(node)
-        self._node = node  # its inner nodes are told apart by their ids, so it has to live
+        self._node = node  # kept alive: its inner nodes are known by their id()
         self._names = 0
         self._branches: dict[tuple[int, int], str] = {}
         inner = self._plain(node)
         self._check_arrays(node)
         value = {"name": "v", "type": inner}
         self._parsed = parse_schema({"type": "record", "name": "r", "fields": [value]})
-        # For pyruhvro bytes are texts, which look the same in Avro and in Arrow and which it does not check; and the
-        # five bytes of an id are a boolean and a float, so that nobody has to cut them off.
+        # pyruhvro gets bytes declared as texts, which look the same in Avro and in Arrow and which it does not check.
+        # The five bytes of the schema id are declared as a boolean and a float, so that they need not be cut off.
         texts = {"name": "v", "type": _with_texts(inner)}
         self._text = {
             skip: json.dumps({"type": "record", "name": "r", "fields": [*fields, texts]})
@@ -105,7 +105,7 @@ class Codec:
         if one.kind == "null":
             return "null"
         known = self._branches.get((id(node), index))
-        if known is not None:  # the union of a named type that is used again
+        if known is not None:  # the union of a named type that was used before
             return known
         self._branches[id(node), index] = name = self._name()
         return {"type": "record", "name": name, "fields": [{"name": f"b{index}", "type": self._plain(one)}]}
@@ -115,15 +115,15 @@ class Codec:
         return f"n{self._names}"
 
     def _check_arrays(self, node: Node) -> None:
-        """Items of no bytes could be as many as a hostile record says."""
+        """Refuse arrays of items that take no bytes: a hostile record could declare any number of them."""
         if node.kind == "array" and _is_empty(node.inner[0]):
             raise DataError("an Avro array has items that take no bytes, such as null or an empty record")
         for one in (*node.inner, *(member.node for member in node.members)):
             self._check_arrays(one)
 
     def decode(self, payloads: list[bytes], skip: int = 0) -> pa.Array:
-        """The values. `skip`: 0, or PREFIX where so many bytes before each are something else. BadRowsError names all
-        payloads that cannot be read.
+        """The values. `skip`: how many bytes before each payload to skip, 0 or PREFIX. BadRowsError names all payloads
+        that cannot be read.
         """
         bad: list[tuple[int, Exception]] = []
         pieces = list(self._decoded(payloads, skip, 0, bad))
@@ -150,10 +150,10 @@ class Codec:
         try:
             found = pyruhvro.deserialize_array(payloads, self._text[skip]).column("v").cast(self._text_type)
             found = _seen_as(found, self.type)
-            found.validate(full=True)  # texts may be no UTF-8
+            found.validate(full=True)  # texts may not be valid UTF-8
         except Exception:  # noqa: BLE001 - whatever it is: fastavro says what is wrong, with whom
             return None
-        except BaseException as error:  # a panic of Rust, which is no Exception
+        except BaseException as error:  # a Rust panic is not an Exception
             if type(error).__name__ != "PanicException":
                 raise
             return None
@@ -197,7 +197,7 @@ class Codec:
 
 
 def _with_texts(said: Any) -> Any:
-    """The schema with texts instead of bytes."""
+    """The schema with string in place of bytes."""
     if isinstance(said, list):
         return [_with_texts(one) for one in said]
     if isinstance(said, dict):
@@ -207,7 +207,7 @@ def _with_texts(said: Any) -> Any:
 
 
 def _seen_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same buffers as another type of the same layout."""
+    """Reinterpret the buffers as another type with the same layout."""
     if array.type == kind:
         return array
     _, data = array.__arrow_c_array__()
@@ -233,7 +233,7 @@ def _same(value: Any) -> Any:
 
 
 def _from_reader(node: Node) -> Ready:
-    """What fastavro reads, as Arrow takes it: maps as pairs."""
+    """Convert a value read by fastavro to Arrow's form, in which maps are lists of pairs."""
     if node.kind == "map":
         inner = _from_reader(node.inner[0])
         return lambda value: [(key, inner(one)) for key, one in value.items()]
@@ -241,7 +241,7 @@ def _from_reader(node: Node) -> Ready:
 
 
 def _nested(node: Node, of: Callable[[Node], Ready], branch: Callable[[int], str]) -> Ready:
-    """The same for what is inside; `branch`: the key of a union's branch."""
+    """The same for a nested value; `branch`: the key of a union's branch."""
     if node.kind == "array":
         inner = of(node.inner[0])
         return _same if inner is _same else lambda value: list(map(inner, value))
@@ -261,7 +261,7 @@ def _nested(node: Node, of: Callable[[Node], Ready], branch: Callable[[int], str
 
 
 def _for_writer(node: Node, names: dict[tuple[int, int], str]) -> Ready:
-    """What Arrow gives, as fastavro takes it: maps as dicts, branches of unions by name."""
+    """Convert a value from Arrow to fastavro's form: maps are dicts, branches of unions are named."""
     def of(one: Node) -> Ready:
         return _for_writer(one, names)
 
@@ -282,7 +282,7 @@ def _for_writer(node: Node, names: dict[tuple[int, int], str]) -> Ready:
 
 
 def wire_default(node: Node, value: Any) -> Any:
-    """A default of a field, which is JSON, as Arrow takes it for wire_type. DataError where it does not fit."""
+    """Convert a field's default from JSON to Arrow's form for wire_type. DataError where it does not fit."""
     inner = node.optional_of
     if inner is not None:
         return None if value is None else wire_default(inner, value)

@@ -1,4 +1,4 @@
-"""AvroConverter: Avro's bytes with the id of their schema, which is in a schema registry."""
+"""AvroConverter: Avro with the id of the schema, which is in a schema registry, before the payload."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _AVRO_KEYS = ConfigDef(
     flag("connect.meta.data", Importance.LOW,
          "Whether Avro schemas carry what only Kafka Connect knows, in connect.* properties.", default=True),
     flag("discard.type.doc.default", Importance.LOW,
-         "Whether of docs and defaults those of Avro's fields alone are kept."),
+         "Whether only fields keep docs and defaults; those of types are dropped."),
     flag("allow.optional.map.keys", Importance.LOW,
          "Whether maps with optional texts as keys are maps in Avro."),
     flag("flatten.singleton.unions", Importance.LOW,
-         "Whether a union of one type is that type.", default=True),
+         "Whether a union of one type is read as that type.", default=True),
 )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ class _Described:
 
 
 class AvroConverter(RegisteredConverter):
-    """As Confluent's AvroConverter."""
+    """Does what Confluent's AvroConverter does."""
 
     aliases = (
         _NAME, "AvroConverter",
@@ -120,7 +120,7 @@ def _record(node: Node) -> str | None:
 
 
 def _check_fits(schema: Schema, node: Node, options: Options) -> None:
-    """Readers of the records' own schema have to find all that it requires in what is written with another one."""
+    """DataError if a reader with the records' own schema would miss a required field in the schema to write with."""
     node = node.optional_of or node
     if node.kind != "record":
         return
@@ -131,6 +131,6 @@ def _check_fits(schema: Schema, node: Node, options: Options) -> None:
             _check_fits(field.schema, inner, options)
         elif field.schema.default is None and not field.schema.optional:
             raise UnusableSchemaError(
-                f"Incompatible schema: the schema that is written with has no field {field.name}, which the records "
+                f"Incompatible schema: the schema to write with has no field {field.name}, which the records "
                 "require (latest.compatibility.strict, id.compatibility.strict)"
             )

@@ -1,4 +1,4 @@
-"""Decimals as Avro and Connect have them, the bytes of their unscaled values, to and from Arrow's."""
+"""Converts decimals between Arrow and the form of Avro and Connect, which is the bytes of the unscaled value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_tasks.pipeline.converters.base import BadRowError
 
 
 def from_bytes(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A binary array as decimals of an Arrow type. BadRowError: no bytes, or more digits than the type has."""
+    """A binary array as decimals of an Arrow type. BadRowError for no bytes, or for more digits than the type has."""
     width = kind.bit_width // 8
     found = texts(array)
     starts, ends = found.offsets[:-1].astype(np.int64), found.offsets[1:].astype(np.int64)
@@ -67,7 +67,7 @@ def to_bytes(array: pa.Array, size: int | None = None) -> pa.Array:
     negative = big[:, 0] >= 0x80
     fill = np.where(negative, 0xFF, 0).astype(np.uint8)
     spare = (big[:, :-1] == fill[:, None]) & ((big[:, 1:] >= 0x80) == negative[:, None])
-    first = np.cumprod(spare, axis=1).sum(axis=1)  # the first byte that counts
+    first = np.cumprod(spare, axis=1).sum(axis=1)  # the first significant byte
     there = array.is_valid().to_numpy(zero_copy_only=False)
     if size is not None:
         return _padded(big, fill, first, there, size)

@@ -1,4 +1,4 @@
-"""Words that Confluent's Avro converter uses in schemas, and the options of the mapping."""
+"""The names that Confluent's Avro converter uses in schemas, and the options of the mapping."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AVRO_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of the mapping, by the names that they have in a converter's configuration."""
+    """The settings of the mapping; beside each its key in the converter's configuration."""
 
     enhanced: bool = False  # enhanced.avro.schema.support
     scrub: bool = False  # scrub.invalid.names
@@ -57,7 +57,7 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Options:
-        """Of a parsed configuration."""
+        """The options of a parsed configuration."""
         return cls(
             values["enhanced.avro.schema.support"], values["scrub.invalid.names"], values["connect.meta.data"],
             values["discard.type.doc.default"], values["allow.optional.map.keys"], values["flatten.singleton.unions"],
@@ -65,7 +65,7 @@ class Options:
         )  # fmt: skip
 
     def name(self, name: str) -> str:
-        """A name that may have any letters as one that Avro allows, where scrub.invalid.names says so."""
+        """With scrub.invalid.names, any name changed to one that Avro allows; otherwise the name itself."""
         if not self.scrub or not name or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             return name
         encoded = quote_plus(name, safe="*")
@@ -79,7 +79,7 @@ class Options:
 
     @property
     def enum(self) -> str:
-        """The parameter that says a text is an enum."""
+        """The schema parameter that marks a text as an enum."""
         return SUM_ENUM if self.sums else ENUM
 
 
@@ -95,5 +95,5 @@ def is_fixed(schema: Schema) -> bool:
 
 
 def is_union(schema: Schema) -> bool:
-    """Whether a struct stands for a union: one of its fields is there."""
+    """Whether a struct stands for a union, that is, exactly one of its fields is set."""
     return schema.type is Type.STRUCT and (schema.name == UNION or SUM_UNION in dict(schema.parameters))

@@ -1,5 +1,5 @@
-"""The Avro schema of a Connect schema, as Confluent's converter writes it: the same members in the same order, so that
-a registry that compares texts knows it again.
+"""The Avro schema of a Connect schema, as Confluent's converter writes it: with the same members in the same order, so
+that a registry that compares texts recognizes it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ANYTHING: dict[str, Any] = {
         }}]},
     ],
 }  # fmt: skip
-"""What schemaless values are written with: a record whose one field that is not null is the value."""
+"""The schema for schemaless values: a record in which one field is not null, the value."""
 
 
 def avro_text(schema: Schema | None, options: Options) -> str:
-    """The Avro schema as text. DataError for what Avro has no words for."""
+    """The Avro schema as text. DataError for a schema that Avro cannot express."""
     if schema is None:
         return json_text(ANYTHING)
     return json_text(_Mapping(options).schema(schema))
@@ -45,12 +45,12 @@ def avro_text(schema: Schema | None, options: Options) -> str:
 class _Mapping:
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._defined: dict[str, Any] = {}  # named types that the text has already, with what they are
+        self._defined: dict[str, Any] = {}  # named types already defined in the text, with their schemas
         self._unnamed = 0
-        self._nameless: dict[Schema, str] = {}  # records without a name, and what they are called here
+        self._nameless: dict[Schema, str] = {}  # records without a name, and the names they are given here
 
     def schema(self, schema: Schema, *, plain: bool = False, space: str | None = None) -> Any:
-        """`plain`: as if it were not optional; `space`: the namespace around it."""
+        """The Avro schema as JSON. `plain`: as if it were not optional; `space`: the enclosing namespace."""
         if n.is_union(schema):
             branches = [self.schema(field.schema, plain=True, space=space) for field in schema.fields]
             return [_NULL, *branches] if schema.optional else branches
@@ -83,7 +83,7 @@ class _Mapping:
         return {"type": n.AVRO_NAMES[schema.type]}
 
     def _once(self, said: dict[str, Any], full: str, schema: Schema, space: str | None) -> Any:
-        """A named type is defined where it comes first, and named from then on."""
+        """Define a named type where it occurs first; refer to it by name after that."""
         if full not in self._defined:
             self._defined[full] = _core(schema)
             return said
@@ -93,7 +93,7 @@ class _Mapping:
         return name if namespace in ("", space) else full
 
     def _named(self, full: str | None, space: str | None) -> tuple[dict[str, str], str]:
-        """The members name and namespace (left out where it is the one around), and the full name."""
+        """The members name and namespace (omitted if it is the enclosing one), and the full name."""
         if full is not None:
             namespace, name = self._options.split(full)
         else:
@@ -101,7 +101,7 @@ class _Mapping:
             namespace, name = n.NAMESPACE, n.DEFAULT_NAME + (str(self._unnamed) if self._unnamed > 1 else "")
         for part in (*(namespace or "").split("."), name) if namespace else (name,):
             if not _NAME.fullmatch(part):
-                raise DataError(f"{full} is no name that Avro allows; scrub.invalid.names=true changes such names")
+                raise DataError(f"{full} is not a valid name in Avro; scrub.invalid.names=true changes such names")
         said = {"name": name}
         if namespace != space:
             said["namespace"] = namespace or ""
@@ -123,11 +123,11 @@ class _Mapping:
         for field in schema.fields:
             name = self._options.name(field.name)
             if not _NAME.fullmatch(name):
-                raise DataError(f"{field.name} is no field name that Avro allows; scrub.invalid.names=true changes it")
+                raise DataError(f"{field.name} is not a valid field name in Avro; scrub.invalid.names=true changes it")
             field_doc = None if self._options.discard else parameters.get(n.FIELD_DOC + field.name)
             said["fields"].append(self._field(name, field.schema, field_doc, inner))
         if len({one["name"] for one in said["fields"]}) != len(said["fields"]):
-            raise DataError(f"two fields of {full} have one name after scrub.invalid.names")
+            raise DataError(f"two fields of {full} have the same name after scrub.invalid.names")
         return said
 
     def _field(self, name: str, schema: Schema, doc: str | None, space: str | None) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class _Mapping:
         return self._once(said, full, schema, space)
 
     def _annotate(self, said: dict[str, Any], schema: Schema) -> None:
-        """What Avro knows of logical types, and the connect.* properties."""
+        """Add the properties of Avro's logical types and the connect.* properties."""
         parameters = dict(schema.parameters)
         decimal = schema.name == DECIMAL and schema.type is Type.BYTES
         precision = int(parameters.get(PRECISION, n.DEFAULT_PRECISION))
@@ -209,7 +209,7 @@ class _Mapping:
         return {key: value for key, value in schema.parameters if self._options.discard or key != n.FIELD_DEFAULT}
 
     def _default(self, schema: Schema, value: Any) -> Any:
-        """Of the form that payloads of JsonConverter have, the one that Avro has."""
+        """Convert a default from the form of JsonConverter's payloads to Avro's form."""
         if value is None:
             return None
         match schema.type:
@@ -248,12 +248,12 @@ def _size(schema: Schema) -> int:
 
 
 def _core(schema: Schema) -> tuple[Any, ...]:
-    """What two uses of a named type have to have in common."""
+    """The part of a schema that all uses of a named type must share."""
     words = (n.SUM_ENUM, n.ENUM, n.FIXED_SIZE)
     return schema.type, schema.fields, schema.key, schema.value, tuple(
         one for one in schema.parameters if one[0].startswith(words))
 
 
 def _is_odd(default: Any) -> bool:
-    """No JSON number."""
+    """Whether a number has no form in JSON: NaN and the infinities."""
     return isinstance(default, float) and not math.isfinite(default)

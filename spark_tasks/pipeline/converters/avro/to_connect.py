@@ -1,4 +1,4 @@
-"""The Connect schema of an Avro schema, as Confluent's converter has it."""
+"""The Connect schema of an Avro schema, as Confluent's converter makes it."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _LOGICAL = {
 
 
 def connect_schema(node: Node, options: Options, version: int | None = None) -> Schema:
-    """`version`: of the schema in its subject, for a schema that says none itself. DataError."""
+    """The Connect schema of the node. `version`: its version in the subject, unless it names one itself. DataError."""
     return _Mapping(options).schema(node, version=version)
 
 
 def is_map_entry(node: Node) -> bool:
-    """Whether an array of these stands for a map whose keys are not texts."""
+    """Whether an array of this type stands for a map whose keys are not texts."""
     named = node.name == f"{n.NAMESPACE}.{n.MAP_ENTRY}" or node.props.get(n.INTERNAL_TYPE) == n.MAP_ENTRY
     return node.kind == "record" and named
 
 
 def union_member(node: Node, index: int, options: Options) -> str:
-    """What the field of a branch is called in the struct that stands for a union."""
+    """The name of a branch's field in the struct that stands for a union."""
     if options.sums:
         return f"connect_union_field_{index}"
     if node.name is not None:
@@ -57,7 +57,7 @@ class _Mapping:
         self, node: Node, *, optional: bool = False, default: Any = NO_DEFAULT, doc: str | None = None,
         version: int | None = None,
     ) -> Schema:  # fmt: skip
-        """`default`, `doc`: of the field whose type it is."""
+        """The Connect schema of a node. `default`, `doc`: those of the field that has this type."""
         if node.kind == "union":
             only = node.inner[0] if len(node.inner) == 1 and self._options.flatten else node.optional_of
             if only is not None:
@@ -80,7 +80,7 @@ class _Mapping:
         return replace(found, default=self._default(found, node, default), optional=optional or found.optional)
 
     def _bare(self, node: Node) -> Schema:
-        """Type, name of logical types, parameters that belong to the type, inner schemas."""
+        """The type, its logical name, the parameters that belong to it, and its inner schemas."""
         kind = node.kind
         if kind in ("bytes", "fixed"):
             return _bytes(node)
@@ -121,7 +121,7 @@ class _Mapping:
         return Schema(Type.STRUCT, parameters=tuple(parameters.items()), fields=tuple(fields))
 
     def _with_parameters(self, schema: Schema, member: Member) -> Schema:
-        """A field may have parameters of its own, where its type's are told elsewhere."""
+        """The schema with a field's parameters, which may differ from those of a named type defined elsewhere."""
         said = member.props.get(n.CONNECT_PARAMETERS)
         if not self._options.metadata or not isinstance(said, Mapping):
             return schema
@@ -188,7 +188,7 @@ class _Mapping:
         return name
 
     def _default(self, schema: Schema, node: Node, default: Any) -> str | None:
-        """As Schema has it; a default that does not fit is left out."""
+        """A default in the form that Schema has; None for one that does not fit."""
         if default is NO_DEFAULT or default is None:
             return None
         try:
@@ -199,7 +199,7 @@ class _Mapping:
         return None if found is None else json_text(found)
 
     def _default_value(self, schema: Schema, node: Node, value: Any) -> Any:
-        """Of Avro's form of a default, the one that JsonConverter's payloads have."""
+        """Convert a default from Avro's form to the form of JsonConverter's payloads."""
         inner = node.optional_of
         if inner is not None or (node.kind == "union" and len(node.inner) == 1):
             return None if value is None else self._default_value(schema, inner or node.inner[0], value)
@@ -282,10 +282,10 @@ _PYTHON: Mapping[str, Any] = {
 
 def _plain_default(kind: str, value: Any) -> Any:
     if not isinstance(value, _PYTHON[kind]) or (isinstance(value, bool) and kind != "boolean"):
-        raise TypeError(f"{str(value)[:100]} is no {kind}")
+        raise TypeError(f"{str(value)[:100]} is not a valid {kind}")
     return float(value) if kind in ("float", "double") else value
 
 
 def _java_text(value: Any) -> str:
-    """As Java's toString() has it, for what JSON can say."""
+    """What Java's toString() gives for a JSON value."""
     return value if isinstance(value, str) else {None: "null", True: "true", False: "false"}.get(value, str(value))

@@ -1,4 +1,4 @@
-"""Avro schemas as trees, names resolved: what the readers, the writers and both mappings to Connect look at."""
+"""Avro schemas as trees with resolved names, used by the readers, the writers and both mappings to Connect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A field of a record. `default`: JSON, NO_DEFAULT where it has none."""
+    """A field of a record. `default`: JSON, or NO_DEFAULT."""
 
     name: str
     node: Node
@@ -31,8 +31,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A type. `kind`: a primitive, record, enum, fixed, array, map or union; `name`: the full one of a named type.
-    `inner`: the items of an array, the values of a map, the branches of a union; `props`: all that Avro does not know.
+    """A type. `kind`: a primitive, record, enum, fixed, array, map or union; `name`: the full name of a named type.
+    `inner`: the items of an array, the values of a map, the branches of a union; `props`: the attributes that Avro does
+    not define.
     """
 
     kind: str
@@ -47,13 +48,13 @@ class Node:
 
     @property
     def logical(self) -> str | None:
-        """The logical type, whatever it is."""
+        """The logicalType attribute, known or not."""
         said = self.props.get("logicalType")
         return said if isinstance(said, str) else None
 
     @property
     def optional_of(self) -> Node | None:
-        """Of a union of null and one other: that other one; None of all else."""
+        """The other branch of a union of null and one other type; None for every other node."""
         if self.kind != "union" or len(self.inner) != 2:
             return None
         others = [one for one in self.inner if one.kind != "null"]
@@ -61,21 +62,22 @@ class Node:
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Node:
-    """The tree of a schema; `references`: texts of the schemas that it uses, each after those that it uses itself.
+    """The tree of a schema. `references`: the texts of the schemas that it uses, ordered so that each follows those it
+    uses.
 
-    DataError: no schema, or one that no column holds, such as a record within itself.
+    DataError for an invalid schema, or one that no column can hold, such as a recursive record.
     """
     names: dict[str, Node | None] = {}
     for one in references:
         _Parser(names).node(_json(one), "")
     found = _Parser(names).node(_json(text), "")
     if _size(found, {}) > _MOST:
-        raise DataError(f"an Avro schema has more than {_MOST} types, those that are used again counted again")
+        raise DataError(f"an Avro schema has more than {_MOST} types, counting each use of a named type")
     return found
 
 
 def _size(node: Node, known: dict[int, int]) -> int:
-    """How many types it has where each use counts: names are cheap to repeat, columns are not."""
+    """The number of types, counting each use of a named type: names are cheap to repeat, columns are not."""
     if id(node) not in known:
         inner = (*node.inner, *(member.node for member in node.members))
         known[id(node)] = 1 + sum(_size(one, known) for one in inner)
@@ -86,7 +88,7 @@ def _json(text: str) -> Any:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        found = text.strip()  # a primitive's name without quotes
+        found = text.strip()  # the name of a primitive without quotes
         if found not in PRIMITIVES:
             raise DataError("an Avro schema is not valid JSON") from None
     if nests_deeper(found, 4 * MAX_DEPTH):
@@ -114,7 +116,7 @@ class _Parser:
         if isinstance(said, list):
             return Node("union", inner=tuple(self.node(one, namespace) for one in said))
         if not isinstance(said, Mapping) or "type" not in said:
-            raise DataError(f"an Avro schema has {str(said)[:100]!r} where a type has to be")
+            raise DataError(f"an Avro schema has {str(said)[:100]!r} in place of a type")
         kind = said["type"]
         if not isinstance(kind, str):
             return self.node(kind, namespace)  # {"type": {…}}, as some tools nest it
@@ -136,8 +138,8 @@ class _Parser:
         full = said if "." in said or not namespace else f"{namespace}.{said}"
         full = full if full in self._names else said
         if full not in self._names:
-            raise DataError(f"an Avro schema has no type {said}; if another schema defines it, the registry has to "
-                            "have it as a reference")
+            raise DataError(f"an Avro schema uses an undefined type {said}; if another schema defines it, "
+            "register that one as a reference")
         found = self._names[full]
         if found is None:
             raise DataError(f"the Avro record {full} contains itself: no column of Arrow can hold that")
@@ -186,5 +188,5 @@ class _Parser:
                 doc if isinstance(doc, str) else None, props,
             ))  # fmt: skip
         if len({member.name for member in members}) != len(members):
-            raise DataError(f"the Avro record {record} has two fields of one name")
+            raise DataError(f"the Avro record {record} has two fields with the same name")
         return tuple(members)

@@ -108,9 +108,9 @@ def test_schemas_stay_and_grow():
 
 @pytest.mark.parametrize("answer", [5, {"a": 1}, "text"])
 def test_only_records_are_answers(answer):
-    with pytest.raises(DataError, match="it answers the record, or None"):
+    with pytest.raises(DataError, match="return the record, or None"):
         applied(transform(lambda _: answer), struct_batch())
-    with pytest.raises(DataError, match=r"not a pyarrow\.RecordBatch"):
+    with pytest.raises(DataError, match=r"return a pyarrow\.RecordBatch"):
         applied(transform(batches=True)(lambda _: answer), struct_batch())
 
 

@@ -124,11 +124,11 @@ def test_schemas_of_what_passes_stay_and_others_are_made():
     ("DELETE FROM records", "does not begin with SELECT"),
     ("", "does not begin with SELECT"),
     ("SELECT 1", "has no FROM records"),
-    ("SELECT * FROM '/etc/passwd'", "what follows FROM is not records"),
+    ("SELECT * FROM '/etc/passwd'", "FROM must be followed by records"),
     ("SELECT * FROM records, (SELECT 1)", "a SELECT inside another"),
     ("SELECT a FROM records, records AS others", "it has a second table"),
-    ("SELECT name, count(*) FROM records GROUP BY name", "GROUP is about several records"),
-    ("SELECT DISTINCT name FROM records", "DISTINCT is about several records"),
+    ("SELECT name, count(*) FROM records GROUP BY name", "GROUP combines several records"),
+    ("SELECT DISTINCT name FROM records", "DISTINCT combines several records"),
 ])  # fmt: skip
 def test_queries_that_are_refused_at_once(query, why):
     with pytest.raises(ConfigError, match=why):
@@ -137,7 +137,7 @@ def test_queries_that_are_refused_at_once(query, why):
 
 
 def test_what_is_about_several_records_is_refused():
-    with pytest.raises(ConfigError, match="about several records"):
+    with pytest.raises(ConfigError, match="combines several records"):
         through("SELECT count(*) AS n FROM records", {"a": 1})
 
 
