@@ -89,10 +89,10 @@ def test_what_avro_alone_has():
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("{", "not valid JSON"), ('"nothing"', "no type nothing"), ('{"type":"array"}', "without items"),
+    ("{", "not valid JSON"), ('"nothing"', "an undefined type nothing"), ('{"type":"array"}', "without items"),
     ("null", "a type"),
     ('{"type":"record","name":"L","fields":[{"name":"n","type":["null","L"]}]}', "contains itself"),
-    ('{"type":"record","name":"L","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "of one name"),
+    ('{"type":"record","name":"L","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "with the same name"),
     ("[" * 5000 + "]" * 5000, "valid JSON|levels deep"),
 ])
 def test_schemas_that_are_none(text, words):
