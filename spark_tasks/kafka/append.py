@@ -32,11 +32,12 @@ _LEAST_BATCH_BYTES: Final = 4096
 
 class Appender:
     """Appends under an identity that its owner has initialised (None: neither idempotent nor transactional). It never
-    initialises a producer. `admit` is told of partitions before anything is sent to them: a transaction has to hold
-    them first. Not thread-safe.
+    initialises a producer id. `admit` is called with partitions before anything is sent to them, so that they can be
+    added to a transaction first. Not thread-safe.
 
-    `sequences`: the next sequence number of each partition, 0 where absent; the attribute of the same name tells them
-    afterwards. A failed appender stays failed: its sequences mean nothing, the owner needs a new epoch (KIP-360).
+    `sequences`: the next sequence number of each partition, 0 where absent; the attribute of the same name has them
+    afterwards. A failed appender stays failed: its sequences are no longer valid, and the owner needs a new epoch
+    (KIP-360).
     """
 
     def __init__(
@@ -89,8 +90,9 @@ class Appender:
         decides. Order within a partition is kept. Returns once all is encoded and at most 32 MiB wait to be sent.
         Raises RecordTooLargeError, UnknownTopicError, or whatever an earlier batch has failed with.
 
-        `landed` is told, on the IO thread, of a partition, some rows of `raw` in their order there, and the offset of
-        the first; the others follow it. Of what had to be sent again it may be told nothing, or -1.
+        `landed` is called on the IO thread with a partition, some rows of `raw` in the order in which they were
+        appended to it, and the offset of the first; the others follow. For rows that had to be sent again it may not be
+        called, or with offset -1.
         """
         now = time.time_ns() // 1_000_000
         placed = self._placed(topic, partition, raw)
@@ -102,8 +104,8 @@ class Appender:
                 self._encode(topic, number, raw, rows[at : at + step], now, landed)
 
     def flush(self) -> None:
-        """Wait until all that was appended is acknowledged. Raises the first error, after which nothing more is
-        sent (what had been sent before may still be appended).
+        """Wait until all appended records are acknowledged. Raises the first error, after which nothing more is sent
+        (records sent before it may still arrive).
         """
         self._wait(0)
 
@@ -114,7 +116,7 @@ class Appender:
     def _placed(
         self, topic: str, partition: int | Array | pa.Array | None, raw: pa.RecordBatch,
     ) -> list[tuple[int, Array]]:  # fmt: skip
-        """(partition, rows) for each partition that gets any."""
+        """(partition, rows) for each partition that gets some rows."""
         count = len(self._cluster.partitions(topic, create=True))
         if partition is None and count == 1:
             partition = 0
@@ -199,7 +201,7 @@ class Appender:
             self._changed.notify_all()
 
     def _split(self, batch: Batch) -> list[Batch]:
-        """Two halves of a batch that the topic's max.message.bytes does not allow; later ones will be smaller."""
+        """Split a batch that exceeds the topic's max.message.bytes in two; later batches will be smaller."""
         topic = batch.where[0]
         self._batch_bytes[topic] = max(min(self._batch_bytes[topic], len(batch.data) // 2), _LEAST_BATCH_BYTES)
         records = decode(batch.data, check_crc=False).records

@@ -1,4 +1,4 @@
-"""Kafka's client properties, as a Connect worker's file has them, to kafka-python's settings."""
+"""Translates Kafka client properties, as in a Connect worker's file, to kafka-python's settings."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """What kafka-python's classes take. Only keys that are set appear in the result, but for `bootstrap_servers` and
-    `security_protocol`. Unknown keys are ignored. Raises ConfigError for values that cannot work here, and for security
-    that cannot be had, saying what to do instead; PEM texts are written to files that only this user can read.
+    """Settings for kafka-python's classes. The result has only keys that are set, and always `bootstrap_servers` and
+    `security_protocol`. Unknown keys are ignored. Raises ConfigError for values and security settings that are not
+    supported, with advice; PEM texts are written to files that only this user can read.
     """
     settings: dict[str, Any] = {"bootstrap_servers": _servers(properties)}
     if properties.get("client.id"):
@@ -61,7 +61,7 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def tls_files(properties: Mapping[str, str]) -> dict[str, Any]:
-    """kafka-python's settings for TLS: what the ssl.* properties of any client say, as PEM files. ConfigError."""
+    """kafka-python's settings for TLS, with PEM files, from the ssl.* properties of any client. ConfigError."""
     return _ssl(properties)
 
 
@@ -156,12 +156,12 @@ def _pem_text_file(properties: Mapping[str, str], key: str) -> str | None:
     if not text:
         return None
     if "-----BEGIN" not in text:
-        raise ConfigError(f"{key} (value hidden) is not PEM: it has no -----BEGIN line")
+        raise ConfigError(f"{key} (value hidden) is not PEM: it has no line that starts with -----BEGIN")
     return _private_file(text.replace("\\n", "\n") + "\n")
 
 
 def _private_file(text: str) -> str:
-    """The same text is the same file, so that a process makes few of them; readable by this user only."""
+    """A file with this text, readable by this user only. The same text gets the same file, so that there are few."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     folder = private_folder("pem")
     file = folder / f"{digest}.pem"
@@ -174,7 +174,7 @@ def _private_file(text: str) -> str:
 
 
 def _try_out(settings: Mapping[str, Any]) -> None:
-    """Load what was configured, so that a wrong password or file shows now and not at the first connection."""
+    """Load the files, so that a wrong password or file is reported now and not at the first connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for what, load in _loads(context, settings):
         try:

@@ -1,4 +1,4 @@
-"""What a connector's Kafka clients are configured with: the worker's properties, overlaid by the connector's."""
+"""The properties of a connector's Kafka clients: the worker's, overridden by the connector's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PREFIXES: Final = ("producer.", "consumer.", "admin.")
 
 
 def of_worker(worker: Mapping[str, str]) -> dict[str, str]:
-    """What counts of a worker's properties for the clients of its connectors."""
+    """The worker's properties that apply to the clients of its connectors."""
     return {k: v for k, v in worker.items() if k in _OF_THE_WORKER or k.startswith((*_SECURITY, *_PREFIXES))}
 
 
@@ -35,7 +35,7 @@ def client_properties(worker: Mapping[str, str], connector: Mapping[str, str], k
 
 
 def same_brokers(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether both name some broker in common: the same cluster, as far as names tell."""
+    """Whether both lists have a broker in common, which means the same cluster as far as names can tell."""
     first, second = ({server.strip().lower() for server in properties.get("bootstrap.servers", "").split(",")}
                      for properties in (one, other))
     return bool(first & second)

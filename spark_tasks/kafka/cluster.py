@@ -22,8 +22,8 @@ TopicPartition = tuple[str, int]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
-_UNKNOWN_TOPIC_MS: Final = 3_000  # how long a topic may take to become known to all brokers
-_REBOOTSTRAP_AFTER: Final = 6  # failures without an answer, about a second of back-off
+_UNKNOWN_TOPIC_MS: Final = 3_000  # until all brokers know a new topic
+_REBOOTSTRAP_AFTER: Final = 6  # attempts without an answer, about a second of back-off
 _NO_ANSWER: Final = (protocol.KafkaConnectionError, protocol.NodeNotReadyError, protocol.KafkaTimeoutError, OSError)
 
 LEVELS: Final = {
@@ -33,9 +33,9 @@ LEVELS: Final = {
 
 
 class KafkaCluster:
-    """Connections and what is known of topics. `settings` as `client_config.client_settings` makes them. All errors
-    are ConnectErrors; retriable ones are retried with back-off until `timeout_ms`. Closes itself when nobody has it any
-    more.
+    """Connections and topic metadata. `settings` as made by `client_config.client_settings`. All errors are
+    ConnectErrors; retriable ones are retried with back-off until `timeout_ms`. Closes itself when it is no longer
+    referenced.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ class KafkaCluster:
     def partitions(
         self, topic: str, *, create: bool = False, timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> tuple[int, ...]:  # fmt: skip
-        """The topic's partitions, ascending. `create`: let the broker create the topic, if it is set up to.
+        """The topic's partitions, ascending. `create`: let the broker create the topic, if auto-creation is enabled.
         Raises UnknownTopicError.
         """
         leaders = self._run(f"finding the partitions of {topic}", self.leaders, topic, Deadline(timeout_ms), create)
@@ -65,9 +65,10 @@ class KafkaCluster:
         *,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> dict[TopicPartition, int]:
-        """First offset in each log, or the one that the next record will get; with read_committed the latest is the
-        first offset of the earliest open transaction. A number is a time in ms since 1970: the first record that is as
-        new, -1 where there is none. One request a broker. Raises UnknownTopicError.
+        """The first offset in each log ("earliest") or the offset of the next record ("latest"); with read_committed
+        the latest is the first offset of the earliest open transaction. A number is a time in ms since 1970: the offset
+        of the first record at that time or later, -1 if there is none. One request per broker. Raises
+        UnknownTopicError.
         """
         wanted = list(dict.fromkeys(partitions))
         deadline = Deadline(timeout_ms)
@@ -82,15 +83,15 @@ class KafkaCluster:
         *,
         deadline_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> ProducerIdentity:
-        """A producer id and epoch. With a transactional id: fences all earlier ones, aborts what they left open;
-        `timeout_ms` is then the transaction's. With the current producer id and epoch: the next epoch (KIP-360).
+        """A producer id and epoch. With a transactional id: fences earlier producers and aborts their open transaction;
+        `timeout_ms` is the transaction timeout. With the current producer id and epoch: the next epoch (KIP-360).
         """
         deadline = Deadline(deadline_ms, first_ms=2, largest_ms=500)
         doing = f"initialising producer {transactional_id or ''}".strip()
         return self._run(doing, self.new_identity, transactional_id, timeout_ms, producer_id, epoch, deadline)
 
     def close(self) -> None:
-        """Close all connections; the object is of no use afterwards."""
+        """Close all connections. The object cannot be used afterwards."""
         self.io.close()
 
     def _run(self, doing: str, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -99,10 +100,10 @@ class KafkaCluster:
         except (protocol.KafkaError, OSError) as error:
             raise translated(error, doing) from error
 
-    # What follows runs on the IO thread.
+    # The methods below run on the IO thread.
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline: Deadline, topics: Iterable[str] = ()) -> T:
-        """`attempt` again while its error is retriable and there is time; leaders of `topics` are forgotten before."""
+        """Repeat `attempt` while its error is retriable and time is left; forget the leaders of `topics` before."""
         failures = 0
         while True:
             try:
@@ -122,7 +123,7 @@ class KafkaCluster:
                 await self.io.sleep(wait)
 
     async def leaders(self, topic: str, deadline: Deadline, create: bool = False) -> dict[int, int]:
-        """Partition to leading broker (-1: none at present)."""
+        """The leader of each partition (-1: it has none at present)."""
         known = self._leaders.get(topic)
         if known is not None:
             return known
@@ -134,7 +135,7 @@ class KafkaCluster:
             raise UnknownTopicError(f"topic {topic!r} does not exist, or this principal may not see it") from error
 
     async def find_leader(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """The broker that leads; waits for one to be elected."""
+        """The leader of the partition; waits until one is elected."""
 
         async def attempt() -> int:
             leaders = await self.leaders(topic, deadline)
@@ -152,7 +153,7 @@ class KafkaCluster:
         return None if leader < 0 else leader
 
     def forget_leaders(self, topic: str) -> None:
-        """Have the leaders looked up again: a broker said that it does not lead the partition."""
+        """Have the leaders looked up again, because a broker said that it does not lead a partition."""
         self._leaders.pop(topic, None)
 
     async def _ask_leaders(self, topic: str, create: bool) -> dict[int, int]:
@@ -174,7 +175,7 @@ class KafkaCluster:
     async def find_offsets(
         self, wanted: list[TopicPartition], which: str | int, isolation: Isolation, deadline: Deadline,
     ) -> dict[TopicPartition, int]:  # fmt: skip
-        """See `offsets`."""
+        """The coroutine behind `offsets`."""
         found: dict[TopicPartition, int] = {}
 
         async def attempt() -> dict[TopicPartition, int]:
@@ -235,7 +236,7 @@ class KafkaCluster:
     async def new_identity(
         self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int, deadline: Deadline
     ) -> ProducerIdentity:
-        """See `init_producer_id`."""
+        """The coroutine behind `init_producer_id`."""
 
         async def attempt() -> ProducerIdentity:
             node = None if transactional_id is None else await self.io.coordinator(transactional_id)
@@ -259,6 +260,6 @@ class KafkaCluster:
 
 
 def _close_soon(io: Connections) -> None:
-    """Elsewhere: whoever was the last to have the cluster may be the IO thread."""
+    """Close in another thread, because the last reference may have been dropped by the IO thread."""
     if io.alive:
         threading.Thread(target=io.close, name="close-kafka", daemon=True).start()

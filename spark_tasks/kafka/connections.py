@@ -1,4 +1,4 @@
-"""The one place that knows kafka-python's connection manager: its IO thread, its connections, how to send."""
+"""The only module that uses kafka-python's connection manager: its IO thread, its connections and sending."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 _RECEIVE_BYTES: Final = 256 * 1024
 _RECEIVE_AT_ONCE: Final = 4 * 1024 * 1024
-# A response may be as large as one fetch; below what an HTTP server's "HTTP" would mean as a length.
+# A response may be as large as one fetch, but smaller than the length that an HTTP server's "HTTP" would read as.
 _LARGEST_RESPONSE: Final = 1 << 30
-_SLOW_STEP_SECONDS: Final = 5.0  # copying a large fetch on a busy machine is no defect worth a warning
+_SLOW_STEP_SECONDS: Final = 5.0  # copying a large fetch on a busy machine deserves no warning
 _REFUSALS: Final = (
     protocol.SaslAuthenticationFailedError, protocol.UnsupportedSaslMechanismError, protocol.IllegalSaslStateError,
 )  # fmt: skip
-_UNBOUNDED_IN_FLIGHT: Final = 10_000  # the callers bound their requests; the library refuses what is over its bound
+_UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library would refuse more
 
 
 class _Transport(KafkaTCPTransport):  # type: ignore[misc]
-    """Reads in pieces that fit a data plane; the library's own are of 4 KiB, each with a turn of the GIL."""
+    """Reads in large pieces; the library reads 4 KiB at a time and takes the GIL for each piece."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         pieces: list[bytes] = []
@@ -53,8 +53,8 @@ class _Transport(KafkaTCPTransport):  # type: ignore[misc]
 
 
 class _TellingManager(KafkaConnectionManager):  # type: ignore[misc]
-    """Raises it where a login or a certificate is refused. The library keeps that to itself and tries on until time is
-    up, and then says that time is up.
+    """Raises the error where a login or a certificate is refused. The library does not report it: it tries again until
+    the timeout, and then reports only the timeout.
     """
 
     async def _connect(self, node: Any, conn: Any, *arguments: Any, **keywords: Any) -> None:
@@ -68,14 +68,14 @@ class _TellingManager(KafkaConnectionManager):  # type: ignore[misc]
             self._auth_failures[node.node_id] = error
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
-        """Once; by the next attempt the password may be right."""
+        """Raise the error once; at the next attempt the credentials may be right."""
         error = self._auth_failures.pop(node_id, None)
         if error is not None:
             raise error
 
 
 def net_client(net: NetworkSelector | None = None, **configs: Any) -> KafkaNetClient:
-    """What the library's own clients take as `kafka_client`: theirs, which also tells of refused logins."""
+    """The `kafka_client` for the library's own clients, with one that reports refused logins."""
     net = NetworkSelector(**configs) if net is None else net
     return KafkaNetClient(net=net, manager=_TellingManager(net, **configs))
 
@@ -125,19 +125,19 @@ class Connections:
         return thread is not None and thread.is_alive()
 
     async def bootstrap(self, timeout_ms: float) -> None:
-        """Find the brokers, if they are not known. Raises KafkaTimeoutError."""
+        """Find the brokers if they are not known yet. Raises KafkaTimeoutError."""
         if not self._manager.bootstrapped:
             await self._manager.bootstrap_async(timeout_ms=timeout_ms)
 
     def forget_brokers(self) -> None:
-        """Have the next `bootstrap` ask the bootstrap servers anew (KIP-899)."""
+        """Make the next `bootstrap` ask the bootstrap servers again (KIP-899)."""
         self._manager._bootstrap_future = None  # noqa: SLF001
 
     async def send(
         self, request: Any, node: int | str | None, *, lane: str = "", timeout_ms: float | None = None,
     ) -> Any:  # fmt: skip
-        """The broker's response. `node` None: any broker. Requests of one lane to one broker are answered in order;
-        another lane has a connection of its own, so that a fetch that waits for data holds up nothing else.
+        """The broker's response. `node` None: any broker. Requests of one lane to a broker are answered in order; each
+        lane has a separate connection, so that a fetch that waits for data delays nothing else.
         """
         if node is None:
             node = self._manager.least_loaded_node()
@@ -154,14 +154,14 @@ class Connections:
         if broker is None:
             raise protocol.UnknownBrokerIdError(node)
         name = f"{lane}-{node}"
-        # The library keeps such names for coordinators' own connections; they outlive metadata updates.
+        # The library uses such names for connections to coordinators; they survive metadata updates.
         cluster._coordinator_brokers[name] = MetadataResponse.MetadataResponseBroker(  # noqa: SLF001
             name, broker.host, broker.port, None,
         )  # fmt: skip
         return name
 
     async def coordinator(self, transactional_id: str) -> str:
-        """The node of the transaction coordinator, on a connection of its own; asked for once. Raises the broker's
+        """The node of the transaction coordinator, which has a separate connection; looked up once. Raises the broker's
         error.
         """
         if (known := self._coordinators.get(transactional_id)) is not None:
@@ -178,7 +178,7 @@ class Connections:
         return node
 
     def forget_coordinator(self, transactional_id: str) -> None:
-        """It may have moved: ask anew."""
+        """Look the coordinator up again: it may have moved."""
         self._coordinators.pop(transactional_id, None)
 
     def learn(self, response: Any) -> None:
@@ -186,7 +186,7 @@ class Connections:
         self._manager.cluster.update_metadata(response)
 
     async def sleep(self, milliseconds: float) -> None:
-        """Let others run for a while."""
+        """Pause this coroutine and let others run."""
         await self._net.sleep(milliseconds / 1000)
 
     def close(self) -> None:
@@ -202,7 +202,7 @@ class Connections:
 
 
 class Deadline:
-    """When to give up, by the monotonic clock, and how long to wait until the next attempt."""
+    """When to give up, on the monotonic clock, and how long to wait before the next attempt."""
 
     __slots__ = ("_at", "_largest", "_next")
 

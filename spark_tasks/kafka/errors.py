@@ -1,4 +1,4 @@
-"""Kafka's errors as the data plane meets them: what may be tried again, and what may not."""
+"""Kafka's errors as the data plane sees them, retriable or not."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from spark_tasks.errors import ConnectError, RetriableError
 
 
 class KafkaUnavailableError(RetriableError):
-    """No answer, or none but retriable errors, until the deadline. Trying again later may work."""
+    """No answer, or only retriable errors, until the deadline. Trying again later may work."""
 
 
 class KafkaRefusedError(ConnectError):
-    """A broker answered with an error that repeating the request does not cure. `code` is Kafka's error code."""
+    """A broker answered with an error that is not retriable. `code` is Kafka's error code."""
 
     def __init__(self, message: str, code: int = -1) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class KafkaRefusedError(ConnectError):
 
 
 class KafkaAuthorizationError(KafkaRefusedError):
-    """The principal may not do that, or could not log in."""
+    """The principal is not authorized, or could not log in."""
 
     permanent = True
 
@@ -33,8 +33,8 @@ class UnknownTopicError(RetriableError):
 
 
 class ProducerFencedError(KafkaRefusedError):
-    """A newer producer epoch exists: another task has taken over the transactional id, or the transaction was
-    aborted under this producer. Nothing of the batch in question counts.
+    """A newer producer epoch exists: another task has taken over the transactional id, or the transaction of this
+    producer was aborted. None of the batch takes effect.
     """
 
 
@@ -43,7 +43,7 @@ class OutOfOrderSequenceError(KafkaRefusedError):
 
 
 class TransactionAbortableError(KafkaRefusedError, RetriableError):
-    """The transaction cannot go on, but after an abort the next one may (KIP-890)."""
+    """The transaction cannot continue and must be aborted; the next one may succeed (KIP-890)."""
 
 
 class OffsetOutOfRangeError(ConnectError):
@@ -75,7 +75,7 @@ def is_retriable(error: BaseException) -> bool:
 
 
 def translated(error: BaseException, doing: str, why: str | None = None) -> ConnectError:
-    """kafka-python's error as one of this project's; `doing` says what was tried, `why` more than the error does."""
+    """Translate kafka-python's error. `doing`: what was attempted; `why`: an explanation in place of its text."""
     if isinstance(error, ConnectError):
         return error
     text = f"{doing}: {why or error}"
@@ -96,20 +96,20 @@ def translated(error: BaseException, doing: str, why: str | None = None) -> Conn
 
 
 def join_refusal(error: BaseException, group_id: str, session_timeout_ms: int, key: str = "session.timeout.ms") -> str:
-    """Why a broker refused a JoinGroup, in terms of settings; `key` is where the session time-out was set."""
+    """Why a broker refused a JoinGroup, in terms of settings; `key`: the key that set the session timeout."""
     if isinstance(error, protocol.InvalidSessionTimeoutError):
-        return (f"Invalid value {session_timeout_ms} for configuration {key}: the brokers allow what lies between "
+        return (f"Invalid value {session_timeout_ms} for configuration {key}: the brokers allow values between "
                 "their group.min.session.timeout.ms and group.max.session.timeout.ms (6000 and 1800000 unless they are "
-                "configured otherwise); set it within that, or change theirs")
+                "configured otherwise); set it within that range, or change the brokers' settings")
     if isinstance(error, protocol.InconsistentGroupProtocolError):
-        return (f"{error}; the members of the group {group_id} share their work in another way (connect.protocol, "
-                "partition.assignment.strategy), or it is a group of another kind and its name is taken")
+        return (f"{error}; the members of the group {group_id} use another assignment protocol (connect.protocol, "
+                "partition.assignment.strategy), or a group of another type already has this name")
     if isinstance(error, protocol.GroupAuthorizationFailedError):
-        return f"{error}; the user of this client needs the right to READ the group {group_id}"
+        return f"{error}; the principal of this client needs READ permission on the group {group_id}"
     if isinstance(error, protocol.GroupMaxSizeReachedError):
         return f"{error}; the brokers' group.max.size bounds the members of the group {group_id}"
     if isinstance(error, protocol.UnknownError):
-        return (f"{error}; the brokers give no reason, but their log does. They do so where what all members of the "
-                f"group {group_id} say and are given does not fit into one record of the topic __consumer_offsets "
-                "(its max.message.bytes, their message.max.bytes)")
+        return (f"{error}; the brokers give no reason, but their log does. They refuse a group whose metadata and "
+                f"assignments ({group_id}, all members together) do not fit into one record of the topic "
+                "__consumer_offsets (its max.message.bytes, their message.max.bytes)")
     return str(error)

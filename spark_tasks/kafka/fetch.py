@@ -1,4 +1,4 @@
-"""Reading a bounded range of a partition. The next fetch is under way while the records of the last are decoded."""
+"""Reads a bounded range of a partition. The next fetch is under way while the records of the last are decoded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST_FETCH_BYTES: Final = 64 * 1024
 _LARGEST_FETCH_BYTES: Final = 512 * 1024 * 1024
 _GUESSED_RECORD_BYTES: Final = 1024
 _MAX_WAIT_MS: Final = 500
-_AHEAD: Final = 2  # responses that wait to be decoded while another is fetched
+_AHEAD: Final = 2  # most responses waiting to be decoded while another is fetched
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ def read_range(
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     held: bytes = b"",
 ) -> Iterator[pa.RecordBatch]:
-    """The records with start <= offset < end, in order, as batches of RAW_SCHEMA (none of them empty). Compressed
-    ones are decompressed as the batches are taken, not more at a time than records.unpack.WINDOW_BYTES or one record.
+    """The records with start <= offset < end, in order, as non-empty batches of RAW_SCHEMA. Compressed records are
+    decompressed as the batches are taken, at most records.unpack.WINDOW_BYTES or one record at a time.
 
-    Ends when `end` is passed, also where the last offsets are transaction markers or were compacted away. Waits for
-    records that are not there yet, or whose transaction is open. Raises OffsetOutOfRangeError if `start` has been
+    Ends when `end` is passed, even if the last offsets are transaction markers or were compacted away. Waits for
+    records that do not exist yet, or whose transaction is open. Raises OffsetOutOfRangeError if `start` has been
     deleted, KafkaUnavailableError after `timeout_ms` without progress, CorruptRecordsError, and OversizedRecordError
-    for a record of more than `max_record_bytes`. `held`: what an answer to somebody else's read_uncommitted fetch from
-    `start` on had, which need not be fetched again.
+    for a record of more than `max_record_bytes`. `held`: bytes from `start` on that another read_uncommitted fetch has
+    already received, so that they need not be fetched again.
     """
     if start >= end:
         return
@@ -117,13 +117,13 @@ class _Fetcher:
         self._stopped = False
 
     def start(self, held: bytes) -> None:
-        """See read_range."""
+        """Start fetching."""
         self._take(held)
         if self._pending:
             self._cluster.io.start(self._start)
 
     def next(self) -> _Piece:
-        """The next response; waits for it. Raises what the fetching ran into."""
+        """Wait for the next response. Raises the error that fetching failed with."""
         item = self._pieces.get()
         if isinstance(item, BaseException):
             raise translated(item, f"fetching {self._topic}-{self._partition} at {self._position}") from item
@@ -136,7 +136,7 @@ class _Fetcher:
         self._stopped = True
 
     def _take(self, held: bytes) -> None:
-        """Before the first fetch. What is damaged, or needs to know which transactions were aborted, is fetched."""
+        """Use the held bytes first, unless they are damaged or their aborted transactions have to be known."""
         if not held:
             return
         data = np.frombuffer(held, np.uint8)
@@ -154,7 +154,7 @@ class _Fetcher:
     def _pending(self) -> bool:
         return self._position < self._end
 
-    # What follows runs on the IO thread.
+    # The methods below run on the IO thread.
 
     def _taken(self) -> None:
         self._ahead -= 1
@@ -179,7 +179,7 @@ class _Fetcher:
             self._running = False
 
     async def _piece(self) -> _Piece | None:
-        """One fetch; None if it brought nothing, after a pause where that is due."""
+        """One fetch; None, after a pause where one is due, if it returned nothing."""
         try:
             await self._cluster.io.bootstrap(self._deadline.left_ms)
             asked = self._size()
@@ -199,13 +199,13 @@ class _Fetcher:
         return _Piece(data, aborted)
 
     def _enlarge(self, data: bytes, asked: int) -> None:
-        """Nothing complete came: the batch is larger than the fetch (a broker since Kafka 0.10.1 sends the first one
-        whole all the same, KIP-74), or there is no data yet.
+        """No complete batch was returned: the batch is larger than the fetch (since Kafka 0.10.1 a broker sends the
+        first one whole nevertheless, KIP-74), or there is no data yet.
         """
         if data:
             size = first_batch_bytes(data) or 0
             if len(data) < size and asked >= min(size, _LARGEST_FETCH_BYTES):
-                raise CorruptRecordsError(f"it says that it has {size} bytes, of which the broker has {len(data)}", 0)
+                raise CorruptRecordsError(f"its header says {size} bytes, but the broker returned {len(data)}", 0)
             self._fetch_bytes = min(max(self._fetch_bytes * 2, size), _LARGEST_FETCH_BYTES)
             self._record_bytes = float(self._fetch_bytes)
         if self._deadline.left_ms < 0:
@@ -249,7 +249,7 @@ class _Fetcher:
             max_bytes=size,
             isolation_level=LEVELS[self._isolation],
             session_id=0,
-            session_epoch=-1,  # no fetch session (KIP-227): each fetch stands for itself
+            session_epoch=-1,  # no fetch session (KIP-227): every fetch is a full one
             topics=[asked(topic=self._topic, partitions=[part])],
             forgotten_topics_data=[],
             rack_id="",
@@ -265,6 +265,6 @@ class _Fetcher:
         return response.responses[0].partitions[0]
 
     def _size(self) -> int:
-        """Not much more than what is left of the range, so that short ranges are cheap."""
+        """The size of the next fetch: not much more than the rest of the range, so that short ranges are cheap."""
         left = int((self._end - self._position) * self._record_bytes * 1.1)
         return min(max(left, _LEAST_FETCH_BYTES), self._fetch_bytes)

@@ -1,7 +1,7 @@
-"""An incremental fetch session with one broker (KIP-227): after the first request, only what has changed is sent. Pure.
+"""An incremental fetch session with one broker (KIP-227): after the first request, only changes are sent. Pure.
 
-The broker remembers partitions and positions, and answers with those alone that have something new. Where it grants no
-session (it keeps a thousand) each request stands for itself.
+The broker remembers partitions and positions, and its response has only partitions with something new. If the broker
+grants no session (it keeps a thousand), every request is a full one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Partition = FetchRequest.FetchTopic.FetchPartition
 
 
 class FetchSession:
-    """`request`, then `answered` or, where no answer came, `lost`. One request at a time."""
+    """Call `request`, then `answered`, or `lost` if no response came. One request at a time."""
 
     def __init__(self) -> None:
         self._id = _NONE
@@ -31,7 +31,7 @@ class FetchSession:
     def request(
         self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int, max_bytes: int, partition_bytes: int
     ) -> FetchRequest:
-        """Wait for news of these partitions behind these offsets, of which so many bytes come: in all, and of each."""
+        """The request for these partitions and offsets, with limits on the bytes in total and for each partition."""
         full = self._epoch == _FIRST
         changed = {tp: at for tp, at in positions.items() if full or self._sent.get(tp) != at}
         gone = () if full else [tp for tp in self._sent if tp not in positions]
@@ -55,8 +55,8 @@ class FetchSession:
         )
 
     def answered(self, error_code: int, session_id: int) -> bool:
-        """What stands above the answer's partitions. False: the broker has no such session any more (it has started
-        again, or gave its place to others), and the next request asks for another one.
+        """Take the header of a response. False: the broker no longer has the session (it was restarted, or evicted the
+        session), and the next request asks for a new one.
         """
         if error_code:
             self.lost()
@@ -68,5 +68,5 @@ class FetchSession:
         return True
 
     def lost(self) -> None:
-        """Nobody knows what the broker has heard: the next request ends this session and asks for another one."""
+        """It is unknown what the broker has received: the next request ends this session and asks for a new one."""
         self._epoch = _FIRST

@@ -1,4 +1,4 @@
-"""Who appends: the producer id and epoch that a broker checks sequences and fencing by (KIP-98)."""
+"""The producer id and epoch by which a broker checks sequence numbers and fences producers (KIP-98)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """Given out by `KafkaCluster.init_producer_id`, once by the owner; whoever appends for the owner gets a copy."""
+    """Obtained by the owner from `KafkaCluster.init_producer_id`; executors that append for the owner get a copy."""
 
     producer_id: int
     epoch: int

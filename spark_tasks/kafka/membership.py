@@ -1,7 +1,7 @@
-"""A sink task's membership in its consumer group: assignment, committed offsets, fenced commits; it reads no records.
+"""A sink task's membership in its consumer group: assignment, committed offsets, fenced commits, but no fetching.
 
-The only file that knows kafka-python's consumer coordinator. All sink tasks of a worker share one IO thread, and a
-member costs a heartbeat every few seconds: between rebalances nobody polls, the coordinator wakes the task.
+The only module that uses kafka-python's consumer coordinator. All sink tasks of a worker share one IO thread, and a
+member only costs a heartbeat every few seconds: between rebalances there is no polling, the coordinator wakes the task.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from spark_tasks.process.pulse import process_pulse
 _logger = logging.getLogger(__name__)
 
 _BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
-_METADATA_BACKOFF_MS: Final = 1_000  # a topic that does not exist is asked for again and again
-_PATTERN_BACKOFF_MS: Final = 100  # each join waits for all topics' names first
+_METADATA_BACKOFF_MS: Final = 1_000  # metadata of a missing topic is requested again and again
+_PATTERN_BACKOFF_MS: Final = 100  # each join first waits for the names of all topics
 _JOIN_TIMEOUT_MS: Final = 30_000
 _CLOSE_TIMEOUT_MS: Final = 3_000
 _SETTLING_S: Final = 0.05
@@ -58,11 +58,11 @@ _LOST_MEMBERSHIP = (
 
 
 class CommitRefusedError(RetriableError):
-    """The group has moved on: what was read counts for another member, or will be read again."""
+    """The group has rebalanced: the records that were read belong to another member now, or will be read again."""
 
 
 def assignors(names: str) -> tuple[Any, ...]:
-    """kafka-python's assignors for `partition.assignment.strategy`; Java class names or their last part."""
+    """kafka-python's assignors for `partition.assignment.strategy`: Java class names, or the last part of them."""
     found = []
     for name in filter(None, (part.strip() for part in names.split(","))):
         simple = name.rpartition(".")[2]
@@ -90,7 +90,7 @@ class ConsumerSettings:
     exclude_internal_topics: bool = True
     allow_auto_create_topics: bool = True
     assignors: tuple[Any, ...] = (RangePartitionAssignor,)
-    expects_others: bool = True  # other members are about to join, so it should be noticed quickly
+    expects_others: bool = True  # other members are about to join, which should be noticed quickly
 
 
 class GroupIo:
@@ -117,7 +117,7 @@ class GroupIo:
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
-    """Says when the group wants something of this member, so that nobody has to ask."""
+    """Calls back when the group needs something from this member, so that the task need not poll."""
 
     wake: Callable[[], None] = staticmethod(lambda: None)
     _joining: Any = None
@@ -126,8 +126,8 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
         return self._joining is not None or bool(super().need_rejoin())
 
     def ensure_active_group(self, timeout_ms: float | None = None) -> bool:
-        # kafka-python forgets a join that ends between two calls: it asks for another one, for which the whole group
-        # has to join again, or takes itself for joined and has no assignment.
+        # kafka-python forgets a join that completes between two calls: it then requests another one, for which all
+        # members have to rejoin, or considers itself joined without an assignment.
         if self._joining is None:
             self._joining = self._manager.call_soon(self.ensure_active_group_async, _JOIN_TIMEOUT_MS)
             self._joining.add_both(lambda _: self.wake())
@@ -161,8 +161,8 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
 
 
 class _Heartbeat(Heartbeat):  # type: ignore[misc]
-    """More frequent just after a join: a heartbeat is how a member hears that the next one has come, and a
-    connector's tasks come one after the other. Each pause is half of the time since the join, within bounds.
+    """Sends heartbeats more often just after a join: a heartbeat is how a member learns of a rebalance, and a
+    connector's tasks join one after the other. Each interval is half of the time since the join, within bounds.
     """
 
     def time_to_next_heartbeat(self) -> float:
@@ -175,7 +175,7 @@ class _Heartbeat(Heartbeat):  # type: ignore[misc]
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes that the assignment changed; between two batches nothing has to be done before partitions go."""
+    """Notes that the assignment changed. Between two batches nothing has to be done before partitions are revoked."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -191,10 +191,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class GroupConsumer:
-    """One member. All methods but the callbacks belong to one thread; errors are ConnectErrors."""
+    """One member of a group. All methods except the callbacks belong to one thread; errors are ConnectErrors."""
 
     def __init__(self, settings: ConsumerSettings, io: GroupIo, wake: Callable[[], None]) -> None:
-        """Connects (seconds where no broker answers)."""
+        """Connect (takes seconds if no broker answers)."""
         self._settings = settings
         self._changed = True
         self._pulse = process_pulse()
@@ -214,7 +214,7 @@ class GroupConsumer:
         self._manager = self._client._manager  # noqa: SLF001
         self._net = io.net()
         try:
-            # Subscribed first, the answer to the bootstrap has the topics' partitions, which a leader has to know.
+            # Subscribe first, so that the first metadata response has the partitions, which the group leader needs.
             self._subscription = SubscriptionState("none")
             self._subscribe()
             self._manager.bootstrap(_BOOTSTRAP_TIMEOUT_MS)
@@ -247,13 +247,13 @@ class GroupConsumer:
 
     @property
     def _slept(self) -> bool:
-        """Whether this process may have missed that it is no member any more."""
+        """Whether this process slept for so long that it may no longer be a member."""
         return self._pulse.silence_since(self._joined_at) * 1000 > self._settings.session_timeout_ms
 
     def poll(self, timeout_ms: int, leaving: Callable[[], None] = lambda: None) -> bool:
-        """Be a member: join, or join again, where the group wants it; True while the membership is good. Must be
-        called at least every `max_poll_interval_ms`; cheap while nothing is the matter. `leaving` is called before it
-        joins: `generation` and `commit` are still of the membership that ends, unless that is lost already.
+        """Join or rejoin the group where necessary; True while this is a valid member. Must be called at least every
+        `max_poll_interval_ms`; cheap if there is nothing to do. `leaving` is called before joining: `generation` and
+        `commit` then still belong to the ending membership, unless it is lost already.
         """
         coordinator = self._coordinator
         if self._slept and not coordinator.need_rejoin():
@@ -279,7 +279,7 @@ class GroupConsumer:
         return changed
 
     def generation(self) -> tuple[int, str] | None:
-        """The group's generation and this member's id; None while there is no membership that holds."""
+        """The group's generation and this member's id; None while this is not a member."""
         found = self._coordinator.generation_if_stable()
         return None if found is None or self._slept else (found.generation_id, found.member_id)
 
@@ -288,7 +288,7 @@ class GroupConsumer:
         return frozenset((tp.topic, tp.partition) for tp in self._subscription.assigned_partitions())
 
     def committed(self, partitions: Collection[TopicPartition], timeout_ms: int = 5_000) -> dict[TopicPartition, int]:
-        """The group's committed offsets; partitions without one are left out."""
+        """The group's committed offsets, without the partitions that have none."""
         wanted = [KafkaTopicPartition(*tp) for tp in partitions]
         try:
             found = self._coordinator.fetch_committed_offsets(wanted, timeout_ms=timeout_ms)
@@ -297,7 +297,7 @@ class GroupConsumer:
         return {(tp.topic, tp.partition): item.offset for tp, item in found.items() if item.offset >= 0}
 
     def noted(self, partition: TopicPartition, timeout_ms: int = 5_000) -> tuple[int, str] | None:
-        """What the group has committed for any partition: offset and metadata; None for nothing."""
+        """The committed offset and metadata of any partition; None if there is none."""
         wanted = KafkaTopicPartition(*partition)
         try:
             item = self._coordinator.fetch_committed_offsets([wanted], timeout_ms=timeout_ms).get(wanted)
@@ -306,7 +306,7 @@ class GroupConsumer:
         return None if item is None or item.offset < 0 else (item.offset, item.metadata or "")
 
     def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, note: str = "") -> None:
-        """Commit; raises CommitRefusedError where this is no longer the member that the group knows. `note`: the
+        """Commit; raises CommitRefusedError if this is no longer a member of the current generation. `note`: the
         metadata.
         """
         wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, note, -1) for tp, offset in offsets.items()}

@@ -1,4 +1,4 @@
-"""A producer's properties as heeler's own producer takes them."""
+"""Translates a producer's properties to the settings of heeler's producer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """`client`: the connection's, as kafka-python takes it; `appender`: keyword arguments of the Appender."""
+    """`client`: kafka-python's settings of the connection; `appender`: keyword arguments of the Appender."""
 
     client: Mapping[str, Any]
     appender: Mapping[str, Any]
@@ -23,7 +23,7 @@ class ProducerSettings:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> ProducerSettings:
-        """From Kafka's properties. Raises ConfigError."""
+        """The settings for these producer properties. Raises ConfigError."""
         options, idempotent = appender_options(properties)
         return cls(connection_settings(properties), options, idempotent)
 
@@ -31,8 +31,8 @@ class ProducerSettings:
 def appender_options(properties: Mapping[str, str]) -> tuple[dict[str, Any], bool]:
     """Keyword arguments of the Appender, and whether it is to be idempotent.
 
-    Idempotent unless `enable.idempotence` is false or `acks` is not all: without it a broker that is slow to answer
-    makes duplicates. (Kafka Connect's own producers are not, for the sake of brokers that are older than 0.11.)
+    Idempotent unless `enable.idempotence` is false or `acks` is not all: otherwise a slow answer of a broker leads to
+    duplicates. (Kafka Connect's own producers are not idempotent, to support brokers older than 0.11.)
     """
     acks = properties.get("acks", "all").strip().lower()
     if acks not in _ACKS:

@@ -1,4 +1,4 @@
-"""Encoded batches to the partitions' leaders, in order, each acknowledged once. Runs on the IO thread."""
+"""Sends encoded batches to the partitions' leaders, in order, each acknowledged once. Runs on the IO thread."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from spark_tasks.kafka.records.errors import RecordTooLargeError
 
 _TOO_LARGE: Final = (protocol.MessageSizeTooLargeError, protocol.RecordListTooLargeError)
 _FIRST_WAIT_MS: Final = 10.0
-# A broker serves one request of a connection at a time. A partition keeps to its own connection.
+# A broker serves one request of a connection at a time. Each partition always uses the same connection.
 _CONNECTIONS: Final = 2
 _LARGEST_WAIT_MS: Final = 1000.0
 
 
-_Connection = tuple[int, int]  # a broker, and which connection to it
+_Connection = tuple[int, int]  # a broker, and the connection to it
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Who wants to know where these rows of a batch went: `tell` gets partition, rows and the offset of the first."""
+    """A callback for the offsets of rows of a batch: `tell` gets the partition, the rows and the first one's offset."""
 
     rows: np.ndarray[Any, Any]
     tell: Callable[[int, np.ndarray[Any, Any], int], None]
@@ -53,7 +53,7 @@ class Landed:
 
 @dataclass(slots=True)
 class _Line:
-    """One partition's batches: waiting, sent, and to be sent again once nothing is on its way any more."""
+    """One partition's batches: waiting, sent, and to be sent again once none is in flight any more."""
 
     waiting: deque[Batch] = field(default_factory=deque)
     sent: list[Batch] = field(default_factory=list)
@@ -68,17 +68,18 @@ class _Line:
         return bool(self.waiting) and not self.failed and not self.pausing
 
     def may_have_sent(self, most: int) -> int:
-        """How many batches may be on their way. One by one, until a leader has acknowledged the first: it takes any
-        sequence number before, so the second batch if the first one fails. And while batches are sent again: brokers
-        remember five of a producer, and must not forget one whose acknowledgement may get lost once more.
+        """How many batches may be in flight. Only one until a leader has acknowledged the first batch: before that it
+        accepts any sequence number, and so the second batch if the first one fails. Also one while batches are sent
+        again: brokers remember five batches of a producer, and must not forget one whose acknowledgement may be lost
+        once more.
         """
         first = self.sent[0] if self.sent else self.waiting[0]
         return most if self.known and first.number > self.retried else 1
 
 
 class Sender:
-    """`done` is told of every acknowledged batch, `broken` of the first error that ends it all; both on the IO
-    thread. `split` cuts a batch that the broker finds too large in two.
+    """`done` is called with every acknowledged batch, `broken` with the first fatal error, both on the IO thread.
+    `split` divides a batch that is too large for the broker in two.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Sender:
         self._transactional_id = None if identity is None else identity.transactional_id
         self._acks = acks
         self._in_flight = in_flight
-        # Without sequences a broker cannot refuse what a retry has overtaken.
+        # Without sequence numbers a broker cannot refuse a batch that was overtaken by a later one during a retry.
         self._in_flight_per_line = in_flight if identity is not None else 1
         self._max_request_bytes = max_request_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -111,11 +112,11 @@ class Sender:
         self._stopped = False
 
     def add(self, batches: list[Batch]) -> None:
-        """From any thread: send these after all that were added before."""
+        """Send these batches after all that were added before. Any thread."""
         self._cluster.io.start(self._add, batches)
 
     def stop(self) -> None:
-        """Send nothing more; what is under way is not waited for."""
+        """Stop sending, without waiting for requests in flight."""
         self._stopped = True
 
     def _add(self, batches: list[Batch]) -> None:
@@ -139,7 +140,7 @@ class Sender:
                 self._send(connection, wheres)
 
     def _sendable(self) -> dict[_Connection, list[TopicPartition]]:
-        """Partitions with something to send, by their connections; those whose leader is not known look for it."""
+        """The partitions with something to send, by connection. For unknown leaders a lookup is started."""
         by_connection: dict[_Connection, list[TopicPartition]] = defaultdict(list)
         for where, line in self._lines.items():
             if line.ready and len(line.sent) < line.may_have_sent(self._in_flight_per_line):
@@ -161,7 +162,7 @@ class Sender:
         self._pump_soon()
 
     def _send(self, connection: _Connection, wheres: list[TopicPartition]) -> None:
-        """One request: the next batch of each of these partitions, as many as fit."""
+        """Send one request with the next batch of each of these partitions, as many as fit."""
         batches: list[Batch] = []
         size = 0
         for where in wheres:
@@ -172,7 +173,7 @@ class Sender:
             line.sent.append(batch)
             batches.append(batch)
             size += len(batch.data)
-            self._lines[where] = self._lines.pop(where)  # the next request begins with those left out of this one
+            self._lines[where] = self._lines.pop(where)  # those left out come first in the next request
         self._requests[connection] += 1
         self._cluster.io.start(self._exchange, connection, batches)
 
@@ -236,7 +237,7 @@ class Sender:
 
     @staticmethod
     def _behind_a_failed_one(line: _Line, batch: Batch, error: Exception) -> bool:
-        """Out of order only because an earlier batch of the same partition has to be sent again."""
+        """Whether the batch is out of order only because an earlier one of the same partition has to be sent again."""
         out_of_order = isinstance(error, (protocol.OutOfOrderSequenceNumberError, protocol.UnknownProducerIdError))
         return out_of_order and any(other.number < batch.number for other in (*line.failed, *line.sent))
 
@@ -260,7 +261,7 @@ class Sender:
             self._cluster.io.start(self._resume, line)
 
     async def _resume(self, line: _Line) -> None:
-        """All that was sent has come back: wait a little, then send the failed ones again, in their order."""
+        """All responses have arrived: wait a little, then send the failed batches again in order."""
         await self._cluster.io.sleep(line.wait_ms)
         line.wait_ms = doubled(line.wait_ms, 1, _LARGEST_WAIT_MS)
         line.retried = max(batch.number for batch in line.failed)
@@ -276,7 +277,7 @@ class Sender:
 
 
 def _results(response: Any) -> dict[TopicPartition, Exception | int]:
-    """By partition, why it failed, or the offset of its first record. Without acknowledgements there is no response."""
+    """For each partition its error or the offset of the first record. With acks=0 there is no response."""
     found: dict[TopicPartition, Exception | int] = {}
     for topic in response.responses if response is not None else ():
         for item in topic.partition_responses:

@@ -1,7 +1,7 @@
-"""The process's clusters, one for each set of client settings (Spark reuses its Python workers).
+"""The process's KafkaClusters, one for each set of client settings (Spark reuses its Python workers).
 
-Those that were asked for last are kept; others live as long as somebody has them. A config provider may give new
-credentials every hour, and the connections under the old ones must not pile up.
+The most recently used ones are kept; others live only as long as they are referenced. A config provider may return
+new credentials every hour, and connections with old credentials must not pile up.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MOST_KEPT: Final = 32
 
 
 def settings_key(settings: Mapping[str, Any]) -> str:
-    """The same for equal client settings."""
+    """A key that is equal for equal client settings."""
     return repr(sorted(settings.items(), key=lambda item: item[0]))
 
 
 def shared_cluster(settings: Mapping[str, Any]) -> KafkaCluster:
-    """The process's cluster for these settings; never a parent process's."""
+    """The process's cluster for these settings; never one inherited from a parent process."""
     key = settings_key(settings)
     with _LOCK:
         found = _CLUSTERS.get(key)
@@ -37,7 +37,7 @@ def shared_cluster(settings: Mapping[str, Any]) -> KafkaCluster:
 
 @lru_cache(maxsize=MOST_KEPT)
 def _keep(_cluster: KafkaCluster) -> None:
-    """Holds on to the clusters that were asked for last."""
+    """Keep references to the most recently used clusters."""
 
 
 _LOCK = threading.Lock()
@@ -46,8 +46,8 @@ _INHERITED: list[KafkaCluster] = []
 
 
 def _after_fork() -> None:
-    """A child has its parent's sockets but not its IO thread. The objects are kept, so that nothing closes them:
-    a shutdown here would end the parent's connections.
+    """A forked child has its parent's sockets but not its IO thread. The objects are kept so that they are never
+    closed, because a shutdown here would end the parent's connections.
     """
     global _LOCK  # noqa: PLW0603
     _LOCK = threading.Lock()

@@ -1,4 +1,4 @@
-"""Kafka's client properties to the settings of a task's clients."""
+"""Translates Kafka client properties to the settings of a task's clients."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 def connection_settings(properties: Mapping[str, str]) -> dict[str, Any]:
-    """kafka-python's settings; tasks that have the same share connections. A broker that is back is tried within a
-    second, as Java's clients do (the library waits up to 30 s).
+    """kafka-python's settings; tasks with equal settings share connections. Reconnects to a broker are tried at least
+    every second, as in Java's clients (kafka-python waits up to 30 s).
     """
     return {"reconnect_backoff_max_ms": 1000, **client_settings(properties)}
 
@@ -64,7 +64,7 @@ def number(properties: Mapping[str, str], key: str, default: int, least: int = 0
 def consumer_settings(
     connector_name: str, task: int, connector: Mapping[str, str], properties: Mapping[str, str]
 ) -> ConsumerSettings:
-    """The group consumer of a sink task; `properties` as client_properties(…, "consumer")."""
+    """The settings of a sink task's group consumer; `properties` as from client_properties(…, "consumer")."""
     topics = tuple(dict.fromkeys(t.strip() for t in connector.get("topics", "").split(",") if t.strip()))
     regex = connector.get("topics.regex", "").strip()
     if bool(topics) == bool(regex):
@@ -86,7 +86,7 @@ def consumer_settings(
 
 
 def _flag(properties: Mapping[str, str], key: str) -> bool:
-    """True unless it is set to false."""
+    """True unless the value is false."""
     return properties.get(key, "true").strip().lower() != "false"
 
 

@@ -1,4 +1,4 @@
-"""Topics that source connectors create (KIP-158): which settings a new topic gets, and creating it."""
+"""Topics that source connectors create (KIP-158): the settings of a new topic, and its creation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """A connector's `topic.creation.*` settings and the admin client's. Pickles; does its work in executors."""
+    """A connector's `topic.creation.*` settings and the admin client's. Picklable; used in executors."""
 
     connector: Mapping[str, str]
     admin: Mapping[str, Any]
@@ -46,7 +46,7 @@ class TopicCreation:
 
     @property
     def groups(self) -> list[str]:
-        """The groups beside the default one."""
+        """The groups other than the default one."""
         return [g.strip() for g in self.connector.get(_PREFIX + "groups", "").split(",") if g.strip()]
 
     def _matches(self, group: str, key: str, topic: str) -> bool:
@@ -71,7 +71,7 @@ class TopicCreation:
 
 
 def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) -> None:
-    """Create it, unless somebody has done so meanwhile. `admin`: the settings of the connection. ConnectError."""
+    """Create the topic unless it exists by now. `admin`: the settings of the connection. ConnectError."""
     from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - once for each topic
 
     try:
@@ -91,9 +91,9 @@ def create_topic(admin: Mapping[str, Any], topic: str, wanted: TopicSettings) ->
 
 
 def topic_creation(connector: Mapping[str, str], admin: Mapping[str, Any]) -> TopicCreation | None:
-    """None where the brokers create topics by themselves: the connector does not ask for more.
+    """None if the connector leaves topic creation to the brokers.
 
-    Raises ConfigError for settings that no topic could be created with, whether one has to be or not.
+    Raises ConfigError for settings with which no topic could be created, even if none has to be.
     """
     mine = {k: v for k, v in connector.items() if k.startswith(_PREFIX)}
     if not mine:

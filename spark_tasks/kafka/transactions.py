@@ -1,5 +1,5 @@
-"""The owner's side of a transactional id (KIP-98, KIP-360, KIP-890): a task on the worker. Appenders only get copies
-of its identity.
+"""The owner's side of a transactional id (KIP-98, KIP-360, KIP-890). The owner is a task on the worker; appenders only
+get copies of its identity.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.errors import TransactionAbortableError, translated
 from spark_tasks.kafka.identity import ProducerIdentity
 
-# The markers of a transaction are written within milliseconds; whoever asks for the next one meanwhile is told
-# CONCURRENT_TRANSACTIONS, so a long pause would be most of a small transaction's time.
+# The markers of a transaction are written within milliseconds; a producer that begins the next one meanwhile gets
+# CONCURRENT_TRANSACTIONS, and a long pause would then be most of the time of a small transaction.
 _FIRST_WAIT_MS: Final = 1.0
 _LARGEST_WAIT_MS: Final = 100.0
 _GIVE_UP_MS: Final = 2_000.0
 
 
 class TransactionOwner:
-    """One transactional id. `init` fences whoever used it before; a transaction begins with the first
+    """One transactional id. `init` fences former users of it; a transaction begins with the first
     `add_partitions` and ends with `commit` or `abort`. Not thread-safe.
 
     ProducerFencedError from any method is final: another owner exists.
@@ -43,55 +43,55 @@ class TransactionOwner:
         self._identity: ProducerIdentity | None = None
         self._added: set[TopicPartition] = set()
         self.sequences: dict[TopicPartition, int] = {}
-        """The next sequence numbers: give them to an Appender, put back what it tells after `flush`. They live as
-        long as the epoch, so over many commits, until the next `init` or `abort`."""
+        """The next sequence numbers: pass them to an Appender, and store its numbers here after `flush`. They last as
+        long as the epoch, that is, over many commits, until the next `init` or `abort`."""
 
     @property
     def identity(self) -> ProducerIdentity:
-        """What appenders need. Raises RuntimeError before `init`."""
+        """The identity for appenders. Raises RuntimeError before `init`."""
         if self._identity is None:
             raise RuntimeError(f"transactional id {self._transactional_id!r} is not initialised")
         return self._identity
 
     @property
     def open(self) -> bool:
-        """Whether partitions are in a transaction that is neither committed nor aborted."""
+        """Whether there is a transaction that is neither committed nor aborted."""
         return bool(self._added)
 
     def init(self) -> ProducerIdentity:
-        """Fence all former owners, abort what they left open, take the next epoch."""
+        """Fence all former owners, abort their open transaction, take the next epoch."""
         return self._renew(-1, -1)
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Before anything is appended to them in this transaction. Those already in it cost nothing."""
+        """Call this before appending to partitions in this transaction. Partitions already in it cost nothing."""
         new = [item for item in dict.fromkeys(partitions) if item not in self._added]
         if new:
             self._run("adding partitions to", self._add, new)
             self._added.update(new)
 
     def joined(self, partitions: Iterable[TopicPartition]) -> None:
-        """An appender has added these to the transaction (see `Member`)."""
+        """Note that an appender has added these partitions to the transaction (see `Member`)."""
         self._added.update(partitions)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """What is in the transaction."""
+        """The partitions in the transaction."""
         return frozenset(self._added)
 
     def commit(self) -> None:
-        """Make all that was acknowledged under this identity visible. Flush every appender first.
+        """Make all records acknowledged under this identity visible. Flush every appender first.
 
         Raises KafkaUnavailableError when the outcome is unknown: `init` settles it (the coordinator finishes a commit
-        that it has begun, else aborts), then the committed offsets tell.
+        that it has begun, else aborts), and the committed offsets then show the outcome.
         """
         if self._added:
             self._run("committing", self._end, True)
             self._added.clear()
 
     def abort(self, *, unsure: bool = False) -> ProducerIdentity:
-        """Make nothing of it visible, and take the next epoch, so that no batch that is still on its way can get into
-        the next transaction (KIP-360). Appenders need the new identity; `sequences` begin anew. `unsure`: an appender
-        may have begun a transaction and not told.
+        """Discard the transaction and take the next epoch, so that no batch still in flight can get into the next
+        transaction (KIP-360). Appenders need the new identity; `sequences` start again. `unsure`: an appender may have
+        begun a transaction without reporting it.
         """
         if self._added or unsure:
             # Where the coordinator has no open transaction any more, there is nothing to abort.
@@ -101,13 +101,13 @@ class TransactionOwner:
         return self._renew(self.identity.producer_id, self.identity.epoch)
 
     def lent(self, identity: ProducerIdentity, added: Iterable[TopicPartition]) -> None:
-        """Act under an identity that the real owner has initialised (see `Member`)."""
+        """Act under an identity that its owner has initialised (see `Member`)."""
         self._identity = identity
         self._added.update(added)
 
     def give_up(self) -> None:
-        """The end of this owner: abort what may be open, if that is quickly done. An appender that still works has a
-        stale epoch then, and can begin no transaction that nobody would end.
+        """End this owner: abort a transaction that may be open, if that is quickly done. An appender that still works
+        then has a stale epoch, and cannot begin a transaction that nobody would end.
         """
         if self._identity is None:
             return
@@ -141,7 +141,7 @@ class TransactionOwner:
         except (protocol.KafkaError, OSError) as error:
             raise translated(error, doing) from error
 
-    # What follows runs on the IO thread.
+    # The methods below run on the IO thread.
 
     async def _ask(self, request: Any) -> Any:
         return await self._cluster.io.send(request, await self._cluster.io.coordinator(self._transactional_id))
@@ -164,9 +164,9 @@ class TransactionOwner:
 
 
 class Member:
-    """An appender's part in its owner's transaction: it may add partitions, under the epoch that it was given, and
-    nothing else. A stale epoch is refused. `added`: what is in the transaction already; `likely`: what is added
-    together with the first partition that is not, so that it is one request.
+    """An appender's part in its owner's transaction: it may add partitions under the epoch that it was given, and
+    nothing else. A stale epoch is refused. `added`: partitions already in the transaction; `likely`: partitions to add
+    together with the first new one, so that it takes one request.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Member:
         self._likely = frozenset(likely)
 
     def admit(self, partitions: Sequence[TopicPartition]) -> None:
-        """As TransactionOwner.add_partitions."""
+        """Like TransactionOwner.add_partitions."""
         if not self._owner.partitions.issuperset(partitions):
             self._owner.add_partitions([*partitions, *self._likely])
 
@@ -201,6 +201,6 @@ async def _add_partitions(
     )
     for topic in response.results_by_topic_v3_and_below:
         for result in topic.results_by_partition:
-            # OPERATION_NOT_ATTEMPTED only says that another partition of the request failed.
+            # OPERATION_NOT_ATTEMPTED only means that another partition of the request failed.
             if result.partition_error_code not in (0, protocol.OperationNotAttemptedError.errno):
                 raise protocol.for_code(result.partition_error_code)(f"{topic.name}-{result.partition_index}")

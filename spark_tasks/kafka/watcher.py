@@ -1,12 +1,12 @@
-"""Where partitions end, for all sink tasks of a worker, and the few records that have just come: one long poll a broker
-instead of a poll a task.
+"""Watches the ends of partitions for all sink tasks of a worker, and keeps the few records that have just arrived: one
+long poll per broker instead of one per task.
 
 A task that has read everything arms itself with its positions and sleeps. While anybody is armed, one fetch request a
-broker waits at the known ends of all partitions that tasks here are interested in; the broker answers when records
-arrive, and the answer's high watermarks say for which tasks. Requests and answers name only partitions that have
-something new (KIP-227). The records in an answer go to the tasks with their next batches, which need no fetch of their
-own where these are few; the next answer takes their place. Nobody armed, or nothing new: no request, or two a second. A
-partition of a busy task is in the poll too, so that the task is covered at once when it arms itself.
+broker waits at the known ends of all partitions that tasks of this worker read; the broker answers when records
+arrive, and the high watermarks in its response tell for which tasks. Requests and answers name only partitions that
+have something new (KIP-227). The records in an answer go to the tasks with their next batches, which need no fetch of
+their own where these are few; the next answer takes their place. Nobody armed, or nothing new: no request, or two a
+second. A partition of a busy task is in the poll too, so that the task is covered at once when it arms itself.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from spark_tasks.kafka.sharing import settings_key
 
 _logger = logging.getLogger(__name__)
 
-MAX_WAIT_MS: Final = 500  # of a long poll; also how long a new partition may have to wait to be in one
+MAX_WAIT_MS: Final = 500  # of a long poll; a new partition waits at most this long to be in one
 _ANSWER_BYTES: Final = 512 * 1024
 _PARTITION_BYTES: Final = 32 * 1024  # a batch that is larger comes whole, if it is the first in the answer (KIP-74)
 _HELD_BYTES: Final = 4 * 1024 * 1024  # of all partitions
-_PAUSE_MS: Final = 25  # after an answer that was news to nobody who waits
+_PAUSE_MS: Final = 25  # after a response without news for any waiting task
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
 _LEADERS_S: Final = 0.5
@@ -43,7 +43,7 @@ _LEADERS_S: Final = 0.5
 
 @dataclass(slots=True)
 class _End:
-    """What is known of a partition: the high watermark, and the last stable offset (-1: not known yet)."""
+    """The end of a partition: its high watermark and its last stable offset (-1: not known yet)."""
 
     high: int = -1
     stable: int = -1
@@ -54,7 +54,7 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class _Interest:
-    """A task's partitions and positions; `wake` is called once, when one of them is not the end any more."""
+    """A task's partitions and positions; `wake` is called once, when one of them is no longer the end."""
 
     positions: Mapping[TopicPartition, int]
     isolation: Isolation
@@ -62,7 +62,7 @@ class _Interest:
 
 
 class EndWatcher:
-    """One for each set of client settings in a worker (see EndWatchers). Safe from any thread."""
+    """Watches the partitions of tasks that share client settings (see EndWatchers). Thread-safe."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self.cluster = cluster
@@ -80,7 +80,7 @@ class EndWatcher:
         self._closed = False
 
     def ends(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
-        """The ends as far as they are known; asks the brokers for those that are not (ConnectError where it cannot)."""
+        """The ends of these partitions; the brokers are asked for those that are not known yet (ConnectError)."""
         with self._lock:
             known = {tp: self._ends.get(tp, _End()).of(isolation) for tp in partitions}
         unknown = [tp for tp, end in known.items() if end < 0]
@@ -99,8 +99,8 @@ class EndWatcher:
         return found
 
     def records(self, partition: TopicPartition, offset: int) -> bytes:
-        """What the last answer had of a partition from this offset on, as the broker has it, the last batch perhaps cut
-        off; empty where it had nothing. Read_uncommitted.
+        """The bytes that the last response had for a partition from this offset on, in the broker's format; the last
+        batch may be cut off. Empty if it had none. Fetched with read_uncommitted.
         """
         with self._lock:
             at, data = self._records.get(partition, (offset, b""))
@@ -109,8 +109,8 @@ class EndWatcher:
     def arm(
         self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
     ) -> bool:
-        """Have `wake` called (on the IO thread, once) when one of the positions is not the end. False, and nothing is
-        armed, where that is known to be so already. Replaces what the same key armed before.
+        """Call `wake` (once, on the IO thread) when one of the positions is not the end. False, without arming, if that
+        is already known to be so. Replaces what was armed under the same key.
         """
         interest = _Interest(positions, isolation, wake)
         with self._lock:
@@ -126,7 +126,7 @@ class EndWatcher:
         return True
 
     def forget(self, key: Hashable) -> None:
-        """The task is gone or paused."""
+        """Remove a task that is gone or paused."""
         with self._lock:
             self._interests.pop(key, None)
             self._armed.discard(key)
@@ -142,8 +142,8 @@ class EndWatcher:
         self.cluster.close()
 
     def _is_news(self, interest: _Interest) -> bool:
-        """Whether an end is known that is not the position. A smaller one is news: the log was cut off or made anew.
-        Not so where only a transaction is open before the position.
+        """Whether the known end differs from the position. A smaller end is news too: the log was truncated or created
+        again. It is not if the only reason is an open transaction before the position.
         """
         for tp, position in interest.positions.items():
             end = self._ends.get(tp, _End())
@@ -152,7 +152,7 @@ class EndWatcher:
                 return True
         return False
 
-    # What follows runs on the IO thread.
+    # The methods below run on the IO thread.
 
     async def _start_polls(self) -> None:
         for node, partitions in (await self._by_leader()).items():
@@ -169,7 +169,7 @@ class EndWatcher:
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
         found: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, partition in sorted(wanted):
-            with contextlib.suppress(protocol.KafkaError, OSError, ConnectError):  # found out again at the next poll
+            with contextlib.suppress(protocol.KafkaError, OSError, ConnectError):  # looked up again at the next poll
                 node = await self.cluster.find_leader(topic, partition, Deadline(_LEADER_TIMEOUT_MS))
                 found[node].append((topic, partition))
         with self._lock:
@@ -196,11 +196,11 @@ class EndWatcher:
                     await self.cluster.io.sleep(_PAUSE_MS)
         finally:
             self._polling.discard(node)
-        if self._armed and not self._closed:  # armed between the last look and now
+        if self._armed and not self._closed:  # armed since the last check
             await self._start_polls()
 
     async def _long_poll(self, node: int, partitions: list[TopicPartition]) -> bool:
-        """Wait for news at one broker; whether there is any."""
+        """Wait at one broker for news; returns whether there was any."""
         with self._lock:
             at = {tp: self._ends[tp].high if tp in self._ends else -1 for tp in partitions}
         unknown = [tp for tp, offset in at.items() if offset < 0]
@@ -258,7 +258,7 @@ class EndWatcher:
             return before != (end.high, end.stable)
 
     def _hold(self, tp: TopicPartition, offset: int | None, data: bytes | None) -> None:
-        """Of the oldest is let go what is too much. The caller holds the lock."""
+        """Keep these bytes, and drop the oldest if there are too many. The caller holds the lock."""
         self._drop(tp)
         if offset is None or not data or len(data) > _PARTITION_BYTES:
             return
@@ -272,7 +272,7 @@ class EndWatcher:
         self._records_bytes -= len(data)
 
     def _wake_up(self) -> bool:
-        """Wake those for whom there is news; whether there was anybody."""
+        """Wake the tasks for which there is news; returns whether there were any."""
         with self._lock:
             woken = [key for key in self._armed if self._is_news(self._interests[key])]
             wakes = [self._interests[key].wake for key in woken]
@@ -283,14 +283,14 @@ class EndWatcher:
 
 
 class EndWatchers:
-    """The worker's watchers, one for each set of client settings (connectors may override them) while tasks have it."""
+    """The worker's watchers, one for each set of client settings (connectors may override them), while tasks use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watchers: WeakValueDictionary[str, EndWatcher] = WeakValueDictionary()
 
     def of(self, settings: Mapping[str, Any]) -> EndWatcher:
-        """The watcher for clients with these settings; connects when it is first asked."""
+        """The watcher for clients with these settings; it connects when it is first used."""
         key = settings_key(settings)
         with self._lock:
             found = self._watchers.get(key)

@@ -1,4 +1,4 @@
-"""Kafka record batches (v2) to and from Arrow record batches of columns.RAW_SCHEMA. Pure: bytes and arrays only."""
+"""Converts Kafka record batches (v2) to and from Arrow batches of columns.RAW_SCHEMA. Pure: bytes and arrays only."""
 
 from spark_tasks.kafka.records.decode import Decoded, decode, decode_pieces
 from spark_tasks.kafka.records.encode import EncodedBatch, encode, next_sequence

@@ -1,4 +1,4 @@
-"""The compressed part of a record batch: all records of the batch as one block, by the codec in its attributes."""
+"""The compressed part of a record batch: all its records as one block, with the codec given in its attributes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODECS: Final = {None: 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _LENGTH = struct.Struct(">i")
-_SNAPPY_RATIO = 22  # no element of three bytes stands for more than 64
+_SNAPPY_RATIO = 22  # an element of three bytes expands to at most 64
 
 # Kafka's LZ4 reader wants independent blocks, which libraries do not write by default: version 1, independent blocks,
 # no checksums, 64 KiB blocks, and the checksum of these two bytes.
@@ -32,7 +32,7 @@ _PART = 1024 * 1024
 
 
 def codec_number(name: str | None) -> int:
-    """The codec's number in a batch's attributes. Raises UnsupportedFormatError for a name that Kafka has not."""
+    """The codec's number in a batch's attributes. Raises UnsupportedFormatError for an unknown name."""
     try:
         return CODECS[name]
     except KeyError:
@@ -41,13 +41,13 @@ def codec_number(name: str | None) -> int:
 
 
 def compress(codec: int, data: Bytes) -> bytes:
-    """The records' bytes as a batch holds them."""
+    """Compress the bytes of the records."""
     return _COMPRESS[codec](data)
 
 
 def decompress_into(codec: int, data: Bytes, out: memoryview) -> int | None:
-    """Undo `compress` in one go: the bytes written to the front of `out`, of which more may have been changed. None
-    where they have no room there, or where `data` is damaged: `Decompressor` tells which. Raises
+    """Decompress in one step into the front of `out` and return the number of bytes; bytes after them may have changed
+    too. None if there is not enough room, or if `data` is damaged; `Decompressor` tells the two apart. Raises
     UnsupportedFormatError for an unknown codec.
     """
     function = _INTO.get(codec)
@@ -60,8 +60,8 @@ def decompress_into(codec: int, data: Bytes, out: memoryview) -> int | None:
 
 
 def decompress(codec: int, data: Bytes, most: int) -> bytes:
-    """Undo `compress`. Raises DecompressError, also where that makes more than `most` bytes, of which then no more are
-    held; UnsupportedFormatError.
+    """Decompress. Raises DecompressError, also if the result exceeds `most` bytes (without holding more than that in
+    memory); UnsupportedFormatError.
     """
     source = Decompressor(codec, data, most)
     parts, total = [], 0
@@ -77,11 +77,11 @@ def decompress(codec: int, data: Bytes, most: int) -> bytes:
 
 
 class DecompressError(ValueError):
-    """The block is no valid output of its codec, or it makes more bytes than allowed."""
+    """The block is not valid for its codec, or decompresses to more bytes than allowed."""
 
 
 class BlockTooLargeError(DecompressError):
-    """Snappy has no pieces: a block is there as a whole or not at all. `size` is what it would be uncompressed."""
+    """A snappy block, which can only be decompressed as a whole, is too large. `size`: its bytes uncompressed."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a snappy block of {size} bytes uncompressed, more than the {limit} allowed")
@@ -89,9 +89,9 @@ class BlockTooLargeError(DecompressError):
 
 
 class Decompressor:
-    """Undoes `compress` piece by piece, so that the reader alone decides how much is held at a time, whatever the data
-    becomes. What a codec itself keeps: zstd and lz4 as far as they look back (128 MiB and 4 MiB at most), snappy a
-    block (`most` bytes at most, else BlockTooLargeError). Raises UnsupportedFormatError for an unknown codec.
+    """Decompresses piece by piece, so that the reader decides how much is in memory at a time, however large the result
+    is. The codecs themselves keep: zstd and lz4 their window (at most 128 MiB and 4 MiB), snappy a block (at most
+    `most` bytes, else BlockTooLargeError). Raises UnsupportedFormatError for an unknown codec.
     """
 
     def __init__(self, codec: int, data: Bytes, most: int) -> None:
@@ -101,7 +101,7 @@ class Decompressor:
         self._stream = make(data, most)
 
     def read_into(self, out: memoryview) -> int:
-        """Fill `out`; less comes at the end only. Raises DecompressError."""
+        """Fill `out` and return the number of bytes, which is less only at the end. Raises DecompressError."""
         at = 0
         try:
             while at < len(out) and (size := self._stream.readinto(out[at:])):
@@ -114,7 +114,7 @@ class Decompressor:
 
 
 def _snappy_compress(data: Bytes) -> bytes:
-    """Xerial's framing (what snappy-java writes): a header, then blocks with their length before them."""
+    """Xerial's framing (which snappy-java writes): a header, then blocks, each preceded by its length."""
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for at in range(0, len(view), _XERIAL_BLOCK):
@@ -139,11 +139,11 @@ def _lz4_compress(data: Bytes) -> bytes:
 
 class _Stream(Protocol):
     def readinto(self, out: memoryview, /) -> int:
-        """Some bytes; none at the end."""
+        """Read some bytes; 0 at the end."""
 
 
 class _Snappy:
-    """A _Stream: the blocks one after the other."""
+    """A _Stream over the blocks."""
 
     def __init__(self, data: Bytes, most: int) -> None:
         self._blocks = snappy_blocks(memoryview(data))
@@ -166,7 +166,7 @@ class _Snappy:
 
 
 def snappy_blocks(view: memoryview) -> Iterator[tuple[memoryview, int]]:
-    """Each block and its size uncompressed, which is no more than the block can hold. Raises DecompressError."""
+    """Each block and its uncompressed size, checked against what the block can hold. Raises DecompressError."""
     if bytes(view[:8]) != _XERIAL_HEADER[:8]:  # librdkafka and others write one plain block
         yield view, _snappy_size(view)
         return
@@ -189,7 +189,7 @@ def _snappy_size(block: memoryview) -> int:
     except _FAILURES as error:
         raise DecompressError(str(error)) from error
     if size > len(block) * _SNAPPY_RATIO:
-        raise DecompressError(f"a snappy block of {len(block)} bytes that is said to hold {size}")
+        raise DecompressError(f"a snappy block of {len(block)} bytes that claims to hold {size}")
     return size
 
 

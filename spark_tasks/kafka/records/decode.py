@@ -1,4 +1,4 @@
-"""Kafka record batches (v2) to an Arrow record batch of columns.RAW_SCHEMA."""
+"""Decodes Kafka record batches (v2) to an Arrow record batch of columns.RAW_SCHEMA."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ MAX_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`records` in RAW_SCHEMA; a record without headers has null there. `next_offset`: the offset to read on from:
-    the one after the last record or, when all has been decoded, behind everything that was complete, markers and gaps
-    included.
+    """`records` in RAW_SCHEMA, with null headers for a record without any. `next_offset`: the offset to continue from,
+    which is the one after the last record or, once everything is decoded, after the last complete batch, including
+    markers and gaps.
     """
 
     records: pa.RecordBatch
@@ -62,7 +62,7 @@ def decode(
     aborted: Iterable[tuple[int, int]] = (),
     check_crc: bool = True,
 ) -> Decoded:
-    """As decode_pieces, all in one: for data that is known not to be large."""
+    """Decode everything into one piece; only for data that is known to be small."""
     pieces = list(decode_pieces(data, start=start, end=end, aborted=aborted, check_crc=check_crc))
     batches = [piece.records for piece in pieces[:-1]]
     records = _EMPTY if not batches else batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -110,7 +110,7 @@ def decode_pieces(
             yield Decoded(records, records.column(0)[len(records) - 1].as_py() + 1)
         if error is not None:
             raise error
-        del records  # before the next ones are made
+        del records  # free them before the next ones are made
     if damage is not None:
         raise damage
     yield Decoded(_EMPTY, next_offset)
@@ -137,7 +137,7 @@ def _wanted(data: Buffer, table: Array, low: int, high: int, aborted: list[tuple
 
 
 def _in_aborted(data: Buffer, table: Array, aborted: list[tuple[int, int]]) -> Array:
-    """A transaction is aborted from its first offset until its producer's next abort marker (KIP-98)."""
+    """The batches of aborted transactions: from the first offset to the producer's next abort marker (KIP-98)."""
     result = np.zeros(len(table), np.bool_)
     active: set[int] = set()
     upcoming = 0
@@ -157,8 +157,8 @@ def _in_aborted(data: Buffer, table: Array, aborted: list[tuple[int, int]]) -> A
 
 
 def _control_type(record: bytes) -> int:
-    """The type in a control record's key (KIP-98: version int16, type int16); -1 where there is no such key. The
-    record is small: its length, both deltas and the key's length are one byte each but for the timestamp's.
+    """The type in a control record's key (KIP-98: version int16, type int16); -1 if it has no such key. The record is
+    small: its length, its offset delta and the key's length take one byte each, the timestamp delta may take more.
     """
     at = 2  # length, attributes
     while at < len(record) and record[at] & 0x80:  # timestamp delta
@@ -170,7 +170,7 @@ def _control_type(record: bytes) -> int:
 def _sound(
     data: Array, table: Array, low: int, high: int, most: int
 ) -> tuple[pa.RecordBatch, CorruptRecordsError | OversizedRecordError | None]:
-    """The records before the first damage, and the damage."""
+    """The records before the first damaged batch, and the error for that batch."""
     try:
         return _columns(data, table, low, high, most), None
     except OversizedRecordError as error:
@@ -232,7 +232,7 @@ def _headers(data: Array, table: Array, low: int, high: int, count: int) -> pa.A
 
 
 def _readable(names: pa.Array) -> pa.Array:
-    """Header names are strings; bytes that are no UTF-8 (other clients let them pass) become U+FFFD as in Java."""
+    """Header names are strings; bytes that are not UTF-8 (other clients allow them) become U+FFFD as in Java."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:
@@ -253,7 +253,7 @@ def _corrupt(reason: str, batch: Array) -> CorruptRecordsError:
 
 
 class _Bytes:
-    """Room for a variable-size column: where each value ends, the bytes, which are not null."""
+    """Buffers for a variable-size column: the end of each value, the bytes, and which values are not null."""
 
     __slots__ = ("data", "ends", "valid")
 
@@ -263,7 +263,7 @@ class _Bytes:
         self.valid: Array = np.full((rows + 7) // 8, 0xFF, np.uint8)
 
     def array(self, kind: pa.DataType, rows: int, size: int, nulls: int) -> pa.Array:
-        # The room was an upper bound; a copy frees what was not needed where that is most of it.
+        # The size was an upper bound: if most of it was not needed, a copy frees the rest.
         data = self.data[:size] if size * 2 > len(self.data) else self.data[:size].copy()
         valid = pa.py_buffer(self.valid) if nulls else None
         return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(self.ends), pa.py_buffer(data)], nulls)

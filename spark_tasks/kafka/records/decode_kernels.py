@@ -1,4 +1,4 @@
-"""From the bytes of records to flat arrays. Every length is checked against what encloses it before it is used."""
+"""Decodes the bytes of records to flat arrays. Every length is checked against its container before it is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from spark_tasks.arrays.jit import copy_bytes, inlined, kernel
 from spark_tasks.kafka.records.scan import APPEND_TIME, BASE_OFFSET, COUNT, END, LAST_DELTA, PREVIOUS, START, TIMESTAMP
 
-# What a kernel tells beside its arrays, by place in its int64 array `told`.
+# What a kernel returns beside its arrays: indexes into its int64 array `told`.
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS, HEADERS, BAD_BATCH, BAD_BYTE = 0, 1, 2, 3, 4, 5, 6, 7
 LARGE_OFFSET, LARGE_SIZE = 8, 9
 TOLD = 10
@@ -21,7 +21,7 @@ REASONS = {
     BAD_KEY: "a key's length is impossible",
     BAD_VALUE: "a value's length is impossible",
     BAD_HEADERS: "a record's headers do not end where the record ends",
-    BAD_TAIL: "bytes are left behind the last record",
+    BAD_TAIL: "bytes are left over after the last record",
 }
 
 
@@ -145,9 +145,9 @@ def decode_records(  # noqa: C901, PLR0911, PLR0912, PLR0915, PLR0917  # one loo
     return OK
 
 
-# What count_records tells, by place in its int64 array: complete records, the byte behind them, the last one's offset
-# delta; then of the record that is not complete its offset delta (-1 where that is not there yet) and its length and
-# bytes, the length itself counted among them (0 likewise).
+# What count_records returns in its int64 array: complete records, the byte after them, the last one's offset delta;
+# then for the incomplete record its offset delta (-1 if that is not there yet) and its size in bytes including the
+# length field (0 if that is not there yet).
 COMPLETE, BEHIND, LAST, NEXT, NEXT_LENGTH, NEXT_BYTES = 0, 1, 2, 3, 4, 5
 COUNTED = 6
 

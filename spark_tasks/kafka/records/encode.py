@@ -1,4 +1,4 @@
-"""An Arrow record batch of columns.RAW_SCHEMA to Kafka record batches (v2)."""
+"""Encodes an Arrow record batch of columns.RAW_SCHEMA as Kafka record batches (v2)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFAULT_BATCH_BYTES: Final = 1_000_000
 """A little less than a broker's default message.max.bytes (1 048 588)."""
 
 _SEQUENCES: Final = 2**31
-_LENGTHS: Final = 48  # more than a record's length, deltas, key and value length and header count can take
+_LENGTHS: Final = 48  # upper bound for a record's length, deltas, key and value lengths and header count
 
 
 class EncodedBatch(NamedTuple):
@@ -48,7 +48,7 @@ class EncodedBatch(NamedTuple):
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """The sequence number after `count` records; wraps to 0 behind 2^31 - 1 as Kafka's does. -1 (none) stays -1."""
+    """The sequence number after `count` records; wraps to 0 after 2^31 - 1 as in Kafka. -1 (no sequence) stays -1."""
     return -1 if sequence < 0 else (sequence + count) % _SEQUENCES
 
 
@@ -66,12 +66,12 @@ def encode(
     max_record_bytes: int | None = None,
 ) -> list[EncodedBatch]:
     """Record batches of at most `max_batch_bytes` each; together they hold `rows` (int64 indices, in that order) or
-    all rows. Offsets start at 0 in each batch, as the broker wants them; column `offset` is not read. Rows whose
-    timestamp is negative or null get `no_timestamp` (ms). Column `headers` and `timestamp` may be missing.
+    all rows. Offsets start at 0 in each batch, as brokers require; column `offset` is not read. Rows whose timestamp is
+    negative or null get `no_timestamp` (ms). Columns `headers` and `timestamp` may be missing.
 
-    `compression`: None, gzip, snappy, lz4 or zstd; a batch that it does not make smaller goes uncompressed.
-    A record that needs more goes alone, up to `max_record_bytes` (as a batch; by default the same limit), and beyond
-    that raises RecordTooLargeError.
+    `compression`: None, gzip, snappy, lz4 or zstd; a batch that does not get smaller is left uncompressed.
+    A record that exceeds `max_batch_bytes` gets a batch of its own, of up to `max_record_bytes` (by default the same
+    limit); beyond that RecordTooLargeError.
     """
     rows = frozen(np.arange(len(raw), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False))
     if len(rows) == 0:

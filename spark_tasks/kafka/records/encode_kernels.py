@@ -1,4 +1,4 @@
-"""From Arrow's flat arrays to the bytes of records, cut into batches of bounded size."""
+"""Encodes Arrow's flat arrays to the bytes of records, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _write_headers(out: Any, at: Any, headers: Any, row: Any) -> Any:
 
 @kernel
 def header_sizes(rows: Any, headers: Any, out: Any) -> None:
-    """How many bytes each row's headers take, their count included."""
+    """The bytes that each row's headers take, including their count."""
     ends, valid, base, name_ends, _, value_ends, _, value_valid, value_base = headers
     for place in range(rows.shape[0]):
         row = rows[place]
@@ -104,10 +104,10 @@ def encode_records(  # noqa: PLR0915, PLR0917  # one loop, as the compiler likes
     out: Any,
     table: Any,
 ) -> Any:
-    """Write the given rows in their order; (batches, -1), or (size, place) of a record that no batch may hold.
+    """Write the given rows in order. Returns (batches, -1), or (size, index) of a record that exceeds every batch.
 
     A column is (ends, bytes, validity, first bit). `headers` is (list ends, list validity, first bit, name ends,
-    names, value ends, values, value validity, first bit). Room for each batch's header is left before its records.
+    names, value ends, values, value validity, first bit). Space for each batch's header is left before its records.
     """
     key_ends, key_data, key_valid, key_base = keys
     value_ends, value_data, value_valid, value_base = values

@@ -1,4 +1,4 @@
-"""What the record batch codec refuses, as types."""
+"""The errors of the record batch codec."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from spark_tasks.kafka.record_limit import MAX_RECORD_KEY
 
 
 class CorruptRecordsError(ConnectError):
-    """The bytes are no valid record batch: a wrong checksum, an impossible length, data that does not decompress.
-    `position` is the byte at which the damaged batch starts, `offset` its first offset where its header tells, `where`
-    topic and partition where they are known.
+    """The bytes are not a valid record batch: a wrong checksum, an impossible length, data that does not decompress.
+    `position`: the byte at which the damaged batch starts; `offset`: its first offset, if its header is readable;
+    `where`: topic and partition, if known.
     """
 
     def __init__(
@@ -21,9 +21,9 @@ class CorruptRecordsError(ConnectError):
             text = f"corrupt record batch at byte {position}: {reason}"
         else:
             text = (
-                f"the records of {where[0]}-{where[1]} at offset {offset} cannot be read, their batch is corrupt: "
-                f"{reason}. Look for the cause on the broker's disk or in what wrote the batch; to go on behind it, "
-                "stop the connector and give it a later offset of the partition (PATCH /connectors/NAME/offsets)"
+                f"the records of {where[0]}-{where[1]} at offset {offset} cannot be read: their batch is corrupt: "
+                f"{reason}. Look for the cause on the broker's disk or in the producer of the batch; to continue after "
+                "it, stop the connector and give it a later offset of the partition (PATCH /connectors/NAME/offsets)"
             )
         super().__init__(text)
         self.reason = reason
@@ -32,7 +32,7 @@ class CorruptRecordsError(ConnectError):
         self.where = where
 
     def at(self, topic: str, partition: int, position: int) -> CorruptRecordsError:
-        """The same with topic and partition; `position`: the offset that was to be read next."""
+        """The same error with topic and partition. `position`: the offset that was to be read next."""
         offset = position if self.offset is None else max(self.offset, position)
         return type(self)(self.reason, self.position, offset, (topic, partition))
 
@@ -42,8 +42,8 @@ class CorruptRecordsError(ConnectError):
 
 class OversizedRecordError(ConnectError):
     """A record to be read is larger than heeler.max.record.bytes: `size` and `limit` in bytes, uncompressed, with key,
-    value and headers. `offset` is the record's, `where` topic and partition where they are known. `what` is another
-    thing than a record that cannot be had in pieces.
+    value and headers. `offset`: the record's; `where`: topic and partition, if known. `what`: the thing that is too
+    large, if it is not a record but something else that cannot be read in pieces.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class OversizedRecordError(ConnectError):
         self.where = where
 
     def at(self, topic: str, partition: int) -> OversizedRecordError:
-        """The same with topic and partition."""
+        """The same error with topic and partition."""
         return type(self)(self.size, self.limit, self.offset, self.what, (topic, partition))
 
     def __reduce__(self) -> tuple[type[OversizedRecordError], tuple[Any, ...]]:
@@ -74,9 +74,9 @@ class UnsupportedFormatError(ConnectError):
 
 
 class RecordTooLargeError(ConnectError):
-    """One record does not fit into a batch of the allowed size. `row` is its place in the batch given to `encode`,
-    `size` its bytes as a batch of its own, `topic` the topic where it is known. `limit` is max.request.size of the
-    producer, which did not send it; None where a broker refused it by a limit of its own, which it does not tell.
+    """One record does not fit into a batch of the allowed size. `row`: its row in the batch given to `encode`; `size`:
+    its bytes as a batch of one record; `topic`: the topic, if known. `limit`: max.request.size of the producer, which
+    did not send it; None if a broker refused it because of its own limit, which brokers do not tell.
     """
 
     java_class = "org.apache.kafka.common.errors.RecordTooLargeException"

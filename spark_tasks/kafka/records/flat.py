@@ -1,4 +1,4 @@
-"""Arrow arrays as the flat arrays that kernels read. Nothing is copied but what has an unexpected type."""
+"""Arrow arrays as the flat arrays that kernels read. Only arrays of an unexpected type are copied."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from spark_tasks.data.columns import HEADERS_TYPE
 
 Array = np.ndarray[Any, Any]
 Column = tuple[Array, Array, Array, int]
-"""Where values end (one entry more than rows), bytes, validity bitmap (empty: no nulls), bit of the first row."""
+"""Offsets of the values (one more than rows), bytes, validity bitmap (empty: no nulls), bit of the first row."""
 
 Headers = tuple[Array, Array, int, Array, Array, Array, Array, Array, int]
 
 
 def frozen(array: Array) -> Array:
-    """A view that may not be written to. A kernel compiles anew for each combination of argument types, and writable
-    is another type than not; so whatever a kernel only reads is given to it frozen.
+    """A read-only view. A kernel is compiled for each combination of argument types, and writable and read-only arrays
+    have different types; so arrays that a kernel only reads are always passed read-only.
     """
     view = array.view()
     view.flags.writeable = False
@@ -42,7 +42,7 @@ def binary_column(array: pa.Array, kind: pa.DataType | None = None) -> Column:
 
 
 def timestamps(array: pa.Array) -> Array:
-    """Milliseconds; null is -1."""
+    """Milliseconds, -1 for null."""
     if array.type != pa.int64():
         array = array.cast(pa.timestamp("ms")) if pa.types.is_timestamp(array.type) else array
         array = array.cast(pa.int64())
@@ -55,7 +55,7 @@ def timestamps(array: pa.Array) -> Array:
 
 
 def header_columns(array: pa.Array) -> Headers | None:
-    """The list array of headers in its parts; None where no row has any."""
+    """The parts of the list array of headers; None if no row has any."""
     if array.null_count == len(array):
         return None
     if array.type != HEADERS_TYPE:
@@ -71,7 +71,7 @@ def header_columns(array: pa.Array) -> Headers | None:
 
 
 def _ends(buffer: pa.Buffer | None, array: pa.Array) -> Array:
-    if buffer is None or buffer.size == 0:  # Arrow allows that for an empty array
+    if buffer is None or buffer.size == 0:  # Arrow allows missing offsets for an empty array
         return frozen(np.zeros(len(array) + 1, np.int32))
     flat: Array = np.frombuffer(buffer, np.int32)
     return frozen(flat[array.offset : array.offset + len(array) + 1])

@@ -1,11 +1,11 @@
-"""The record batch format v2 (KIP-98): where its header's fields are. The checksum covers all from ATTRIBUTES on."""
+"""The record batch format v2 (KIP-98): the positions of its header's fields. The checksum starts at ATTRIBUTES."""
 
 from __future__ import annotations
 
 import struct
 
 HEADER_BYTES = 61
-LOG_OVERHEAD = 12  # base offset and batch length; the length counts the bytes behind it
+LOG_OVERHEAD = 12  # base offset and batch length; the length counts the bytes after it
 MAGIC = 2
 
 BATCH_LENGTH_AT = 8

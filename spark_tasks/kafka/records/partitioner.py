@@ -14,9 +14,9 @@ from spark_tasks.kafka.records.flat import binary_column, frozen
 Array = np.ndarray[Any, Any]
 
 STICKY_BYTES: Final = 16_384
-"""Java's default `batch.size`: so many bytes without a key go to one partition before the next is drawn."""
+"""Java's default `batch.size`: this many bytes without a key go to one partition before the next one is chosen."""
 
-_RECORD_OVERHEAD = 10  # about what a record takes beside its key and value
+_RECORD_OVERHEAD = 10  # about the size of a record without key and value
 
 
 @inlined
@@ -49,7 +49,7 @@ def _murmur2(data: Any, at: Any, size: Any) -> Any:
 def assign_rows(
     keys: Any, values: Any, partitions: int, available: Any, sticky_bytes: int, state: Any, out: Any
 ) -> None:
-    """Fill the negative entries of `out`. `state`: the sticky partition (-1: none), bytes it got, the random state."""
+    """Fill the negative entries of `out`. `state`: the sticky partition (-1: none), its bytes, the random state."""
     key_ends, key_data, key_valid, key_base = keys
     value_ends, _, _, _ = values
     for row in range(out.shape[0]):
@@ -81,8 +81,8 @@ class Partitioner:
         self._state: Array = np.array([-1, 0, seed | 1], np.int64)
 
     def assign(self, raw: pa.RecordBatch, chosen: Array | None = None, available: Array | None = None) -> Array:
-        """Each row's partition, int32. `chosen`: partitions decided already, -1 where not. `available`: those that
-        have a leader; sticky ones are drawn from them. A row with a key goes where its key says in any case.
+        """Each row's partition, int32. `chosen`: partitions decided already, else -1. `available`: partitions that have
+        a leader, from which sticky ones are chosen. A row with a key always goes to the partition of its key.
         """
         rows = len(raw)
         out: Array = np.full(rows, -1, np.int32) if chosen is None else chosen.astype(np.int32)
@@ -108,7 +108,7 @@ def hash_rows(data: Any, size: int) -> Any:
 
 
 def rows_by_partition(partitions: Array) -> list[tuple[int, Array]]:
-    """(partition, its rows in their order) for each partition that occurs."""
+    """(partition, its rows in order) for each partition that occurs."""
     if len(partitions) == 0:
         return []
     # A stable sort of 16-bit numbers is a radix sort, several times faster.

@@ -1,4 +1,4 @@
-"""Finding the batches in a fetch response: their headers only, so it is cheap enough for the network thread."""
+"""Finds the batches in a fetch response. It reads only their headers, so it is cheap enough for the network thread."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from spark_tasks.kafka.records.layout import (
     TRANSACTIONAL,
 )
 
-# Columns of the table of batches. START and END bound the records (decompressed later, if need be).
-# TIMESTAMP is what the records' own deltas are added to, or where APPEND_TIME is set, the timestamp of them all.
+# Columns of the table of batches. START and END bound the records (decompressed later, if necessary).
+# TIMESTAMP is the base of the records' deltas or, if APPEND_TIME is set, the timestamp of all of them.
 BATCH_AT, START, END, COUNT, BASE_OFFSET, LAST_DELTA = 0, 1, 2, 3, 4, 5
-# PREVIOUS is the offset delta before the first record: -1, but where a batch is decoded in parts.
+# PREVIOUS is the offset delta before the first record: -1 unless a batch is decoded in parts.
 TIMESTAMP, APPEND_TIME, ATTRIBUTES, PRODUCER_ID, CRC, PREVIOUS = 6, 7, 8, 9, 10, 11
 COLUMNS: Final = 12
 
@@ -52,13 +52,13 @@ def _big_endian(data: Any, at: Any, size: int) -> Any:
 
 @kernel
 def count_batches(data: Any) -> Any:
-    """How many complete batches there are, by the length fields alone."""
+    """The number of complete batches, judging by the length fields only."""
     at: Any = 0
     batches, size = 0, data.shape[0]
     while size - at >= LOG_OVERHEAD:
         length = np.int64(np.int32(_big_endian(data, at + BATCH_LENGTH_AT, 4)))
         if length < HEADER_BYTES - LOG_OVERHEAD:
-            return batches + 1  # scan_batches reports it
+            return batches + 1  # scan_batches reports the error
         if length + LOG_OVERHEAD > size - at:
             return batches
         at += length + LOG_OVERHEAD
@@ -68,7 +68,7 @@ def count_batches(data: Any) -> Any:
 
 @kernel
 def scan_batches(data: Any, table: Any) -> Any:
-    """Fill the table, one row a batch; (0, rows) or (error, the row that it was to be)."""
+    """Fill the table, one row a batch. Returns (0, rows), or (error, row)."""
     at: Any = 0
     previous = np.int64(-1)
     for row in range(table.shape[0]):
@@ -106,8 +106,8 @@ def scan_batches(data: Any, table: Any) -> Any:
 def batch_table(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The table of complete batches, int64, one row a batch and the COLUMNS above; the last batch may be cut off.
 
-    Raises CorruptRecordsError or UnsupportedFormatError where the first batch is damaged; the table ends before a
-    later one, since the next fetch begins with it. Checksums are not looked at.
+    Raises CorruptRecordsError or UnsupportedFormatError if the first batch is damaged; at a later one the table ends,
+    since the next fetch begins with it. Checksums are not verified here.
     """
     data = frozen(data)
     if data.shape[0] > MAGIC_AT and data[MAGIC_AT] != MAGIC:
@@ -120,7 +120,7 @@ def batch_table(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def first_batch_bytes(data: bytes) -> int | None:
-    """What the first batch's header says of its length; None where that is cut off."""
+    """The length in the first batch's header; None if that is cut off."""
     if len(data) < LOG_OVERHEAD:
         return None
     return LOG_OVERHEAD + int.from_bytes(data[BATCH_LENGTH_AT:LOG_OVERHEAD], "big", signed=True)

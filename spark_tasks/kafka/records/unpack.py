@@ -1,5 +1,5 @@
-"""The records of compressed batches, uncompressed a window at a time: however much a batch becomes, no more is held
-than a window, or one record that is larger.
+"""Decompresses the records of compressed batches a window at a time: however large a batch is, memory holds only one
+window, or one record if that is larger.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_tasks.kafka.records.scan import ATTRIBUTES, BASE_OFFSET, BATCH_AT, CO
 
 Array = np.ndarray[Any, Any]
 Window = tuple[Array, Array]
-"""Bytes, valid until the next window, and the rows of the table of batches (or parts of them) that lie in them."""
+"""Bytes, valid until the next window, and the rows of the table for the batches (or parts of batches) in them."""
 
 WINDOW_BYTES: Final = 32 * 1024 * 1024
 
@@ -26,8 +26,8 @@ WINDOW_BYTES: Final = 32 * 1024 * 1024
 def windows(
     data: memoryview, table: Array, low: int, high: int, most: int, room: int
 ) -> Iterator[Window]:
-    """All batches of the table; as soon as a batch is past the offset `high`, no more of it. `most`: bytes that a
-    record with an offset from `low` on may have; `room`: of a window, at least 64 bytes. Raises CorruptRecordsError,
+    """The batches of the table, window by window; reading a batch stops at the offset `high`. `most`: the largest size
+    of a record with an offset from `low` on; `room`: bytes of a window, at least 64. Raises CorruptRecordsError,
     OversizedRecordError, UnsupportedFormatError.
     """
     arena: Array = np.empty(room, np.uint8)
@@ -77,7 +77,7 @@ class _Batch:
                 buffer[:rest] = buffer[filled - rest : filled].copy()
                 filled = rest
             elif ended:
-                raise self._corrupt("it holds fewer records than it says, or its last one is cut off")
+                raise self._corrupt("it holds fewer records than its header says, or its last record is cut off")
             elif low <= (offset := base + int(told[kernels.NEXT])):
                 if told[kernels.NEXT_LENGTH] > self._most:
                     raise OversizedRecordError(int(told[kernels.NEXT_LENGTH]), self._most, offset)
@@ -110,7 +110,7 @@ class _Batch:
         return part
 
     def _skip(self, buffer: Array, size: int) -> None:
-        """Over a record that nobody asked for."""
+        """Skip a record that is not wanted."""
         delta = int(self._told[kernels.NEXT])
         if not self._previous < delta <= self._row[0, LAST_DELTA]:
             raise self._corrupt(kernels.REASONS[kernels.BAD_OFFSET_DELTA])

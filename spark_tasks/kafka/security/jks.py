@@ -1,4 +1,4 @@
-"""Stores in Java's old JKS format, turned into PKCS12 by Java's own keytool. Whoever has none pays nothing."""
+"""Converts stores in Java's old JKS format to PKCS12 with Java's keytool, only where such a store is used."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Final
 from spark_tasks.errors import ConfigError
 
 _MAGIC: Final = b"\xfe\xed\xfe\xed"
-LONGEST_S: Final = 60  # keytool takes a second where the machine has nothing else to do
+LONGEST_S: Final = 60  # keytool takes a second on an idle machine
 _KEYS = re.compile(r"^Alias name: (.*)\n.*\nEntry type: PrivateKeyEntry$", re.MULTILINE)
 _ERROR = re.compile(r"^keytool error: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
-_one_at_a_time = Lock()  # a hundred tasks that start together with the same store wait for one keytool
+_one_at_a_time = Lock()  # a hundred tasks that start at once with the same store wait for one keytool
 
 
 def is_jks(content: bytes) -> bool:
-    """Whether a store is in the format that was Java's before PKCS12."""
+    """Whether a store is in JKS, Java's format before PKCS12."""
     return content.startswith(_MAGIC)
 
 
@@ -40,7 +40,7 @@ def converted(content: bytes, password: str | None, key_password: str | None) ->
     """What `to_pkcs12` returns, remembered."""
     keytool, new_password = _find_keytool(), secrets.token_urlsafe()
     given = {"HEELER_OLD": password, "HEELER_KEY": key_password, "HEELER_NEW": new_password}
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # English, and passwords that are not ASCII arrive whole
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # English messages; passwords need not be ASCII
     environment |= {name: value for name, value in given.items() if value is not None}
 
     def run(*arguments: str) -> str:
@@ -61,20 +61,20 @@ def converted(content: bytes, password: str | None, key_password: str | None) ->
 
 
 def _find_keytool() -> str:
-    """Beside the Java that runs Spark and Kafka: JAVA_HOME's, else the PATH's."""
+    """The keytool beside the Java that runs Spark and Kafka: in JAVA_HOME, else on the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     keytool = java and shutil.which("keytool", path=str(Path(java).resolve().parent))
     if not keytool:
         where = f"beside {java}" if java else f"in JAVA_HOME ({home})" if home else "since there is no java on the PATH"
-        raise ConfigError(f"there is no keytool {where}, and a JKS store needs it: install a whole Java runtime, or "
+        raise ConfigError(f"there is no keytool {where}, which JKS stores need: install a complete Java runtime, or "
                           "convert the store elsewhere (keytool -importkeystore -srckeystore OLD -destkeystore NEW "
                           "-deststoretype pkcs12)")
     return keytool
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
-    """What keytool says. Its standard input is empty: where it asks for a password, it gets none."""
+    """The output of keytool. Its standard input is empty, so that it cannot wait for a password."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Java
             command, env=environment, input="", capture_output=True, encoding="utf-8", errors="replace",

@@ -1,6 +1,6 @@
-"""Key and trust stores as Java's users have them, turned into PEM. The content decides what a store is: keytool has
-written PKCS12 for years, whatever the file is called, and Java reads it where ssl.*.type says JKS (the default).
-What is JKS in truth becomes PKCS12 first.
+"""Converts Java's key and trust stores to PEM. The format is recognized by content: keytool has written PKCS12 for
+years, whatever the file is called, and Java reads it even if ssl.*.type is JKS (the default). A store that really is
+JKS is converted to PKCS12 first.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def is_pem(content: bytes) -> bool:
 
 
 def identity(content: bytes, password: str | None, key_password: str | None) -> bytes:
-    """The private key, not encrypted, and its certificate chain; only in JKS has a key a password of its own. Raises
+    """The private key, unencrypted, and its certificate chain. Only in JKS can a key have a separate password. Raises
     ConfigError.
     """
-    # In the functions here: this library would cost every start 100 ms.
+    # Imported in functions, because this library would add 100 ms to every start.
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
 
     store = _load("ssl.keystore.location", content, password, key_password)
     if store.key is None or store.cert is None:
-        raise ConfigError("ssl.keystore.location: there is no private key with its certificate in the store")
+        raise ConfigError("ssl.keystore.location: the store has no private key with a certificate")
     parts = [store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
     parts += [c.certificate.public_bytes(Encoding.PEM) for c in (store.cert, *store.additional_certs)]
     return b"".join(parts)
@@ -50,7 +50,7 @@ def certificates(content: bytes, password: str | None) -> str:
     store = _load("ssl.truststore.location", content, password)
     found = [c for c in (store.cert, *store.additional_certs) if c is not None]
     if not found:
-        raise ConfigError("ssl.truststore.location: there is no certificate in the store")
+        raise ConfigError("ssl.truststore.location: the store has no certificate")
     return "".join(c.certificate.public_bytes(Encoding.PEM).decode() for c in found)
 
 

@@ -64,9 +64,9 @@ def test_a_last_batch_that_is_cut_off_comes_with_the_next_fetch(cluster: Cluster
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
-        ([answer(one(b"b" * 90, 4)[:-1])], "has 160 bytes, of which the broker has 159"),
-        ([answer(struct.pack(">qiib", 4, 2**31 - 1, 0, 2) + bytes(85))] * 20, "of which the broker has 102"),
-        ([answer(one(b"b", 4)[:17])], "of which the broker has 17"),
+        ([answer(one(b"b" * 90, 4)[:-1])], "says 160 bytes, but the broker returned 159"),
+        ([answer(struct.pack(">qiib", 4, 2**31 - 1, 0, 2) + bytes(85))] * 20, "the broker returned 102"),
+        ([answer(one(b"b", 4)[:17])], "the broker returned 17"),
         ([answer(struct.pack(">qiib", 4, 3, 0, 2) + bytes(85))], "its length is less"),
         ([answer(one(b"b", 4)[:-1] + b"x")], "its checksum is wrong"),
         ([answer(b"", CorruptRecordError.errno)], "CORRUPT_MESSAGE"),
