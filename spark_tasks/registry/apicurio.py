@@ -1,5 +1,5 @@
-"""Settings of Apicurio's clients, apicurio.registry.*, as the settings of REGISTRY_KEYS; its registry has Confluent's
-API too. What would change the bytes, or where schemas are, is refused by name.
+"""Translates the settings of Apicurio's clients, apicurio.registry.*, to those of REGISTRY_KEYS; Apicurio's registry
+offers Confluent's API too. Settings that would change the bytes, or where schemas are, are refused by name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAME = {
     "tls.truststore.password": f"{_TLS}truststore.password", "tls.keystore.location": f"{_TLS}keystore.location",
     "tls.keystore.type": f"{_TLS}keystore.type", "tls.keystore.password": f"{_TLS}keystore.password",
 }  # fmt: skip
-# the only value that means what is done here; of class names the last part counts
+# the only supported value; of class names only the last part counts
 _ONLY = {
     "id-handler": "Default4ByteIdHandler", "use-id": "contentId", "headers.enabled": "false",
     "artifact-resolver-strategy": "TopicIdStrategy", "artifact.group-id": "default", "avro.encoding": "BINARY",
@@ -42,8 +42,8 @@ _OF_NO_EFFECT = frozenset({
 
 
 def translated(props: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with those of Apicurio's in the other form, and Apicurio's defaults where it is Apicurio's URL.
-    What is there in the other form too wins. ConfigError.
+    """The settings with Apicurio's keys translated, and with Apicurio's defaults if the URL is Apicurio's. A key that
+    is set in both forms has the value of Confluent's. ConfigError.
     """
     mine = {key.removeprefix(PREFIX): str(value).strip() for key, value in props.items() if key.startswith(PREFIX)}
     if not mine:
@@ -69,7 +69,7 @@ def translated(props: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _confluents(url: str) -> str:
-    """Where Apicurio has Confluent's API, by where it has its own."""
+    """The URL of Confluent's API in Apicurio, from the URL of Apicurio's API."""
     if re.search(r"/apis/ccompat/v\d+/?$", url):
         return url
     found = re.fullmatch(r"(https?://[^/]+)(?:(.*)/apis(?:/registry(?:/v\d+)?)?)?/?", url)
@@ -80,7 +80,7 @@ def _confluents(url: str) -> str:
 
 
 class RegistryConfigDef(ConfigDef):
-    """Keys of a converter with a registry, which may be given as Apicurio's clients have them."""
+    """The keys of a converter with a registry, which may also be given as Apicurio's keys."""
 
     @override
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class RegistryConfigDef(ConfigDef):
 
     @override
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        """What is wrong with Apicurio's settings is said of the registry's URL."""
+        """Errors in Apicurio's settings are reported for the registry's URL."""
         try:
             return super().validate_all(translated(props))
         except ConfigError as error:

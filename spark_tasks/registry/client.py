@@ -1,7 +1,8 @@
-"""The schema registry, over confluent-kafka's client: what it knows is kept, and where it is away nobody waits twice.
+"""The schema registry, through confluent-kafka's client. Answers are cached, and while it is away only one request
+waits.
 
-What goes wrong is told apart: RetriableError (it is away, or busy: nothing about a record), ConfigError (it does not
-let us in), UnknownSchemaError and RefusedSchemaError (DataError: the records with that schema are bad).
+Errors: RetriableError (it is away or busy, which says nothing about a record), ConfigError (it refuses access),
+UnknownSchemaError and RefusedSchemaError (DataErrors: the records with that schema are bad).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _INSTALL = "a schema registry needs more packages: pip install 'heeler[registry]
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """A schema as the registry has it. `kind`: AVRO, JSON or PROTOBUF; `references`: name, subject and version of the
+    """A registered schema. `kind`: AVRO, JSON or PROTOBUF; `references`: name, subject and version of the
     schemas that it uses.
     """
 
@@ -42,22 +43,22 @@ class SchemaText:
 
 
 def require_packages(*more: str) -> None:
-    """ConfigError where the client's packages, or `more` of the extra, are not installed."""
+    """ConfigError if the client's packages, or `more` packages of the extra, are not installed."""
     for name in ("confluent_kafka.schema_registry", *more):
         try:
-            importlib.import_module(name)  # here: it costs half a second, and few need it
+            importlib.import_module(name)  # imported here, because it takes half a second and few need it
         except ImportError as error:
             raise ConfigError(f"{_INSTALL} ({error})") from error
 
 
 @lru_cache(maxsize=64)
 def shared(settings: tuple[tuple[str, Any], ...]) -> Registry:
-    """One for all converters of this process with these settings."""
+    """The Registry that all converters of this process with these settings share."""
     return Registry(dict(settings))
 
 
 def registry_of(values: Mapping[str, Any], configs: Mapping[str, str]) -> Registry:
-    """The registry of parsed settings (settings.REGISTRY_KEYS) and of the raw ones that have any name."""
+    """The registry for parsed settings (settings.REGISTRY_KEYS) and for the raw ones whose names are not fixed."""
     free = (TLS_PREFIX + "ssl.", "request.header.", "bearer.auth.", "basic.auth.")
     told = {key: str(value) for key, value in configs.items() if key.startswith(free)}
     known = {key: _frozen(values[key]) for key in (
@@ -76,7 +77,7 @@ def _frozen(value: Any) -> Any:
 
 
 class Registry:
-    """Made from settings; connects when it is first asked. For any thread."""
+    """A schema registry; connects at the first request. Thread-safe."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -94,7 +95,7 @@ class Registry:
         return _text(found)
 
     def version(self, subject: str, schema: SchemaText) -> int | None:
-        """The schema's version in the subject; None where it is not in there."""
+        """The schema's version in the subject; None if it is not in there."""
         try:
             found: int | None = self._lookup(subject, schema).version
         except (UnknownSchemaError, RefusedSchemaError):
@@ -102,7 +103,7 @@ class Registry:
         return found
 
     def register(self, subject: str, schema: SchemaText) -> int:
-        """The id of the schema, which is in the subject then. RefusedSchemaError."""
+        """Register the schema in the subject; returns its id. RefusedSchemaError."""
         found: int = self._ask(
             f"subject {subject}",
             lambda: self._client.register_schema(subject, _client_schema(schema), self._normalize),
@@ -119,7 +120,7 @@ class Registry:
         return int(found.schema_id), _text(found.schema)
 
     def referenced(self, schema: SchemaText) -> dict[str, SchemaText]:
-        """All schemas that this one uses, and those that they use, by name; each after those that it uses itself."""
+        """All schemas that this one uses, directly or not, by name; each after those that it uses itself."""
         found: dict[str, SchemaText] = {}
         self._collect(schema, found, 0)
         return found
@@ -148,13 +149,13 @@ class Registry:
         return bool(self._settings["normalize.schemas"])
 
     def _ask(self, what: str, question: Callable[[], T]) -> T:
-        """The answer; nobody is asked while the registry is known to be away."""
+        """Send a request, unless the registry is known to be away."""
         from confluent_kafka.schema_registry.common._httpx_compat import httpx  # noqa: PLC0415
         from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError  # noqa: PLC0415
 
         left = self._away_until - time.monotonic()
         if left > 0:
-            raise RetriableError(f"{self._why}; it is asked again in {left:.1f} s")
+            raise RetriableError(f"{self._why}; the next attempt is in {left:.1f} s")
         try:
             answer = question()
         except SchemaRegistryError as error:
@@ -164,8 +165,8 @@ class Registry:
             raise self._refusal(what, error) from error
         except (httpx.TransportError, OAuthTokenError) as error:
             raise self._away(f"{type(error).__name__}: {error}") from error
-        except ValueError as error:  # the answer is not JSON: something else listens there
-            raise self._away(f"it does not answer as a schema registry: {error}") from error
+        except ValueError as error:  # the answer is not JSON: another service listens there
+            raise self._away(f"its answer is not that of a schema registry: {error}") from error
         self._back()
         return answer
 
@@ -175,7 +176,7 @@ class Registry:
         where = f"the schema registry {self._urls}, {what}: {words}"
         if status in (401, 403):
             return ConfigError(f"{where}; see basic.auth.* and bearer.auth.* of the converter")
-        if error.error_code == -1 and not what.startswith("GUID"):  # not every registry has those
+        if error.error_code == -1 and not what.startswith("GUID"):  # not every registry supports these
             return ConfigError(f"{where}; that is not the answer of a schema registry: is the path of the URL right?")
         if status == 404:
             return UnknownSchemaError(where)
@@ -189,7 +190,7 @@ class Registry:
             self._failures += 1
             limit = self._settings["retries.max.wait.ms"] / 1000
             wait = min(limit, self._settings["retries.wait.ms"] / 1000 * 2 ** min(self._failures - 1, 20))
-            self._why = f"the schema registry {self._urls} is out of reach: {why}"
+            self._why = f"the schema registry {self._urls} cannot be reached: {why}"
             self._away_until = time.monotonic() + wait
             return RetriableError(self._why)
 
@@ -214,7 +215,7 @@ class Registry:
             client = SchemaRegistryClient(conf)
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError(f"schema.registry.url: {error}") from error
-        # What its settings cannot say: Java's clients send any header, and a token without a logical cluster.
+        # The client has no settings for these: Java's clients send any header, and a token without a logical cluster.
         rest = client._rest_client  # noqa: SLF001
         if values.get(f"{TLS_PREFIX}ssl.endpoint.identification.algorithm", "https").strip() == "":
             rest.verify.check_hostname = False
@@ -236,7 +237,7 @@ _CLOUD_HEADERS = {
 
 
 def _conf(values: Mapping[str, Any]) -> dict[str, Any]:
-    """confluent-kafka's settings."""
+    """The settings of confluent-kafka's client."""
     urls = [url.rstrip("/") for url in values["schema.registry.url"]]
     if values["schema.registry.url.randomize"]:
         first = random.randrange(len(urls))  # noqa: S311 - load, not secrets
@@ -289,6 +290,6 @@ def _text(schema: Any) -> SchemaText:
 
 
 def _shown(url: str) -> str:
-    """Without user and password."""
+    """The URL without user and password."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"

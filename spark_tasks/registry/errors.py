@@ -1,4 +1,4 @@
-"""What a registry says of a schema: the records that have it are bad, and all of them."""
+"""Errors about a schema: all records that have it are bad."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class UnknownSchemaError(DataError):
 
 
 class RefusedSchemaError(DataError):
-    """The registry does not take a schema: it is not compatible, or no schema at all."""
+    """The registry does not accept a schema: it is incompatible or invalid."""
 
 
 class UnusableSchemaError(DataError):

@@ -1,5 +1,5 @@
-"""The keys by which converters are told of a schema registry: names, types and defaults as Confluent's converters have
-them. What no Python client can do is refused where it is set, not ignored.
+"""The keys of converters for the schema registry, with the names, types and defaults of Confluent's converters.
+Settings that no Python client supports are refused, not ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DUAL_ID = f"{_SERIALIZERS}.schema.id.DualSchemaIdDeserializer"
 _PREFIX_READER = f"{_SERIALIZERS}.schema.id.PrefixSchemaIdDeserializer"
 _NO_CONTEXT = f"{_SERIALIZERS}.context.NullContextNameStrategy"
 
-# name, type, importance, default (- none, ! required), what it is
+# name, type, importance, default (- none, ! required), documentation
 _TABLE = f"""
 schema.registry.url LIST HIGH ! URLs of the schema registry; several, separated by commas, are tried one after another.
 schema.registry.url.randomize BOOLEAN LOW =false Whether each process begins with another of the URLs.
@@ -75,7 +75,7 @@ max.retries INT LOW =3 How often a request is repeated at once before the regist
 retries.wait.ms INT LOW =1000 The longest wait before the first repetition.
 retries.max.wait.ms INT LOW =20000 The longest wait before any repetition.
 """
-# those of every Java client that are not client keys of Kafka
+# keys that every Java client has and that are not client keys of Kafka
 _TLS = """
 ssl.cipher.suites LIST LOW -
 ssl.enabled.protocols LIST MEDIUM =TLSv1.2,TLSv1.3
@@ -136,10 +136,10 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """ConfigError where a value needs what is not here."""
+    """ConfigError for a value that is not supported."""
     if not [url for url in values["schema.registry.url"] if url]:
         raise ConfigError("schema.registry.url: name at least one URL, such as http://registry:8081; a converter of "
-                          "this kind is nothing without a registry (JsonConverter does without one)")
+                          "this kind needs a registry (JsonConverter does not)")
     for url in values["schema.registry.url"]:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"Invalid value {url} for configuration schema.registry.url: must begin with http:// or "
@@ -152,5 +152,5 @@ def check(values: Mapping[str, Any]) -> None:
 
 
 def reads_headers(values: Mapping[str, Any], *, is_key: bool) -> bool:
-    """Whether ids in headers count."""
+    """Whether schema ids in headers are used."""
     return bool(values[f"{'key' if is_key else 'value'}.schema.id.deserializer"] == _DUAL_ID)

@@ -1,4 +1,4 @@
-"""Under which subject a schema is in the registry: the subject name strategies."""
+"""The subject name strategies, which give the subject of a schema in the registry."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _BY_WORD = {"TOPIC": TOPIC_NAME, "RECORD": RECORD_NAME, "TOPIC_RECORD": TOPIC_RE
 
 
 class Subjects:
-    """Names subjects, as key.subject.name.strategy or value.subject.name.strategy says.
+    """Names subjects according to key.subject.name.strategy or value.subject.name.strategy.
 
-    AssociatedNameStrategy, the default, asks the registry for associations of topics, which only Confluent's own has;
-    here it is what it falls back to: the topic, unless subject.name.strategy.fallback.type says something else.
+    AssociatedNameStrategy, the default, asks the registry for associations of topics, which only Confluent's registry
+    has; here only its fallback is used: the topic, unless subject.name.strategy.fallback.type is set.
     """
 
     def __init__(self, values: Mapping[str, Any], configs: Mapping[str, str], *, is_key: bool) -> None:
@@ -41,8 +41,8 @@ class Subjects:
         return bool(self._strategy != TOPIC_NAME)
 
     def subject(self, topic: str, record: str | None) -> str:
-        """`record`: the full name of the schema; None for one that has none. UnusableSchemaError where it has to
-        have one.
+        """The subject of a schema. `record`: the full name of the schema, or None. UnusableSchemaError if the strategy
+        requires a name.
         """
         if self._strategy == TOPIC_NAME:
             return f"{topic}-{self._part}"

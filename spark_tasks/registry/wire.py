@@ -1,4 +1,4 @@
-"""How serialized bytes say their schema: a magic byte and an id before the payload, or a header."""
+"""How serialized records identify their schema: by a magic byte and an id before the payload, or by a header."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _HEADERS = {True: "__key_schema_id", False: "__value_schema_id"}
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Records by their schemas: `codes` says for each row which of `ids` it has, -1 for a record without bytes, -2 for
-    one that says none (`bad`: row and why). `payloads`: what is there, without magic byte and id
-    or with them (`skip`).
+    """Records by schema: `codes` has for each row the index into `ids`, -1 for a record without bytes, -2 for a record
+    without a valid schema id (`bad`: row and reason). `payloads`: the bytes, with or without (see `skip`) magic byte
+    and id.
     """
 
     ids: list[SchemaId]
     codes: np.ndarray[Any, Any]
-    payloads: list[bytes]  # of those that say one
-    skip: int  # how many bytes of each are something else
+    payloads: list[bytes]  # of the records with a schema id
+    skip: int  # how many bytes before each payload to skip
     bad: dict[int, str]
 
     def run_ends(self) -> list[int]:
-        """Where each run of records of one schema ends; records without bytes belong to any."""
+        """The end of each run of records with the same schema; records without bytes fit into any run."""
         rows = np.flatnonzero(self.codes >= 0)
         changes = np.flatnonzero(np.diff(self.codes[rows])) + 1
         return [*rows[changes].tolist(), len(self.codes)]
 
 
 def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Framed:
-    """Of a binary array; `headers` (columns.HEADERS_TYPE): None where only prefixes count."""
+    """Split values into schema ids and payloads; `headers` (columns.HEADERS_TYPE): None if only prefixes count."""
     named = {} if headers is None else _named(headers, _HEADERS[is_key])
     size = len(array)
     ids: dict[SchemaId, int] = {}
@@ -71,7 +71,7 @@ def unframed(array: pa.Array, headers: pa.Array | None, *, is_key: bool) -> Fram
 
 
 def framed(schema_id: int, payloads: pa.Array, index: bytes = b"") -> pa.Array:
-    """The payloads (binary, null for records without bytes) with the prefix of the id; `index`: what follows it."""
+    """The payloads (binary, null for records without bytes) after the prefix with the id; `index`: bytes after it."""
     prefix = struct.pack(">bi", 0, schema_id) + index
     if payloads.null_count:
         return pc.binary_join_element_wise(pa.scalar(prefix, payloads.type), payloads, pa.scalar(b"", payloads.type))
@@ -106,7 +106,7 @@ def _named(headers: pa.Array, name: str) -> dict[int, bytes]:
 
 
 def _told(whole: bytes, header: bytes | None) -> tuple[SchemaId, bytes]:
-    """The schema of a value and its payload; ValueError says why not."""
+    """The schema id of a value and its payload; ValueError if it is invalid."""
     said = whole if header is None else header
     if said[:1] == b"\x00" and len(said) >= _SIZE:
         schema_id: SchemaId = int.from_bytes(said[1:_SIZE], "big", signed=True)
@@ -117,5 +117,5 @@ def _told(whole: bytes, header: bytes | None) -> tuple[SchemaId, bytes]:
         raise ValueError("Unknown magic byte!")
     else:
         raise ValueError(f"Error deserializing schema ID: only {len(said)} bytes")
-    # a header of Protobuf has the message's index after the id: it goes before the payload, where it is without headers
+    # Protobuf's header has the message index after the id: put it before the payload, where it is without headers
     return schema_id, rest if header is None else rest + whole

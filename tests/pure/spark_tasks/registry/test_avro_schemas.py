@@ -92,7 +92,7 @@ def test_what_avro_alone_has():
     ("{", "not valid JSON"), ('"nothing"', "an undefined type nothing"), ('{"type":"array"}', "without items"),
     ("null", "a type"),
     ('{"type":"record","name":"L","fields":[{"name":"n","type":["null","L"]}]}', "contains itself"),
-    ('{"type":"record","name":"L","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "with the same name"),
+    ('{"type":"record","name":"L","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "the same name"),
     ("[" * 5000 + "]" * 5000, "valid JSON|levels deep"),
 ])
 def test_schemas_that_are_none(text, words):

@@ -49,7 +49,7 @@ def test_converters_are_listed_with_confluents_settings(name, cls):
 
 @pytest.mark.parametrize(("wrong", "words"), [
     ({}, 'Missing required configuration "schema.registry.url"'),
-    ({URL: ""}, "JsonConverter does without one"),
+    ({URL: ""}, "JsonConverter does not"),
     ({URL: "registry:8081"}, "must begin with http"),
     ({URL: NOWHERE, "value.subject.name.strategy": "com.acme.Mine"}, "must be one of"),
     ({URL: NOWHERE, "basic.auth.credentials.source": "SASL_INHERIT"}, "has to be URL, USER_INFO"),
@@ -107,7 +107,7 @@ def test_a_registry_that_is_not_there_is_asked_again_later():
     converter = AvroConverter()
     converter.configure({URL: NOWHERE, "max.retries": "0", "retries.wait.ms": "60000"}, is_key=True)
     record = framed(7, pa.array([b"x"]))
-    for words in ("out of reach: ConnectError", "it is asked again in"):
+    for words in ("cannot be reached: ConnectError", "the next attempt is in"):
         with pytest.raises(RetriableError, match=words):
             converter.to_connect("t", record)
 
