@@ -1,4 +1,4 @@
-"""Which letters of a partition need no replay any more, and how a consumer group's offset says so. Pure."""
+"""Which dead letters of a partition have been replayed, and how a consumer group's offset records that. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from spark_tasks.errors import ConnectError
 
 _MARK: Final = "heeler-replay:"
 _LONGEST: Final = 4096  # Kafka's default offset.metadata.max.bytes
-_MOST_BYTES: Final = 1_000_000  # of a note unpacked: what comes from Kafka may be anything
+_MOST_BYTES: Final = 1_000_000  # of an unpacked note: data from Kafka may be anything
 
 
 class ScatteredError(ConnectError):
-    """What was replayed lies too scattered in the queue for the note that is kept of it."""
+    """The replayed letters are too scattered in the queue to be recorded in the group's offset metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All offsets below `low`, and `spans` above it: (first, end), ascending, with gaps in between. Of a group's
-    offsets `low` is the offset and `note` its metadata.
+    """The offsets that are done: all below `low`, and `spans` above it: (first, end), ascending, with gaps between
+    them. A consumer group stores `low` as its offset and `note` as the metadata.
     """
 
     low: int = 0
@@ -34,11 +34,11 @@ class Done:
 
     @classmethod
     def of(cls, offset: int, note: str) -> Done:
-        """What a group has committed; a note that is not ours says nothing."""
+        """Read what a group has committed. Metadata that heeler did not write is ignored."""
         return _joined(offset, _read(offset, note))
 
     def note(self) -> str:
-        """For `of`. ScatteredError where it would be longer than a broker takes."""
+        """The metadata to commit, which `of` reads. ScatteredError if it would be longer than a broker accepts."""
         if not self.spans:
             return ""
         numbers, at = [], self.low
@@ -48,13 +48,13 @@ class Done:
         text = _MARK + base64.b64encode(zlib.compress(bytes(_varints(numbers)), 9)).decode()
         if len(text) > _LONGEST:
             raise ScatteredError(
-                "what was replayed lies too scattered in the queue to keep account of: replay what lies between first "
+                "the replayed letters are too scattered in the queue to be recorded: first replay those between them "
                 "(a filter by offsets alone, or none), or fewer at a time"
             )
         return text
 
     def covers(self, offsets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Whether each of the offsets is done."""
+        """For each offset, whether it is done."""
         found = offsets < self.low
         if self.spans:
             bounds = np.array(self.spans, np.int64)
@@ -63,7 +63,7 @@ class Done:
         return found
 
     def after(self, start: int, end: int, left: np.ndarray[Any, Any]) -> Done:
-        """Also start (inclusive) to end (exclusive), but for the offsets in `left` (ascending)."""
+        """With start (inclusive) to end (exclusive) done as well, except the offsets in `left` (ascending)."""
         edges = [start - 1, *left.tolist(), end]
         more = ((a + 1, b) for a, b in itertools.pairwise(edges) if a + 1 < b)
         return _joined(self.low, [*self.spans, *more])

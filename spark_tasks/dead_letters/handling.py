@@ -1,4 +1,4 @@
-"""What a connector's `errors.*` say, for one of its tasks, and the topic of its dead letters."""
+"""A connector's `errors.*` settings for one of its tasks, and the topic of its dead letter queue."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _DEFINITION = ConfigDef(*(SINK.keys[key] for key in _KEYS))
 
 @dataclass(frozen=True, slots=True)
 class ErrorHandling:
-    """Pickles. `queue`: the topic of dead letters, empty for none. Times in milliseconds; a retry timeout of -1 means
-    for ever. `client`, `appender`: how letters are produced; `admin`: how their topic is made.
+    """Picklable. `queue`: the dead letter queue's topic, empty for none. Times in milliseconds; a retry timeout of -1
+    means forever. `client`, `appender`: settings of the producer; `admin`: settings of the admin client that creates
+    the topic.
     """
 
     connector: str = ""

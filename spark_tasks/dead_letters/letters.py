@@ -1,4 +1,4 @@
-"""Dead letters read back: what their `__connect.errors.*` headers say, and the records that they were."""
+"""Reads dead letters back: their `__connect.errors.*` headers, and the original records."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from spark_tasks.data.columns import HEADERS_TYPE
 
 PREFIX: Final = "__connect.errors."
 MARKER: Final = "heeler.replay.of"
-"""The header of a record that was replayed: topic-partition-offset of its letter."""
+"""The header that marks a replayed record: topic-partition-offset of its letter."""
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
-_INT32: Final = "^[0-9]{1,9}$"  # some less, for both: no topic has so many partitions, no partition so many records
+_INT32: Final = "^[0-9]{1,9}$"  # limits that no partition number and no offset reaches in practice
 _INT64: Final = "^[0-9]{1,18}$"
 
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """A batch of a queue (`raw`, columns.RAW_SCHEMA), and what its headers say: columns of its length, null where a
-    header is missing or makes no sense. `partition` and `offset` are int64, the others strings.
+    """A batch of the queue (`raw`, columns.RAW_SCHEMA) and the contents of its headers as columns of the same length,
+    null where a header is missing or invalid. `partition` and `offset` are int64, the others strings.
     """
 
     raw: pa.RecordBatch
@@ -39,7 +39,7 @@ class Letters:
 
     @classmethod
     def of(cls, raw: pa.RecordBatch) -> Letters:
-        """Of whatever the queue holds."""
+        """Read a batch of the queue, which may hold any records."""
         headers = raw.column("headers")
         flat, parents = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
         names, values = pc.struct_field(flat, "key"), pc.struct_field(flat, "value")
@@ -47,7 +47,7 @@ class Letters:
         def texts(name: str) -> pa.Array:
             found = pc.indices_nonzero(pc.equal(names, PREFIX + name)).to_numpy().astype(np.int64)
             places = np.full(len(raw), -1, np.int64)
-            places[parents[found]] = found  # of several the last, which is the newest
+            places[parents[found]] = found  # if there are several, the last one is the newest
             return _texts(values.take(pa.array(places, mask=places < 0)))
 
         return cls(
@@ -57,7 +57,7 @@ class Letters:
         )
 
     def whole(self) -> np.ndarray[Any, Any]:
-        """Whether each says where its record is from (errors.deadletterqueue.context.headers.enable)."""
+        """For each letter, whether it names the origin of its record (the queue has context.headers.enable)."""
         known = [self.connector, self.topic, self.partition, self.offset]
         found: np.ndarray[Any, Any] = np.logical_and.reduce([c.is_valid().to_numpy(False) for c in known])
         return found
@@ -79,7 +79,7 @@ def _numbers(texts: pa.Array, form: str) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Records of one partition whose offsets ascend: `raw` as they were, and the offsets of their letters."""
+    """Records of one partition with ascending offsets: `raw` as originally read, and the offsets of their letters."""
 
     topic: str
     partition: int
@@ -88,14 +88,14 @@ class Run:
 
 
 def runs(letters: Letters, rows: Rows, mark: Callable[[int], bytes | None], *, ordered: bool) -> list[Run]:
-    """The records of those letters: with their own key, value, timestamp, headers and offset, and MARKER as `mark` has
-    it for the letter's offset. `ordered`: in the order of the queue, else those of a partition together.
+    """The records of those letters with their original key, value, timestamp, headers and offset, plus MARKER with the
+    value that `mark` gives for the letter's offset. `ordered`: in the order of the queue, else grouped by partition.
     """
     topics = letters.topic.take(pa.array(rows)).dictionary_encode()
     codes = topics.indices.to_numpy()
     partitions, offsets = (column.take(pa.array(rows)).to_numpy() for column in (letters.partition, letters.offset))
     if not ordered:
-        order = np.lexsort((partitions, codes))  # stable
+        order = np.lexsort((partitions, codes))  # a stable sort
         rows, codes, partitions, offsets = rows[order], codes[order], partitions[order], offsets[order]
     cuts = (np.diff(codes) != 0) | (np.diff(partitions) != 0) | (np.diff(offsets) <= 0)
     bounds = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(rows)]

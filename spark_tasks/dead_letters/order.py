@@ -1,4 +1,4 @@
-"""What a replay is asked for: which letters of the queue, how many, and whether only to say so. Pure."""
+"""A request for a replay: which letters of the queue, how many, and whether it is a dry run. Pure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _FILTER: Final = ("topics", "stages", "exception", "message", "from", "to", "par
 
 @dataclass(frozen=True, slots=True)
 class ReplayOrder:
-    """Empty and None: no matter. `first_ms` (inclusive) and `end_ms` are of the records' own timestamps; `partition`,
-    `first_offset` and `end_offset` are the queue's; `exception` and `message` are regular expressions (RE2) that
-    something in the class name or the message has to match.
+    """Empty or None means no restriction. `first_ms` (inclusive) and `end_ms` apply to the records' timestamps;
+    `partition`, `first_offset` and `end_offset` are those of the queue; `exception` and `message` are regular
+    expressions (RE2) searched for in the class name and the message.
     """
 
     dry_run: bool = False
@@ -44,7 +44,7 @@ class ReplayOrder:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> ReplayOrder:
-        """From a request's body. ConfigError says what is wrong with it."""
+        """Parse a request's body. ConfigError names what is wrong with it."""
         _known(body, _KEYS, "the request")
         chosen = body.get("filter")
         chosen = {} if chosen is None else chosen
@@ -54,7 +54,7 @@ class ReplayOrder:
         stages = _texts(chosen, "stages")
         for stage in stages:
             if stage not in _STAGES:
-                raise ConfigError(f"stages has {stage}; there are {', '.join(_STAGES)}")
+                raise ConfigError(f"stages has {stage}; valid stages are {', '.join(_STAGES)}")
         last = _number(chosen, "last_offset", 0)
         return cls(
             _flag(body, "dry_run"), _flag(body, "values"), _number(body, "limit", 1), _texts(chosen, "topics"), stages,
@@ -64,7 +64,7 @@ class ReplayOrder:
         )
 
     def takes(self, letters: Letters) -> np.ndarray[Any, Any]:
-        """Whether each letter is wanted (its partition is the caller's matter)."""
+        """For each letter, whether it matches (the caller checks the partition)."""
         found = []
         if self.topics:
             found.append(pc.is_in(letters.topic, pa.array(self.topics)))
@@ -85,7 +85,7 @@ class ReplayOrder:
 
     @property
     def in_order(self) -> bool:
-        """Whether no letter is passed over that lies before one that is taken."""
+        """Whether the filter never skips a letter before one that it takes."""
         chosen = (self.topics, self.stages, self.exception, self.message, self.first_ms, self.end_ms)
         return not self.first_offset and all(one in ((), "", None) for one in chosen)
 
@@ -93,7 +93,7 @@ class ReplayOrder:
 def _known(body: Mapping[str, Any], keys: tuple[str, ...], what: str) -> None:
     for key in body:
         if key not in keys:
-            raise ConfigError(f"{what} has {str(key)[:100]}; it may have {', '.join(keys)}")
+            raise ConfigError(f"{what} has an unknown member {str(key)[:100]}; allowed are {', '.join(keys)}")
 
 
 def _flag(body: Mapping[str, Any], key: str) -> bool:
@@ -108,7 +108,7 @@ def _number(body: Mapping[str, Any], key: str, least: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-        raise ConfigError(f"{key} must be a whole number from {least} on")
+        raise ConfigError(f"{key} must be a whole number of at least {least}")
     return value
 
 
@@ -117,7 +117,7 @@ def _texts(body: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
-        raise ConfigError(f"{key} must be a list of texts")
+        raise ConfigError(f"{key} must be a list of strings")
     return tuple(_written(key, one) for one in value)
 
 
@@ -130,7 +130,7 @@ def _pattern(body: Mapping[str, Any], key: str) -> str:
     try:
         pc.match_substring_regex(pa.array([""]), _written(key, value))
     except pa.ArrowInvalid as error:
-        raise ConfigError(f"{key} is no regular expression: {error}") from error
+        raise ConfigError(f"{key} is not a valid regular expression: {error}") from error
     return value
 
 
@@ -138,7 +138,7 @@ def _written(key: str, text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{key} has half of a surrogate pair") from error
+        raise ConfigError(f"{key} has an unpaired surrogate") from error
     return text
 
 
@@ -149,5 +149,5 @@ def _moment(body: Mapping[str, Any], key: str) -> int | None:
             found = dt.datetime.fromisoformat(value.strip())
             return int((found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp() * 1000)
         except (ValueError, OverflowError) as error:
-            raise ConfigError(f"{key} is no time such as 2026-11-22T18:00:00Z, nor milliseconds since 1970") from error
+            raise ConfigError(f"{key} must be a time (2026-11-22T18:00:00Z) or milliseconds since 1970") from error
     return _number(body, key, 0)

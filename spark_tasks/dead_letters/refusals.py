@@ -1,4 +1,4 @@
-"""The bad records of a split: counted, told to the log, and written to the dead letter queue as Kafka Connect does."""
+"""The bad records of a split: counted, logged, and written to the dead letter queue as in Kafka Connect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_tasks.pipeline.failures import Failure, intolerant
 
 _logger = logging.getLogger(__name__)
 
-_MOST_LINES: Final = 1000  # of the log, for each split
+_MOST_LINES: Final = 1000  # log lines for each split
 
 Header = tuple[str, bytes | None]
 Append = Callable[[str, pa.RecordBatch], None]
@@ -30,8 +30,8 @@ Append = Callable[[str, pa.RecordBatch], None]
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A record as it came: `raw` is a batch of columns.RAW_SCHEMA of that one record. `partition` and `offset` are
-    Kafka's, None where it comes from elsewhere; then `topic` is where it was to go.
+    """A record as it was read: `raw` is a batch of columns.RAW_SCHEMA of that one record. `partition` and `offset` are
+    Kafka's; a source's record has None, and `topic` is the one it was meant for.
     """
 
     topic: str
@@ -42,8 +42,8 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What the worker is told of them: how many (by phase, for the metrics), lines for its log, and how many dead
-    letters were written or could not be.
+    """The report to the worker: the number of bad records (by phase, for the metrics), lines for its log, and how many
+    dead letters were or could not be written.
     """
 
     count: int = 0
@@ -53,7 +53,7 @@ class Refused:
     lost_letters: int = 0
 
     def tell(self, metrics: TaskMetrics, *, skipped: bool) -> None:
-        """Write the lines, count the rest. Records that are not skipped fail the task, and are counted there."""
+        """Log the lines and count the records. Records that are not skipped fail the task, and are counted there."""
         metrics.refused(self.by_phase if skipped else {}, len(self.lines), self.letters, self.lost_letters)
         for line in self.lines:
             _logger.error("%s", line)
@@ -65,7 +65,7 @@ NONE_REFUSED: Final = Refused()
 
 
 class Refusals:
-    """Of one split, in the order in which they were found."""
+    """The bad records of one split, in the order in which they were found."""
 
     def __init__(self, handling: ErrorHandling) -> None:
         self._handling = handling
@@ -78,11 +78,11 @@ class Refusals:
 
     @property
     def refused(self) -> Refused:
-        """What is told to the worker."""
+        """The report to the worker."""
         return Refused(self._count, tuple(self._lines), dict(self._by_phase), self._sent, self._lost)
 
     def add(self, failure: Failure, original: Original) -> None:
-        """Note one. ToleranceExceededError where there must be none; the letter is to be sent all the same."""
+        """Add a bad record. ToleranceExceededError if none is tolerated; its letter is sent nevertheless."""
         handling = self._handling
         self._count += 1
         self._by_phase[failure.stage.phase] += 1
@@ -94,8 +94,8 @@ class Refusals:
             intolerant(failure)
 
     def send(self, append: Append) -> None:
-        """Write the letters to the queue in the order of their records, and forget them. One that no topic can hold is
-        told to the log instead.
+        """Write the letters to the queue in the order of their records, and forget them. A letter that is too large for
+        any topic is logged instead.
         """
         letters, self._letters = sorted(self._letters, key=lambda letter: letter[0].offset or 0), []
         if not letters:
@@ -114,7 +114,7 @@ class Refusals:
                     _logger.error("Could not produce message to dead letter queue. topic=%s: %s", queue, error)  # noqa: TRY400
 
     def send_apart(self) -> None:
-        """The same with a producer of its own, as that of a sink is."""
+        """Send with a separate producer, as a sink does, which has no other."""
         if not self._letters:
             return
         handling = self._handling
@@ -127,7 +127,7 @@ class Refusals:
 
 
 def _raw(letters: list[tuple[Original, list[Header]]], handling: ErrorHandling) -> pa.RecordBatch:
-    """The records with their own key, value, timestamp and headers, and behind these what went wrong."""
+    """The records with their key, value, timestamp and headers, followed by the headers that describe the error."""
     batch = pa.concat_batches([original.raw for original, _ in letters])
     if not handling.with_headers:
         return batch
@@ -140,7 +140,7 @@ def _raw(letters: list[tuple[Original, list[Header]]], handling: ErrorHandling) 
 
 
 def context_headers(failure: Failure, original: Original, handling: ErrorHandling) -> list[Header]:
-    """Kafka Connect's headers of a dead letter, in its order; of a source's record without partition and offset."""
+    """Kafka Connect's headers of a dead letter, in its order; without partition and offset for a source's record."""
     if not handling.with_headers:
         return []
     texts = {
@@ -164,7 +164,7 @@ def context_headers(failure: Failure, original: Original, handling: ErrorHandlin
 
 
 def log_line(failure: Failure, original: Original, handling: ErrorHandling) -> str:
-    """As Kafka Connect's log has it, and the error."""
+    """The line that Kafka Connect logs, with the error."""
     where = ""
     if handling.log_records:
         where = f", where consumed record is {_place(original)}"
