@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-# Java wants two digits, the nearest to the number: that shows in these alone.
+# Java prints at least two digits, the nearest to the number, which matters only for these numbers.
 _SMALLEST: Final[Mapping[float, str]] = {5e-324: "4.9E-324", 1e-323: "9.9E-324"}
 
 
@@ -17,7 +17,7 @@ def java_double(value: float) -> str:
     """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    shortest = float.__repr__(value)  # numpy's doubles have another one of their own
+    shortest = float.__repr__(value)  # numpy's doubles have a different repr
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return shortest
     sign = "-" if value < 0 else ""

@@ -1,4 +1,4 @@
-"""The order in which Java's HashMap gives its entries back: it shows in what FileStreamSink prints and in the order of
+"""The iteration order of Java's HashMap, which is visible in the output of FileStreamSink and in the order of
 members that JsonConverter writes.
 """
 
@@ -24,25 +24,25 @@ def string_hash(text: str) -> int:
 
 
 def table_size(entries: int, capacity: int = 16) -> int:
-    """Buckets of a table that began with `capacity` and to which entries were added one by one."""
+    """The number of buckets of a table that started with `capacity` after entries were added one by one."""
     while entries > capacity * 3 // 4:
         capacity *= 2
     return capacity
 
 
 def capacity_for(asked: int) -> int:
-    """What `new HashMap(asked)` begins with."""
+    """The number of buckets of `new HashMap(asked)`."""
     return 1 << max(asked - 1, 0).bit_length() if asked > 0 else 1
 
 
 def copy_capacity(entries: int) -> int:
-    """What `new HashMap(otherMap)` begins with."""
+    """The number of buckets of `new HashMap(otherMap)`."""
     return capacity_for(int(entries / 0.75 + 1.0)) if entries else 16
 
 
 def hash_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
-    """The keys, put in this order into a new table, in the order of iteration. (Tree bins, which need eight keys in
-    one bucket of a table of 64, are not modelled.)
+    """The iteration order of keys that are put into a new table in this order. (Tree bins, which need eight keys in one
+    bucket of a table of 64, are not modelled.)
     """
     return list(_ordered(tuple(keys), capacity))
 
@@ -55,7 +55,7 @@ def _ordered(keys: tuple[str, ...], capacity: int) -> tuple[str, ...]:
 
 
 def copied(keys: Sequence[str], *added: str) -> list[str]:
-    """The order in a `new HashMap(map)` to which more keys are put."""
+    """The iteration order of a `new HashMap(map)` into which more keys are put."""
     return hash_order([*keys, *added], copy_capacity(len(keys)))
 
 
@@ -72,7 +72,7 @@ def entry_order(data: Any, ends: Any, offsets: Any) -> Any:
 
 @jit
 def _entry_order(data: Any, ends: Any, offsets: Any, buckets: Any, places: Any, out: Any) -> None:
-    """`buckets` has room for the entries of any map, `places` for its table."""
+    """`buckets` is large enough for the entries of any map, `places` for its table."""
     for m in range(len(offsets) - 1):
         first, last = offsets[m], offsets[m + 1]
         size = 16
@@ -89,7 +89,7 @@ def _entry_order(data: Any, ends: Any, offsets: Any, buckets: Any, places: Any, 
             count = places[each]
             places[each] = place
             place += count
-        for i in range(first, last):  # within a bucket the order of insertion stays
+        for i in range(first, last):  # entries of a bucket keep the order of insertion
             bucket = buckets[i - first]
             out[places[bucket]] = i
             places[bucket] += 1

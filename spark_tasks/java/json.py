@@ -1,4 +1,4 @@
-"""JSON as Jackson writes it, value by value: compact, numbers and escapes as Java prints them."""
+"""Writes JSON as Jackson does, value by value: compact, with Java's form of numbers and escapes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from spark_tasks.java.double import java_double
 
-_SURROGATES = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")  # what Java has in two characters, or half of it
+_SURROGATES = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")  # surrogate pairs, and unpaired surrogates
 _ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
 
 
 def java_json(value: Any, order: Callable[[Mapping[str, Any]], Iterable[str]] = iter) -> str:
-    """The text of a value. Not-a-number and infinities become strings, bytes Base64. `order`: in which order the
-    members of an object stand. TypeError for what JSON cannot hold.
+    """The text of a value. NaN and infinities become strings, bytes become Base64. `order`: gives the order of an
+    object's members. TypeError for a value that JSON cannot represent.
     """
     match value:
         case None:

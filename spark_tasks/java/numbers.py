@@ -1,4 +1,4 @@
-"""Numbers as Java's toString prints them, a column at a time.
+"""Prints numbers as Java's toString does, a column at a time.
 
 The digits of doubles and floats are the shortest that identify the number, as Java prints them since version 19; older
 versions print one digit too many for a few numbers.
@@ -21,7 +21,7 @@ _SMALL, _LARGE = 1e-3, 1e7  # between them, Java prints no exponent
 
 
 def float_texts(array: pa.Array) -> pa.Array:
-    """A string array of float32 or float64 values; nulls stay."""
+    """The texts of float32 or float64 values; nulls stay null."""
     out, offsets = np.empty(len(array) * _ROOM, np.uint8), np.empty(len(array) + 1, np.int32)
     digits = np.empty(32, np.uint8)
     if pa.types.is_float32(array.type):
@@ -39,7 +39,7 @@ def float_texts(array: pa.Array) -> pa.Array:
 
 
 def integer_texts(array: pa.Array) -> pa.Array:
-    """A string array of integers; nulls stay. (Arrow's own cast takes two to four times as long.)"""
+    """The texts of integers; nulls stay null. (Arrow's own cast takes two to four times as long.)"""
     if pa.types.is_uint64(array.type):
         return array.cast(pa.string())
     values = array.cast(pa.int64()).fill_null(0).to_numpy()
@@ -88,11 +88,11 @@ def _java(data: Any, ends: Any, digits: Any, out: Any, offsets: Any) -> int:
 
 @jit
 def _count_places(values: Any, places: Any) -> int:
-    """How many decimal places each number has; -1 where it has more than six, or Java prints it with an exponent. How
-    many of these there are.
+    """Set the number of decimal places of each number, or -1 where it has more than six or Java prints it with an
+    exponent. Returns how many have -1.
 
-    A decimal of at most 15 digits shares its double with no other one, so it is the shortest there is; and the quotient
-    of two whole numbers that doubles hold is the double next to it.
+    No two decimals of at most 15 digits have the same double, so such a decimal is the shortest; and the quotient of
+    two whole numbers that are exact as doubles is the nearest double.
     """
     others = 0
     for row in range(len(values)):
@@ -124,7 +124,7 @@ def _java_of_doubles(values: Any, places: Any, data: Any, ends: Any, digits: Any
 
 @jit
 def _short(value: float, places: int, out: Any, at: int) -> int:
-    """A number that has no more than so many places."""
+    """Write a number with at most this many decimal places."""
     if np.signbit(value):
         out[at] = 45
         at += 1
@@ -148,7 +148,7 @@ def _short(value: float, places: int, out: Any, at: int) -> int:
 
 @jit
 def _number(data: Any, start: int, end: int, single: bool, digits: Any, out: Any, at: int) -> int:
-    """One number, from the way C++ writes it (12.5, 1e+22, inf) to Java's (12.5, 1.0E22, Infinity)."""
+    """Convert one number from C++'s form (12.5, 1e+22, inf) to Java's (12.5, 1.0E22, Infinity)."""
     if start < end and data[start] == 45:
         out[at] = 45
         at += 1
@@ -184,7 +184,7 @@ def _number(data: Any, start: int, end: int, single: bool, digits: Any, out: Any
 
 @jit
 def _two_digits(digits: Any, power: int, single: bool) -> tuple[int, int]:
-    """Java wants two digits, the nearest to the number; that shows in the very smallest numbers only."""
+    """Java prints at least two digits, the nearest to the number, which matters only for the smallest numbers."""
     digit = digits[0] - 48
     nearest = 0
     if single and power == -45:
@@ -216,7 +216,7 @@ def _exponent(data: Any, start: int, end: int) -> int:
 
 @jit
 def _layout(digits: Any, count: int, power: int, out: Any, at: int) -> int:
-    """Lays out digits x 10^power: plain from 10^-3 up to 10^7, else with an exponent; always with a point."""
+    """Write digits x 10^power: plain from 10^-3 up to 10^7, else with an exponent; always with a decimal point."""
     leading = power + count - 1  # the exponent of the first digit
     if leading < -3 or leading >= 7:
         at = _put(digits, 0, 1, out, at)

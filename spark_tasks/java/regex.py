@@ -1,4 +1,4 @@
-"""Java's regular expressions, as far as connector configurations use them, in Python's `re`."""
+"""Translates Java's regular expressions, as far as connector configurations use them, to Python's `re`."""
 
 from __future__ import annotations
 

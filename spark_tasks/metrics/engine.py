@@ -1,4 +1,4 @@
-"""What an engine tells of itself."""
+"""The figures of an engine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """`up`: whether there is a Spark. `batches`: how many were sent off since the start; `waiting` and `running`: how
-    many are on their way now. `pid`: of Spark's JVM.
+    """`up`: whether Spark is running. `batches`: the number submitted since the start; `waiting` and `running`: how
+    many are in flight now. `pid`: of Spark's JVM.
     """
 
     up: bool = False
@@ -24,12 +24,12 @@ class EngineFigures:
 
 
 def memory_of(pid: int) -> dict[str, int]:
-    """Resident bytes of Spark's JVM and of the Python processes below it, where the system tells (Linux)."""
+    """Resident bytes of Spark's JVM and of its Python processes, if the system reports them (Linux)."""
     found = {"jvm": 0, "python": 0}
     page = os.sysconf("SC_PAGE_SIZE")
     for kind, pids in (("jvm", [pid]), ("python", list(_below(pid)))):
         for one in pids:
-            with suppress(OSError, ValueError, IndexError):  # it has just ended
+            with suppress(OSError, ValueError, IndexError):  # the process has just ended
                 found[kind] += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
     return {kind: size for kind, size in found.items() if size}
 
@@ -37,7 +37,7 @@ def memory_of(pid: int) -> dict[str, int]:
 def _below(pid: int) -> Iterable[int]:
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(OSError):  # it has just ended
+            with suppress(OSError):  # the process has just ended
                 for child in map(int, (thread / "children").read_text().split()):
                     yield child
                     yield from _below(child)

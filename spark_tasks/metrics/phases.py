@@ -1,7 +1,7 @@
-"""Where the time of a batch goes, and where its error came from. Costs a microsecond for each batch and phase.
+"""Measures the time of each phase of a batch and marks the phase of an error. Costs a microsecond per phase.
 
-The thread that runs a split has a stopwatch; code on the way says `with phase("decode"):`. Of phases inside each other
-only the innermost one counts, so they add up to the time of the whole.
+The thread that runs a split has a stopwatch; the code that it runs says `with phase("decode"):`. Of nested phases only
+the innermost one counts, so that they add up to the total time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Stopwatch:
         self._since = 0.0
 
     def enter(self, name: str) -> None:
-        """A phase begins; the one around it rests."""
+        """Begin a phase; the enclosing one is suspended."""
         now = perf_counter()
         self._count(now)
         self._stack.append(name)
 
     def leave(self) -> None:
-        """It ends; the one around it goes on."""
+        """End the phase; the enclosing one is resumed."""
         self._count(perf_counter())
         self._stack.pop()
 
@@ -57,7 +57,7 @@ _local = _Local()
 
 
 class phase:  # noqa: N801 - reads as a word: with phase("decode"):
-    """Counts what is inside for a phase of this thread's stopwatch, if it has one; marks an error with the phase."""
+    """Counts its block as a phase of this thread's stopwatch, if it has one; marks errors with the phase."""
 
     __slots__ = ("_name", "_watch")
 
@@ -79,7 +79,7 @@ class phase:  # noqa: N801 - reads as a word: with phase("decode"):
 
 
 class measured:  # noqa: N801 - as phase
-    """A stopwatch for this thread, while it is inside."""
+    """Gives this thread a stopwatch for the duration of the block."""
 
     __slots__ = ("_before", "_watch")
 
@@ -93,7 +93,7 @@ class measured:  # noqa: N801 - as phase
 
 
 def each(name: Phase, items: Iterable[T]) -> Iterator[T]:
-    """The items; the time until each one is there counts for the phase."""
+    """The items; the time that it takes to get each one counts for the phase."""
     iterator = iter(items)
     while True:
         with phase(name):
@@ -104,13 +104,13 @@ def each(name: Phase, items: Iterable[T]) -> Iterator[T]:
 
 
 def mark(error: BaseException, stage: str) -> None:
-    """Remember where an error came from; the first word counts."""
+    """Mark an error with its stage; the first mark counts."""
     if stage and not stage_of(error):
-        vars(error)[_STAGE] = stage  # not by setattr: a plugin's error may refuse that
+        vars(error)[_STAGE] = stage  # not with setattr, which a plugin's error may refuse
 
 
 def stage_of(error: BaseException) -> str:
-    """Where it came from, itself or what it was raised from; empty where nobody said."""
+    """The stage of an error or of one of its causes; empty if there is no mark."""
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None:

@@ -23,10 +23,10 @@ _logger = logging.getLogger(__name__)
 Kind = Literal["counter", "gauge", "summary"]
 Labels = tuple[tuple[str, str], ...]
 MOST_SERIES: Final = 1000  # of one connector's or task's plugins
-LONGEST_VALUE: Final = 200  # characters of a label's value
+LONGEST_VALUE: Final = 200  # most characters of a label's value
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,99}")
-OURS = frozenset({"connector", "task", "worker", "quantile", "le"})  # labels that no plugin may use
+OURS = frozenset({"connector", "task", "worker", "quantile", "le"})  # reserved labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Series:
 
 @dataclass(slots=True)
 class Figures:
-    """Values by series: a counter's and a gauge's is one number, a summary's are its count and its sum. `helps`: what
-    the author says of a name.
+    """Values by series: one number for a counter or a gauge, count and sum for a summary. `helps`: the author's
+    description of each name.
     """
 
     values: dict[Series, tuple[float, float]] = field(default_factory=dict)
     helps: dict[str, str] = field(default_factory=dict)
-    dropped: int = 0  # what came for series beyond MOST_SERIES
+    dropped: int = 0  # values dropped because of MOST_SERIES
 
 
 class Counter:
@@ -56,31 +56,31 @@ class Counter:
         self._metrics, self._series = metrics, series
 
     def inc(self, by: float = 1.0) -> None:
-        """Count `by` more, at least 0."""
+        """Add `by`, which is at least 0."""
         if not by >= 0:
             raise ConnectError(f"the counter {self._series.name} cannot go down: inc({by})")
         self._metrics.add(self._series, by, 0.0)
 
 
 class Gauge:
-    """A number that goes up and down. In a split: what the last split to end has set."""
+    """A number that goes up and down. In splits, the value set by the split that ended last counts."""
 
     def __init__(self, metrics: PluginMetrics, series: Series) -> None:
         self._metrics, self._series = metrics, series
 
     def set(self, value: float) -> None:
-        """It is this now."""
+        """Set the current value."""
         self._metrics.put(self._series, float(value))
 
 
 class Summary:
-    """How many values there were, and their sum: a time in seconds, a size in bytes."""
+    """The number of values and their sum, such as times in seconds or sizes in bytes."""
 
     def __init__(self, metrics: PluginMetrics, series: Series) -> None:
         self._metrics, self._series = metrics, series
 
     def observe(self, value: float) -> None:
-        """One more."""
+        """Add one value."""
         self._metrics.add(self._series, 1.0, float(value))
 
 
@@ -89,7 +89,7 @@ class PluginMetrics:
 
     A name is lower case with underscores, ends in its unit (`_seconds`, `_bytes`), and is shown as
     `heeler_plugin_NAME` with the labels connector, task and worker beside the plugin's own. ConnectError for names that
-    Prometheus does not have. At most MOST_SERIES series: what comes for others is dropped, and told once in the log.
+    Prometheus does not allow. At most MOST_SERIES series: values of others are dropped, which is logged once.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class PluginMetrics:
     def add(self, series: Series, first: float, second: float) -> None:
         """Add to both values of a series."""
         if not (math.isfinite(first) and math.isfinite(second)):
-            return  # one of them would spoil the sum for ever
+            return  # NaN or infinity would spoil the sum forever
         with self._lock:
             if self._has_room(series):
                 before = self._figures.values.get(series, (0.0, 0.0))
@@ -146,7 +146,7 @@ class PluginMetrics:
         return False
 
     def take_in(self, figures: Figures) -> None:
-        """What a split has counted."""
+        """Add what a split has counted."""
         for name, text in figures.helps.items():
             self._figures.helps.setdefault(name, text)
         for series, (first, second) in figures.values.items():
@@ -157,7 +157,7 @@ class PluginMetrics:
         self._figures.dropped += figures.dropped
 
     def replace(self, figures: Figures) -> None:
-        """These instead of all that was here: what another runtime counts itself."""
+        """Replace all figures, by those that another runtime has counted."""
         kept = dict(islice(figures.values.items(), MOST_SERIES))
         dropped = len(figures.values) - len(kept)
         with self._lock:
@@ -171,7 +171,7 @@ class PluginMetrics:
             return Figures(dict(self._figures.values), dict(self._figures.helps), self._figures.dropped)
 
     def counted(self) -> Figures | None:
-        """A copy, None where there is nothing: what a split sends home."""
+        """A copy for a split's result, or None if there is nothing."""
         return self.figures() if self._figures.values else None
 
 
@@ -183,8 +183,8 @@ _local = _Local()
 
 
 def plugin_metrics() -> PluginMetrics:
-    """The metrics of the task that this thread works for; elsewhere (a thread of the plugin's own, a test) some that
-    nobody sees. What a split counts is shown when the split has ended well.
+    """The metrics of the task that this thread works for; in any other thread (one that a plugin started, a test)
+    metrics that are not shown. A split's figures are shown once it has succeeded.
     """
     if _local.metrics is None:
         _local.metrics = PluginMetrics()
@@ -192,12 +192,12 @@ def plugin_metrics() -> PluginMetrics:
 
 
 def work_for(metrics: PluginMetrics | None) -> None:
-    """From now on this thread works for these."""
+    """From now on this thread counts into these metrics."""
     _local.metrics = metrics
 
 
 class counting:  # noqa: N801 - reads as a word: with counting() as metrics:
-    """New metrics for this thread, while it is inside."""
+    """Gives this thread new metrics for the duration of the block."""
 
     __slots__ = ("_before", "_metrics")
 

@@ -1,4 +1,4 @@
-"""The figures of one task: the task reports what it did, in numbers; whoever shows them reads."""
+"""The figures of one task: the task writes them, the metrics endpoint reads them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SplitFigures:
-    """What a split tells with its result. `read`: records before the transforms, `written`: after them; their bytes as
-    Arrow or Kafka has them. `seconds` by phase. `plugins`: what plugins counted.
+    """The figures in a split's result. `read`: records before the transforms, `written`: after them; bytes as in Arrow
+    or Kafka. `seconds` by phase. `plugins`: the figures of plugins.
     """
 
     read: int = 0
@@ -32,7 +32,7 @@ class SplitFigures:
 
 
 class Flight:
-    """A batch on its way: how long it waited for Spark, beside the time that it was worked on."""
+    """A batch in flight: measures how long it waited for Spark, apart from the time that it was worked on."""
 
     __slots__ = ("_begun", "_ended")
 
@@ -45,14 +45,14 @@ class Flight:
         self._ended = perf_counter()
 
     def waited(self, busy: float) -> float:
-        """Seconds; `busy`: those of its longest split."""
+        """Seconds that the batch waited; `busy`: the seconds of its longest split."""
         return max(0.0, (self._ended or perf_counter()) - self._begun - busy)
 
 
 class TaskMetrics:
-    """Counts since the task was started. Written by the task's thread alone, read by any: each read is of one value.
+    """Counts since the task was started. Only the task's thread writes; any thread may read single values.
 
-    Times are seconds since 1970, None where it has not happened yet.
+    Times are seconds since 1970, None if it has not happened yet.
     """
 
     def __init__(self, kind: Literal["source", "sink", ""] = "") -> None:
@@ -73,7 +73,7 @@ class TaskMetrics:
         self.lost_letters = 0
         self.batch_sizes = Window()
         self.batch_seconds = Window()  # of reading (a source) or writing (a sink) one batch
-        self.active = 0  # records on their way, not committed
+        self.active = 0  # records in flight, not committed
         self.active_counts = Window()
         self.commits = {"done": 0, "failed": 0, "skipped": 0}
         self.commit_seconds = Window()
@@ -87,12 +87,12 @@ class TaskMetrics:
 
     # ------------------------------------------------------------ what the task reports
     def spent(self, phase: str, seconds: float) -> None:
-        """Time of a batch."""
+        """Add the time of a batch."""
         count, before = self.phases.get(phase, (0, 0.0))
         self.phases[phase] = (count + 1, before + seconds)
 
     def submitted(self, records: int) -> None:
-        """A batch is on its way; of a source nobody knows how many records it has (0)."""
+        """A batch was submitted; for a source its number of records is not known yet (0)."""
         self.active = records
 
     def worked(self, splits: Iterable[SplitFigures | None]) -> None:
@@ -123,7 +123,7 @@ class TaskMetrics:
             self._transaction += written
 
     def committed(self, seconds: float) -> None:
-        """Offsets (and what goes with them) are final."""
+        """Offsets, and the records up to them, were committed."""
         self._commit("done")
         now = time.time()
         self.last["commit"] = now
@@ -132,7 +132,7 @@ class TaskMetrics:
         self.active = 0
 
     def transaction_ended(self) -> None:
-        """All since the last end was one transaction."""
+        """A transaction ended, with everything since the previous one."""
         size, self._transaction = self._transaction, 0
         self.transactions.add(size, time.time())
 
@@ -141,7 +141,7 @@ class TaskMetrics:
         self._commit("failed")
 
     def commit_skipped(self) -> None:
-        """They were not: the group went on without this task."""
+        """Offsets were not committed: the group had rebalanced without this task."""
         self._commit("skipped")
 
     def _commit(self, how: str) -> None:
@@ -149,7 +149,7 @@ class TaskMetrics:
         self.commit_rates[how].add(1, time.time())
 
     def failed(self, error: BaseException, stage: str, *, again: bool) -> None:
-        """An error; `stage` where the error itself does not say one. `again`: it is tried again."""
+        """An error; `stage`: used if the error is not marked with one. `again`: it is retried."""
         where = stage_of(error) or stage
         self.errors[where] = self.errors.get(where, 0) + 1
         self.last["error"] = time.time()
@@ -161,7 +161,7 @@ class TaskMetrics:
             self.failures += 1
 
     def refused(self, skipped: Mapping[str, int], logged: int, letters: int, lost: int) -> None:
-        """Bad records: those left out by phase, lines of the log, dead letters, and those that could not be written."""
+        """Bad records: skipped ones by phase, log lines, and dead letters that were or could not be written."""
         for phase, count in skipped.items():
             self.errors[phase] = self.errors.get(phase, 0) + count
             self.skipped += count
@@ -172,7 +172,7 @@ class TaskMetrics:
 
     @contextmanager
     def blaming(self, stage: str) -> Iterator[None]:
-        """What comes out of it fails the task."""
+        """Counts an error that leaves the block as the failure of the task."""
         try:
             yield
         except Exception as error:
@@ -180,13 +180,13 @@ class TaskMetrics:
             raise
 
     def running(self, *, paused: bool) -> None:
-        """From now on it runs, or is paused."""
+        """From now on the task is running, or paused."""
         self._settle()
         now = time.time()
         self._running_since, self._paused_since = (None, now) if paused else (now, None)
 
     def stopped(self) -> None:
-        """From now on it does neither."""
+        """From now on the task is neither running nor paused."""
         self._settle()
         self._running_since = self._paused_since = None
 
@@ -195,9 +195,9 @@ class TaskMetrics:
         self._ran += now - self._running_since if self._running_since is not None else 0.0
         self._paused += now - self._paused_since if self._paused_since is not None else 0.0
 
-    # ------------------------------------------------------------ for who shows them
+    # ------------------------------------------------------------ for the metrics endpoint
     def ratios(self, now: float) -> tuple[float, float]:
-        """Which part of its life it has run, and been paused."""
+        """The parts of its life that the task was running and paused."""
         life = max(now - self.started, 1e-9)
         running, paused = self._running_since, self._paused_since
         ran = self._ran + (now - running if running is not None else 0.0)

@@ -1,4 +1,4 @@
-"""What happened lately: Kafka's windowed averages, maxima and rates, as cheap as a few additions."""
+"""Kafka's windowed averages, maxima and rates, for the price of a few additions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Window:
         self._now = self._before
 
     def add(self, value: float, now: float) -> None:
-        """One value."""
+        """Add a value."""
         begun, count, total, least, most = self._now
         if now - begun >= HALF_S:
             self._before = self._now if now - begun < 2 * HALF_S else (now - HALF_S, 0, 0.0, 0.0, 0.0)
@@ -26,31 +26,31 @@ class Window:
             self._now = (begun, count + 1, total + value, min(least, value) if count else value, max(most, value))
 
     def _halves(self, now: float) -> tuple[tuple[float, int, float, float, float], ...]:
-        """What of it is of the last minute."""
+        """The halves that are not older than a minute."""
         before, last = self._before, self._now
         if not last[1] or now - last[0] >= 2 * HALF_S:
             return ()
         return (before, last) if before[1] and now - before[0] < 2 * HALF_S else (last,)
 
     def average(self, now: float) -> float:
-        """Of the values; NaN where there are none."""
+        """The average; NaN if there are no values."""
         halves = self._halves(now)
         if not halves:
             return _NAN
         return (halves[0][2] + halves[-1][2]) / (halves[0][1] + halves[-1][1])
 
     def most(self, now: float) -> float:
-        """The largest value; NaN where there are none."""
+        """The largest value; NaN if there are no values."""
         halves = self._halves(now)
         return max(halves[0][4], halves[-1][4]) if halves else _NAN
 
     def least(self, now: float) -> float:
-        """The smallest value; NaN where there are none."""
+        """The smallest value; NaN if there are no values."""
         halves = self._halves(now)
         return min(halves[0][3], halves[-1][3]) if halves else _NAN
 
     def rate(self, now: float) -> float:
-        """The sum of the values for each second; as in Kafka over half a window at least: one value is no peak."""
+        """The sum of the values per second, over at least half a window as in Kafka, so that one value is no peak."""
         halves = self._halves(now)
         if not halves:
             return 0.0

@@ -1,4 +1,4 @@
-"""Which rows of a batch are bad, where only stretches of it can be tried; the rest goes on in large pieces."""
+"""Finds the bad rows of a batch by trying stretches of rows, so that the good rows go on in large pieces."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-_LEAST: Final = 64  # rows that are tried together after a bad one
-_SHARE: Final = 3  # of the way to the next bad row, where errors do not name it: finding it in more takes longer
+_LEAST: Final = 64  # rows tried together after a bad one
+_SHARE: Final = 3  # part of the way to the next bad row, if errors do not name it: more would take longer to search
 
 
 class FailedPartError(Exception):
@@ -27,8 +27,8 @@ def good_parts(
     size: int, attempt: Callable[[int, int], T], refuse: Callable[[int, Any], None], spacing: int | None = None,
     failed: FailedPartError | None = None,
 ) -> Iterator[T]:
-    """What `attempt(begin, end)` makes of the rows 0 to `size`, stretch by stretch without those that are bad: each
-    of these is told to `refuse`, in order, with the error of its own.
+    """The results of `attempt(begin, end)` for the rows 0 to `size`, stretch by stretch, without the bad rows. `refuse`
+    is called with each bad row and its error, in order.
 
     `attempt` raises FailedPartError; a row that it names is believed, one that it guesses is tried alone, as long as
     most guesses were right. All rows are tried at once first, unless they have been (`failed`) or bad ones are expected
@@ -57,7 +57,7 @@ def good_parts(
 
 
 class _Search:
-    """Where the search is: rows before `at` are done."""
+    """The state of the search: rows before `at` are done."""
 
     def __init__(self, size: int, spacing: int | None) -> None:
         self.at = 0
@@ -72,7 +72,7 @@ class _Search:
         self._trust = 1  # right guesses less wrong ones
 
     def end(self) -> int:
-        """Of the next stretch."""
+        """The end of the next stretch."""
         if self._known is not None:
             return max(self._known[0], self.at + 1)
         guess = self._guesses[-1] if self._guesses else None
@@ -86,7 +86,7 @@ class _Search:
         return end if guess is None else min(guess, end)
 
     def known_here(self) -> FailedPartError | None:
-        """The error of the row `at`, which need not be tried."""
+        """The error of the row `at` if it is already known to be bad."""
         return self._known[1] if self._known is not None and self._known[0] == self.at else None
 
     def succeeded(self, end: int) -> None:

@@ -1,4 +1,4 @@
-"""What is known of a record that a stage cannot do, in the words of Kafka Connect."""
+"""Records that a stage cannot process, described in Kafka Connect's terms."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from spark_tasks.pipeline.converters.base import BadRowError, BadRowsError, Mixe
 
 T = TypeVar("T")
 
-_OUTAGES = ("OperationalError", "InterfaceError")  # PEP 249: the database, not what it was given
+_OUTAGES = ("OperationalError", "InterfaceError")  # PEP 249: an error of the database, not of the data
 
 
 class Stage(Enum):
-    """Where a record was, by Kafka Connect's names."""
+    """The stage at which a record failed, by Kafka Connect's names."""
 
     TASK_PUT = "TASK_PUT"
     TRANSFORMATION = "TRANSFORMATION"
@@ -34,20 +34,20 @@ class Stage(Enum):
 
     @property
     def phase(self) -> Phase:
-        """Where it counts in the metrics."""
+        """The phase to which the metrics count it."""
         if self is Stage.TRANSFORMATION:
             return "transform"
         return "write" if self in (Stage.TASK_PUT, Stage.KAFKA_PRODUCE) else "convert"
 
 
 class StageOutageError(RetriableError):
-    """A converter or a transform says that it may work later; errors.retry.timeout says for how long it is tried."""
+    """A converter or a transform that may work later. It is retried for errors.retry.timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A record that is not done: `row` of the batch that it came in. `class_name`: the stage's, as REST shows it.
-    `described`: what and where, for people.
+    """A record that failed: `row` of the batch that it was read in. `class_name`: the stage's, as REST shows it.
+    `described`: what failed and where, for people.
     """
 
     stage: Stage
@@ -58,7 +58,7 @@ class Failure:
 
     @property
     def error_class(self) -> str:
-        """The Java class, or Python's where the error is not of heeler's kinds."""
+        """The Java class of the error, or the Python class if it is not one of heeler's errors."""
         if isinstance(self.error, ConnectError):
             return self.error.java_class
         kind = type(self.error)
@@ -66,24 +66,24 @@ class Failure:
 
     @property
     def message(self) -> str | None:
-        """The error's words, as Java has them; None where it has none."""
+        """The error's message as in Java; None if it has none."""
         java = self.error.java_message if isinstance(self.error, ConnectError) else None
         return java or str(self.error) or None
 
 
 Refuse = Callable[[Failure], None]
-"""Is told of each bad record, once and in order; raises where there must be none."""
+"""Called with each bad record, once and in order; raises if bad records are not tolerated."""
 
 
 def intolerant(failure: Failure) -> NoReturn:
-    """What errors.tolerance=none does."""
+    """Refuse bad records: errors.tolerance=none."""
     error = ToleranceExceededError(f"Tolerance exceeded in error handler: {failure.described}")
     mark(error, failure.stage.phase)
     raise error from failure.error
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the error says that somebody else is out of order, and nothing about the record."""
+    """Whether the error means that another system does not work, and says nothing about the record."""
     if isinstance(error, (RetriableError, ConnectionError, TimeoutError)):
         return True
     return any(kind.__name__ in _OUTAGES for kind in type(error).__mro__)
@@ -103,23 +103,23 @@ class StageFailedError(FailedPartError):
         self.bad = bad_rows(error)
 
     def move(self, place: Callable[[int], int] | None) -> None:
-        """What was a row is `place(row)` of a larger batch; None: nobody knows which."""
+        """Translate the row to `place(row)` of a larger batch; None if it cannot be told."""
         self.row = None if place is None or self.row is None else place(self.row)
         self.bad = () if place is None else tuple((place(row), error) for row, error in self.bad)
 
     def of(self, error: Exception) -> StageFailedError:
-        """The same of another row."""
+        """The same failure for another row."""
         return StageFailedError(None, self.kind, self.class_name, error, self.words)
 
     def failure(self, row: int, where: str = "") -> Failure:
-        """Of the row, which is at `where`."""
+        """The failure of the row, which is at `where`."""
         words = self.words.replace(" {}", f" {where}" if where else "")
         return Failure(self.kind, self.class_name, self.error, f"{words}: {self.error}", row)
 
 
 @contextmanager
 def stage(kind: Stage, class_name: str, words: str, row: int | None = None) -> Iterator[None]:
-    """What a converter raises in here is StageFailedError, unless it is no record's fault. `row`: the one it reads."""
+    """Turns a converter's errors into StageFailedError unless no record causes them. `row`: the row being converted."""
     try:
         yield
     except (FailedPartError, MixedSchemasError, ConfigError):
@@ -135,17 +135,17 @@ def stage(kind: Stage, class_name: str, words: str, row: int | None = None) -> I
 
 
 def bad_rows(error: BaseException | None) -> tuple[tuple[int, Exception], ...]:
-    """All bad rows, where the error knows them."""
+    """All bad rows, if the error names them."""
     return error.bad if isinstance(error, BadRowsError) else ()
 
 
 def good_records(
     batch: pa.RecordBatch, attempt: Callable[[pa.RecordBatch], T], refuse: Callable[[int, StageFailedError], None]
 ) -> list[T]:
-    """What `attempt` makes of the batch without its bad records, in few pieces; these are told to `refuse` in order, by
-    their rows in the batch.
+    """The results of `attempt` for the batch without its bad records, in few pieces. `refuse` is called with the bad
+    records in order, by their rows in the batch.
 
-    A stage that knows all its bad rows is believed, and what is left is tried again; else they are searched.
+    If the stage names all its bad rows, the rest is tried again; otherwise they are searched for.
     """
     rows: np.ndarray[Any, Any] = np.arange(len(batch))
     left, found = batch, list[T]()
@@ -176,7 +176,7 @@ def _stretch(attempt: Callable[[pa.RecordBatch], T], batch: pa.RecordBatch, begi
 
 
 def reason_of(error: Exception) -> Exception:
-    """The error itself, without the rows that it came through."""
+    """The original error, without the wrappers that add rows."""
     while isinstance(error, BadRowError) and isinstance(error.reason, Exception):
         error = error.reason
     return error

@@ -1,4 +1,4 @@
-"""Makes the stages of a pipeline from the configurations of worker and connector, once a process."""
+"""Makes the stages of a pipeline from the configurations of worker and connector, once per process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from spark_tasks.pipeline.transforms.chain import Chain, make_chain
 from spark_tasks.plugins import Kind, Plugins
 
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
-_KEPT = 64  # stages of so many task configurations a process
+_KEPT = 64  # of task configurations whose stages a process keeps
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What a pipeline runs through. `names`: of the converters by key, value and header, as REST shows them."""
+    """The converters and transforms of a pipeline. `names`: the converters' class names, as REST shows them."""
 
     key: Converter
     value: Converter
@@ -29,7 +29,7 @@ class Stages:
 
 
 class _Setting(NamedTuple):
-    """Where a converter is configured: its class and its properties."""
+    """The class and the properties of a converter."""
 
     name: str
     properties: dict[str, str]
@@ -52,8 +52,8 @@ _stages_lock = Lock()
 
 
 def made_stages(worker: tuple[tuple[str, str], ...], connector: tuple[tuple[str, str], ...]) -> Stages:
-    """Of these properties, sorted; kept for the next who asks. ConfigError, PluginNotFoundError."""
-    with _stages_lock:  # made once, whoever asks meanwhile
+    """The stages for these sorted properties; cached. ConfigError, PluginNotFoundError."""
+    with _stages_lock:  # made once, even if several threads ask at the same time
         return _stages(worker, connector)
 
 

@@ -1,7 +1,7 @@
-"""What happens to a batch between Kafka and a connector: converters and transforms.
+"""The pipelines between Kafka and a connector: converters and transforms.
 
-Both pipelines hold nothing but configuration, so they travel to executors as they are; what they need there is built
-at the first batch and kept for the next splits of the same Python worker.
+Both pipelines hold only configuration, so they can be sent to executors; the stages are made there for the first
+batch and kept for the next splits of the same Python worker.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RawBatch = tuple[str, pa.Array | None, pa.RecordBatch]
 
 
 class _Pipeline:
-    """Configuration; the stages are made on first use."""
+    """The configuration; the stages are made on first use."""
 
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
         wanted = ("key.converter", "value.converter", "header.converter", "plugin.path")
@@ -45,18 +45,18 @@ class _Pipeline:
 
     @property
     def stages(self) -> Stages:
-        """Converters and transforms, made once a process and configuration. ConfigError, PluginNotFoundError."""
+        """Converters and transforms, made once per process and configuration. ConfigError, PluginNotFoundError."""
         return made_stages(tuple(sorted(self._worker.items())), tuple(sorted(self._connector.items())))
 
 
 class SinkPipeline(_Pipeline):
-    """Kafka's records to Connect's, for one connector's tasks."""
+    """Converts Kafka's records to Connect's, for the tasks of one connector."""
 
     def to_connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """A raw batch of one topic partition as a batch of columns.CONNECT_COLUMNS.
+        """Convert a raw batch of one topic partition to a batch of columns.CONNECT_COLUMNS.
 
         DataError names topic, partition, offset and converter of the first bad record. Where the records have several
-        schemas no batch can hold them all: `to_connect_batches` splits it (this one raises DataError).
+        schemas no batch can hold them all: use `to_connect_batches`, which splits them (this method raises DataError).
         """
         batches = list(self.to_connect_batches(topic, partition, raw))
         if len(batches) != 1:
@@ -66,8 +66,9 @@ class SinkPipeline(_Pipeline):
     def to_connect_batches(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = intolerant
     ) -> Iterator[pa.RecordBatch]:
-        """The same in order, in as few batches as there are runs of records of one schema; without those records that
-        `refuse` was told of, by their rows in `raw`. ToleranceExceededError by default; StageOutageError.
+        """The same in order, with one batch for each run of records of the same schema, and without bad records:
+        `refuse` is called with them, by their rows in `raw`, and by default raises ToleranceExceededError.
+        StageOutageError.
         """
         stages, offsets = self.stages, raw.column("offset")
 
@@ -91,7 +92,7 @@ class SinkPipeline(_Pipeline):
     def _converted(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Callable[[int, StageFailedError], None]
     ) -> list[pa.RecordBatch]:
-        """Before the transforms."""
+        """The converted records, before the transforms."""
         bad: list[int] = []
 
         def note(row: int, failed: StageFailedError) -> None:
@@ -104,7 +105,7 @@ class SinkPipeline(_Pipeline):
             return found
         good = np.ones(len(raw), np.bool_)
         good[bad] = False
-        return list(self._connect(topic, partition, raw.filter(pa.array(good))))  # fewer schemas together than apart
+        return list(self._connect(topic, partition, raw.filter(pa.array(good))))  # joined, they have fewer schemas
 
     def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         try:
@@ -142,14 +143,14 @@ class SinkPipeline(_Pipeline):
             return converter.to_connect(topic, array, raw.column("headers"))
 
     def header_of(self, topic: str, name: str, text: str) -> bytes | None:
-        """A header that the header converter reads as this text; None where it cannot be without a registry."""
+        """A header that the header converter reads as this text; None if that would take a registry."""
         converter = self.stages.header
         if isinstance(converter, _READ_ANY_HEADER):
             return text.encode()
         return converter.from_connect_header(topic, name, None, text) if isinstance(converter, JsonConverter) else None
 
     def _check_headers(self, topic: str, raw: pa.RecordBatch) -> None:
-        """Headers stay as they are on the wire, but one that the converter cannot read makes a bad record."""
+        """Headers keep their bytes, but a header that the converter cannot read makes a bad record."""
         headers, converter = raw.column("headers"), self.stages.header
         if headers.null_count == len(headers) or isinstance(converter, _READ_ANY_HEADER):
             return
@@ -170,7 +171,7 @@ def _transformed(chain: Chain, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 def joined_parts(parts: Iterable[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
-    """What good_parts made, neighbours of one schema together."""
+    """The parts from good_parts, with neighbours of the same schema joined."""
     found = list(parts)
     return found[0] if len(found) == 1 else joined([batch for part in found for batch in part])
 
@@ -194,9 +195,9 @@ def _connect_batch(topic: str, partition: int, raw: pa.RecordBatch, key: Column,
 
 
 class SourcePipeline(_Pipeline):
-    """Connect's records to Kafka's. `rows`: the connector's batches are rows, each of which is a value
-    (SourceConnector.yields); their topic is the connector's `topic`, unless the batch has a column of that name and
-    the source yields records.
+    """Converts Connect's records to Kafka's. `rows`: each row of the connector's batches is a value
+    (SourceConnector.yields); their topic is the connector's `topic`, unless the source yields records with a column
+    `topic`.
     """
 
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], *, rows: bool = False) -> None:
@@ -206,8 +207,8 @@ class SourcePipeline(_Pipeline):
     def to_raw(self, batch: pa.RecordBatch, refuse: Refuse = intolerant) -> Iterator[RawBatch]:
         """(topic, partitions or None for the partitioner, batch of columns.RAW_SCHEMA) for each topic in the batch.
 
-        Records keep their order within a topic; those that `refuse` was told of, by their rows in `batch`, are left
-        out. Offsets are 0 (the log assigns them); a record without a timestamp gets the present time.
+        Records keep their order within a topic. Bad records are left out: `refuse` is called with them, by their rows
+        in `batch`. Offsets are 0 (the log assigns them); a record without a timestamp gets the current time.
         ToleranceExceededError if a record cannot be written, DataError where the whole batch cannot; StageOutageError.
         """
         if not len(batch):
@@ -222,8 +223,8 @@ class SourcePipeline(_Pipeline):
         yield from parts[0] if len(parts) == 1 else _by_target(raw for part in parts for raw in part)
 
     def original(self, batch: pa.RecordBatch, row: int) -> RawBatch:
-        """A record that was refused, as the source had it, for a dead letter: by the converters where they can write
-        it, else as a text.
+        """A refused record as the source yielded it, for a dead letter: written by the converters if they can, else as
+        text.
         """
         record = self.prepared(batch.slice(row, 1))
         topic = next(iter(self._by_topic(record)))[0]
@@ -261,7 +262,7 @@ class SourcePipeline(_Pipeline):
             begin += len(out)
 
     def prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As transforms expect it: rows are values, and records have a topic."""
+        """The batch as transforms expect it: rows become values, and records have a topic."""
         batch = _as_value(batch) if self._rows else batch
         topic = self._connector.get("topic")
         if "topic" in batch.schema.names or not topic or not self.stages.chain.stages:
@@ -272,7 +273,7 @@ class SourcePipeline(_Pipeline):
         if "topic" not in batch.schema.names:
             topic = self._connector.get("topic")
             if not topic:
-                raise ConfigError("topic: neither the connector's configuration nor its records say a topic")
+                raise ConfigError("topic: neither the connector's configuration nor its records name a topic")
             yield topic, batch
             return
         topics = batch.column("topic")
@@ -326,7 +327,7 @@ class SourcePipeline(_Pipeline):
 
 
 def _by_target(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:
-    """The batches of each topic as one; those with partitions of their own stay apart."""
+    """Join the batches of each topic, except those whose records name partitions."""
     found: dict[tuple[str, bool], list[RawBatch]] = {}
     for raw in raws:
         found.setdefault((raw[0], raw[1] is None), []).append(raw)
@@ -338,7 +339,7 @@ def _by_target(raws: Iterable[RawBatch]) -> Iterator[RawBatch]:
 
 
 def _on_the_wire(headers: pa.Array) -> pa.Array:
-    """Headers whose values are bytes already. A plugin's schema says that keys may be null; none must be."""
+    """Headers whose values are bytes already. A plugin's schema allows null keys, but no key may be null."""
     try:
         return headers if headers.type == HEADERS_TYPE else headers.cast(HEADERS_TYPE)
     except pa.ArrowInvalid as error:
@@ -346,7 +347,7 @@ def _on_the_wire(headers: pa.Array) -> pa.Array:
 
 
 def _as_value(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows as structs in a column `value`, with the schema that their types stand for."""
+    """The rows as structs in a column `value`, with the schema that their types imply."""
     array = as_value(batch)
     field = pa.field("value", array.type, metadata=value_field(batch.schema))
     return pa.RecordBatch.from_arrays([array], schema=pa.schema([field]))
