@@ -1,4 +1,4 @@
-"""Which record an error speaks of: what drivers and Python itself raise mostly quotes the value that is wrong."""
+"""Guesses which record an error is about: messages of drivers and of Python mostly quote the wrong value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 _QUOTED: Final = re.compile(r"""'([^']+)'|"([^"]+)"|\(([^()]+)\)""")
 _INTEGER: Final = re.compile(r"-?\d{1,18}")
 _MOST_WORDS: Final = 8
-_MOST_TEXT: Final = 2000  # letters of a message that are looked at
+_MOST_TEXT: Final = 2000  # characters of a message that are searched
 
 
 class Pointer:

@@ -1,4 +1,4 @@
-"""Where a sink task stands in each of its partitions."""
+"""The position of a sink task in each of its partitions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class OffsetsMissingError(ConnectError):
 
 
 class SinkAheadError(ConnectError):
-    """A sink that says where to resume has offsets that the topic does not have: what it would be given now, it would
-    take for what it has.
+    """A sink that stores offsets itself has later ones than the topic: it would take new records for records that it
+    has.
     """
 
 
@@ -35,7 +35,7 @@ class Positions:
         self._reset = reset
         self._resume_from = getattr(writer, "resume_from", None)
         self._at: dict[TopicPartition, int] = {}
-        self._ends: dict[TopicPartition, int] = {}  # as far as they were known last
+        self._ends: dict[TopicPartition, int] = {}  # as last known
         self._doubtful = False
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed: Committed | None = None
@@ -48,17 +48,17 @@ class Positions:
         return dict(self._at)
 
     def assign(self, partitions: frozenset[TopicPartition], committed: Committed) -> None:
-        """Take a new assignment. All positions are asked for anew: another member may have read on meanwhile."""
+        """Take a new assignment. All positions are looked up again: another member may have read further meanwhile."""
         self._assigned, self._committed = partitions, committed
         self._at = {}
         self._look_up()
 
     def forget(self) -> None:
-        """Go back to what is committed, before the next batch."""
+        """Go back to the committed offsets before the next batch."""
         self._at = {}
 
     def doubt(self) -> None:
-        """A batch failed: ask a sink that says where to resume whether it stored a part of it all the same."""
+        """A batch failed: a sink that stores offsets itself is asked whether it has a part of it nevertheless."""
         self._doubtful = self._resume_from is not None
 
     def _look_up(self) -> None:
@@ -105,33 +105,33 @@ class Positions:
         return found
 
     def held(self, partition: TopicPartition, start: int) -> bytes:
-        """See EndWatcher.records."""
+        """The fetched bytes from a position on (EndWatcher.records)."""
         return self._watcher.records(partition, start)
 
     def look(self) -> None:
-        """Ask where the partitions end whose position is known, for `lags`. ConnectError."""
+        """Look up the ends of the partitions whose position is known, for `lags`. ConnectError."""
         self._ends = self._watcher.refresh(list(self._at), self._isolation)
 
     def lags(self) -> dict[TopicPartition, int]:
-        """How many offsets each partition is behind, as far as is known here."""
+        """The lag of each partition in offsets, by the ends that are known here."""
         return {tp: max(0, self._ends.get(tp, at) - at) for tp, at in self._at.items()}
 
     def _behind_the_end(self, tp: TopicPartition, position: int) -> None:
-        """The log ends before the position: it was cut off, or the topic was deleted and made anew."""
+        """The log ends before the position: it was truncated, or the topic was deleted and created again."""
         end = self._watcher.refresh([tp], "read_uncommitted")[tp]
         if end >= position:
-            return  # our knowledge was old, or a transaction is open that was read before isolation.level was changed
+            return  # the known end was outdated, or an open transaction was read before isolation.level was changed
         start = self._watcher.cluster.offsets([tp], "earliest", timeout_ms=_TIMEOUT_MS)[tp]
         self.out_of_range(*tp, start, end)
 
     def out_of_range(self, topic: str, partition: int, log_start: int, log_end: int) -> None:
-        """The position is not in the log: do as `auto.offset.reset` says."""
+        """The position is not in the log: apply `auto.offset.reset`."""
         tp = (topic, partition)
         held = self._sink_offset(tp)
         if held is not None and held > log_end:
             raise SinkAheadError(
                 f"the sink holds {topic}-{partition} up to offset {held - 1}, but its log ends before offset {log_end}:"
-                " the topic was created anew, or lost records. Have the connector write to another place, or remove "
+                " the topic was created again, or lost records. Have the connector write to another place, or remove "
                 "what the sink holds of this topic, then restart the task"
             )
         text = f"offset {self._at.get(tp)} of {topic}-{partition} is not in its log ({log_start} to {log_end - 1})"

@@ -1,4 +1,4 @@
-"""Records into a sink's writer: all of a split in one call or, where the writer refuses some of them and
+"""Puts records into a sink's writer: all records of a split in one call or, if the writer refuses some of them and
 errors.tolerance is all, in as few calls as it takes to find out which.
 """
 
@@ -20,15 +20,15 @@ from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
 from spark_tasks.sinks.pointing import Pointer
 
-SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # what Kafka Connect calls the stage's class
+SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
 _WORDS: Final = "the sink's writer refuses record {}"
 
 Reports = list[tuple[int, Exception]]
-"""Offset and error of each record that the writer has reported, or that was found."""
+"""Offset and error of each record that the writer has reported, or that was found to be bad."""
 
 
 class _Reporter:
-    """An ErrantRecordReporter that keeps what it is told; it sees the batches as they are handed out."""
+    """An ErrantRecordReporter that collects the reports; it sees the batches as they are handed to the writer."""
 
     def __init__(self, *, tolerant: bool, refuse: Callable[[int, Exception], None]) -> None:
         self.reports: Reports = []
@@ -43,7 +43,7 @@ class _Reporter:
             yield batch
 
     def report(self, error: Exception, *, offset: int | None = None, row: int | None = None) -> None:
-        """See ErrantRecordReporter."""
+        """Report a bad record."""
         if (offset is None) == (row is None):
             raise TypeError("report() needs either the offset or the row of the record")
         if offset is None:
@@ -63,7 +63,7 @@ class _Reporter:
 
 
 class Putting:
-    """How one job's writers are called. `writer`: pickled; each call is on a fresh copy, as in Spark."""
+    """Calls the writer of one job. `writer`: pickled; each call gets a fresh copy, as in Spark."""
 
     def __init__(
         self, writer: bytes, accepts: Shape, place: Place | None, *, tolerant: bool,
@@ -76,14 +76,14 @@ class Putting:
         self._tolerant, self._refuse = tolerant, refuse
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Any, Reports]:
-        """The message of one call, and what it reported."""
+        """The message of one call, and the reports that it made."""
         reporter = _Reporter(tolerant=self._tolerant, refuse=self._refuse)
         given = reporter.given(batches)
         with reporting_to(reporter), reading_from(self._place):
             message = write_batches(
                 cloudpickle.loads(self._writer), map(as_rows, given) if self._accepts == "rows" else given
             )
-        for _ in given:  # as in Spark, what the writer does not take is dropped
+        for _ in given:  # as in Spark, records that the writer does not consume are dropped
             pass
         return message, sorted(reporter.reports, key=lambda report: report[0])
 
@@ -121,9 +121,7 @@ class Putting:
 
 
 def not_the_records_fault(error: Exception) -> None:
-    """Raises where what a writer has raised says nothing of a record: RetriableError for an outage, and the errors of
-    the machine as they are.
-    """
+    """Raise a writer's error if no record causes it: RetriableError for an outage, errors of the machine unchanged."""
     if is_outage(error) and not isinstance(error, RetriableError):
         raise RetriableError(f"the sink's target does not work: {error}") from error
     if isinstance(error, (RetriableError, OSError, MemoryError)):

@@ -1,4 +1,4 @@
-"""A replay of the dead letter queue by a sink's task, between its batches: what is next, and what has been done."""
+"""A replay of the dead letter queue by a sink task, between its batches: the next part, and the progress so far."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_tasks.sinks.replay_split import MOST_KINDS, ReplayResult, ReplaySplit
 
 _logger = logging.getLogger(__name__)
 
-STEP: Final = 20_000  # offsets of the queue at a time: the connector's own records wait no longer for it
+STEP: Final = 20_000  # offsets of the queue at a time, so that the connector's own records do not wait for long
 SAMPLES: Final = 10
 _TIMEOUT_MS: Final = 5_000
 _NO_LIMIT: Final = 2**62
@@ -30,12 +30,12 @@ ResumeFrom = Callable[[str, int], int | None]
 
 
 class Replay:
-    """One request. `resume_from`: of a sink's writer that stores where it is. All by the task's thread."""
+    """One request for a replay. `resume_from`: that of a writer that stores offsets itself. For the task's thread."""
 
     def __init__(
         self, errors: ErrorHandling, body: Mapping[str, Any], former: Replay | None, resume_from: ResumeFrom | None
     ) -> None:
-        """ConfigError for a wrong order or what cannot be replayed, BusyError while `former` runs."""
+        """ConfigError for an invalid order or a connector without replay, BusyError while `former` runs."""
         if not errors.queue:
             raise ConfigError("the connector has no dead letter queue: errors.deadletterqueue.topic.name is not set")
         self._order = order = ReplayOrder.of(body)
@@ -49,7 +49,7 @@ class Replay:
         self._state: Literal["RUNNING", "DONE", "FAILED"] = "RUNNING"
         self._error: str | None = None
         self._begun_ms = int(time.time() * 1000)
-        self._ends: dict[int, tuple[int, int]] | None = None  # of each partition: the next letter to look at, the end
+        self._ends: dict[int, tuple[int, int]] | None = None  # for each partition: the next letter, the end
         self._done: dict[int, Done] = {}
         self._resume: dict[int, int | None] = {}
         self._totals: Counter[str] = Counter()
@@ -62,7 +62,7 @@ class Replay:
         return self._state == "RUNNING"
 
     def next_split(self, job: bytes, cluster: KafkaCluster, noted: Noted) -> ReplaySplit | None:
-        """The next part; None where it is done. ConnectError where Kafka does not say what is in the queue."""
+        """The next part; None if the replay is done. ConnectError if Kafka does not tell the queue's offsets."""
         if self._ends is None:
             self._plan(cluster, noted)
         room = (self._order.limit or _NO_LIMIT) - self._totals["chosen"]
@@ -88,7 +88,7 @@ class Replay:
         for place in places:
             partition = place[1]
             found = noted(place)
-            # Letters that are gone are done with.
+            # Deleted letters count as done.
             done = self._done[partition] = Done.of(*found or (0, "")).after(0, first[place], np.empty(0, np.int64))
             self._resume[partition] = None
             if self._resume_from is not None:
@@ -97,7 +97,7 @@ class Replay:
         self._ends = ends
 
     def took(self, split: ReplaySplit, result: ReplayResult) -> None:
-        """A part is done, and committed."""
+        """A part is done and committed."""
         if self._ends is None:
             return
         self._ends[split.partition] = result.next_offset, self._ends[split.partition][1]
@@ -112,12 +112,12 @@ class Replay:
         self._samples += result.samples
 
     def fail(self, error: Exception) -> None:
-        """It ends here; what is committed counts. The task goes on."""
+        """End the replay with an error; committed parts stay done. The task continues."""
         self._state, self._error = "FAILED", f"{type(error).__name__}: {error}"
         _logger.warning("the replay of dead letters of %s has failed: %s", self._connector, self._error)
 
     def told(self) -> dict[str, Any]:
-        """For REST."""
+        """The state of the replay, for REST."""
         totals = self._totals
         dry = self._order.dry_run
         return {

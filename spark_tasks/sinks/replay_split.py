@@ -1,5 +1,5 @@
-"""The executor's part of a replay: a range of the dead letter queue, its letters as the records that they were through
-the connector's pipeline into the plugin's writer.
+"""The executor's part of a replay: reads a range of the dead letter queue, and puts the original records of its letters
+through the connector's pipeline into the plugin's writer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_tasks.sinks.putting import Putting, not_the_records_fault, put_failur
 from spark_tasks.sinks.split import SinkJob
 from spark_tasks.spark.executor import Outcome, failed_outcome
 
-MOST_KINDS: Final = 100  # of topics, stages and classes that are counted apart
+MOST_KINDS: Final = 100  # topics, stages and classes that are counted separately
 _OTHERS: Final = "(others)"
 _SHOWN: Final = 1000  # characters of a text
 _COUNTED: Final = ("topic", "stage", "error_class")
@@ -38,9 +38,9 @@ Counts = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What became of a range: `next_offset` where the next one begins, `scanned` letters of which `chosen` were (or
-    would be) replayed, `left` were not wanted now, `foreign` are another connector's or say not where they are from,
-    and `held` the sink has. `done`: after it. With `failure` nothing counts.
+    """The result for a range. `next_offset`: the beginning of the next range. Of the `scanned` letters, `chosen` were
+    (or would be) replayed, `left` did not match, `foreign` belong to another connector or do not name their origin, and
+    `held` are in the sink already. `done`: the letters done after it. With `failure` nothing counts.
     """
 
     next_offset: int
@@ -60,8 +60,8 @@ class ReplayResult:
 @dataclass(frozen=True, slots=True)
 class ReplaySplit:
     """Letters `start` to `end` (exclusive) of a partition of the queue. `job`: a pickled SinkJob; `room`: how many may
-    be chosen; `samples`: how many are shown. `resume`: None, or, of a sink that stores where it is, the first letter
-    that it does not have: it is given letters as records of the queue.
+    be chosen; `samples`: how many are shown. `resume`: for a sink that stores offsets itself, which gets the letters as
+    records of the queue, the first letter that it does not have; else None.
     """
 
     job: bytes
@@ -136,8 +136,8 @@ class _Tally:
         self.messages: list[Any] = []
 
     def choose(self, raw: pa.RecordBatch, connector: str) -> tuple[Letters, Rows]:
-        """The letters of a batch, as far as it is taken, and the rows of those that are to be replayed. ScatteredError
-        before anything is written that could not be accounted for.
+        """The letters of a batch, up to the limit, and the rows of those to replay. ScatteredError before anything is
+        written that could not be recorded as done.
         """
         split, letters = self._split, Letters.of(raw)
         offsets = raw.column("offset").to_numpy()
@@ -171,7 +171,7 @@ class _Tally:
             self._samples.append(_sample(letters, row, self._split))
 
     def result(self, refused: Refused) -> ReplayResult:
-        """All of it. What is behind the last letter holds none: control records, or what was compacted away."""
+        """The result for the whole range. Offsets after the last letter are control records or were compacted away."""
         split = self._split
         end = self._position if self.chosen >= split.room else split.end
         done = self.done if split.order.dry_run else self.done.after(self._position, end, np.empty(0, np.int64))
@@ -202,7 +202,7 @@ def _text(value: str | bytes | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A batch for the writer, and the run that it is of. `by_letter`: its offsets are those of the letters."""
+    """A batch for the writer, and its run. `by_letter`: the writer gets the offsets of the letters."""
 
     run: Run
     batch: pa.RecordBatch
@@ -213,13 +213,13 @@ class _Given:
         return found
 
     def row(self, offset: int) -> int:
-        """Of the run, of the record that the writer knows by this offset."""
+        """The row in the run of the record that has this offset for the writer."""
         known = self.run.letters if self.by_letter else self.run.raw.column("offset").to_numpy()
         return int(np.searchsorted(known, offset))
 
 
 def _calls(given: Sequence[_Given]) -> Iterator[list[_Given]]:
-    """In each call of a writer an offset stands for one record: writers report by offset, of one partition."""
+    """Split runs into calls in which each offset is one record, because writers report bad records by offset."""
     call, seen = list[_Given](), set[int]()
     for one in given:
         offsets = one.offsets()

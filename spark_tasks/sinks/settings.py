@@ -1,4 +1,4 @@
-"""What the configurations of worker and connector say to a sink task, parsed once."""
+"""The settings of a sink task from the configurations of worker and connector, parsed once."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from spark_tasks.task import TaskContext
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """`client`: the connection's, as kafka-python takes it; `reset`: where a partition without an offset begins;
-    `max_poll_records`: None where nobody has set it.
+    """`client`: kafka-python's settings of the connection; `reset`: where a partition without an offset begins;
+    `max_poll_records`: None if it is not set.
     """
 
     consumer: ConsumerSettings
@@ -37,7 +37,7 @@ class SinkSettings:
 
     @classmethod
     def of(cls, context: TaskContext) -> SinkSettings:
-        """Raises ConfigError."""
+        """Parse the settings. Raises ConfigError."""
         clients, connector = context.worker.clients, context.connector
         properties = client_properties(clients, connector, "consumer")
         return cls(

@@ -34,28 +34,28 @@ from spark_tasks.tasks.pacing import MOST_BYTES
 _logger = logging.getLogger(__name__)
 
 _MANY = 4  # refused records of a split
-BUDGET_FACTOR = 4.0  # a split that takes so many times longer than planned stops where it is
+BUDGET_FACTOR = 4.0  # a split that takes this many times longer than planned stops early
 
 
 class Pipeline(Protocol):
-    """The part of SinkPipeline that a split needs."""
+    """The part of SinkPipeline that a split uses."""
 
     def to_connect_batches(
         self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = ...
     ) -> Iterator[pa.RecordBatch]:
-        """Converted and transformed records in order; those that were dropped or refused are missing."""
+        """Converted and transformed records in order, without those that were dropped or refused."""
 
     def header_of(self, topic: str, name: str, text: str) -> bytes | None:
         """A header that the header converter reads as this text; None where there is none."""
 
 
 class RangeLostError(RetriableError):
-    """Records were deleted while they were read; the next batch starts behind them."""
+    """Records were deleted while they were read; the next batch starts after them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkJob:
-    """What all splits of a task have in common; pickled once, `writer` with cloudpickle."""
+    """What all splits of a task share; pickled once, `writer` with cloudpickle."""
 
     client: Mapping[str, Any]
     isolation: Isolation
@@ -68,9 +68,9 @@ class SinkJob:
 
 @dataclass(frozen=True, slots=True)
 class SinkResult:
-    """What became of a split: `messages` are the writer's, one for each call, `next_offset` where the next batch goes
-    on. With `out_of_range` (the log's start and end) nothing was done: the range is not in the log. With `failure`
-    nothing counts. `refused`: the bad records in it.
+    """The result of a split. `messages`: the writer's, one for each call; `next_offset`: where the next batch begins.
+    With `out_of_range` (the log's start and end) nothing was done, because the range is not in the log. With `failure`
+    nothing counts. `refused`: the bad records.
     """
 
     topic: str
@@ -88,8 +88,8 @@ class SinkResult:
 
 @dataclass(frozen=True, slots=True)
 class SinkSplit:
-    """Offsets `start` to `end` (exclusive) of a partition; `job` is a pickled SinkJob. `held`: what has been fetched of
-    them already.
+    """Offsets `start` to `end` (exclusive) of a partition; `job` is a pickled SinkJob. `held`: bytes of
+    them that have been fetched already.
     """
 
     job: bytes
@@ -101,7 +101,9 @@ class SinkSplit:
     held: bytes = b""
 
     def run(self) -> SinkResult:
-        """Read, convert, write. Errors come back in the result, so that the writer can be told of the others."""
+        """Read, convert, write. Errors are returned in the result, so that the writer gets the messages of other
+        splits.
+        """
         with measured() as watch, counting() as plugins:
             return self._run(watch, plugins)
 
@@ -158,7 +160,7 @@ class SinkSplit:
         return reading, messages
 
     def _failed(self, error: Exception, refusals: Refusals) -> SinkResult:
-        """The letter of what errors.tolerance=none does not allow is sent all the same, as Kafka Connect does."""
+        """Send the dead letter of a record that errors.tolerance=none does not allow, as Kafka Connect does."""
         try:
             if isinstance(error, ToleranceExceededError):
                 refusals.send_apart()
@@ -169,7 +171,7 @@ class SinkSplit:
 
 
 class _Reading(Iterator[pa.RecordBatch]):
-    """The split's Connect batches, none of them empty; counts what was read, and what was refused of it."""
+    """The split's non-empty Connect batches; counts the records that were read, and those that were refused."""
 
     def __init__(self, split: SinkSplit, job: SinkJob, refusals: Refusals) -> None:
         self._split = split
@@ -191,7 +193,7 @@ class _Reading(Iterator[pa.RecordBatch]):
         except StopIteration:
             raise
         except BaseException:
-            self.failed = True  # whatever the writer makes of it, it is not the writer's
+            self.failed = True  # not the writer's error, even if the writer wraps it
             raise
 
     def _read(self) -> Iterator[pa.RecordBatch]:
@@ -224,18 +226,18 @@ class _Reading(Iterator[pa.RecordBatch]):
         except (CorruptRecordsError, OversizedRecordError):
             if not self.records:
                 raise
-            self._damaged = True  # what was read counts; the next batch begins here and says what it is
+            self._damaged = True  # records read so far count; the next batch begins here and reports the error
 
     def _refuse(self, raw: pa.RecordBatch, failure: Failure) -> None:
         split, one = self._split, raw.slice(failure.row, 1)
         self.refusals.add(failure, Original(split.topic, one, split.partition, one.column("offset")[0].as_py()))
 
     def refuse_put(self, offset: int, error: Exception) -> None:
-        """The writer reports a record."""
+        """The writer has reported a record."""
         self.refuse_puts([(offset, error)])
 
     def refuse_puts(self, reports: Reports) -> None:
-        """Note what the writer refuses: read once more, as it is in Kafka."""
+        """Note the records that the writer refuses; they are read again as they are in Kafka."""
         split, left = self._split, dict(reports)
         if not left:
             return
@@ -248,14 +250,14 @@ class _Reading(Iterator[pa.RecordBatch]):
 
 @lru_cache(maxsize=256)
 def _spacings(job: bytes) -> dict[tuple[str, int], int]:  # noqa: ARG001 - the cache's key
-    """In how many records its writer has refused one lately, by topic and partition, where that was many of a split:
-    the next split need not find out with a call that all of it is lost in. Kept in the Python worker.
+    """The recent distance between refused records, by topic and partition, if a split had many: the next split can then
+    start with small calls. Kept in the Python worker.
     """
     return {}
 
 
 @lru_cache(maxsize=256)
 def _unpacked(job: bytes) -> SinkJob:
-    """Kept in the Python worker. The writer is not: as in Spark, each call of `write` is on a fresh copy."""
+    """The unpickled job, kept in the Python worker, except the writer: as in Spark, each `write` gets a fresh copy."""
     found: SinkJob = pickle.loads(job)
     return found

@@ -1,6 +1,6 @@
 """Runs one sink task: a member of the connector's consumer group whose batches are Spark jobs.
 
-A batch: where do the partitions end (the watcher knows) -> bounded ranges -> one split each in the executors -> the
+A batch: the ends of the partitions (from the watcher) -> bounded ranges -> one split each in the executors -> the
 writer's commit on the worker -> the group's offsets, fenced by its generation. At most one batch is in flight, and
 rebalances happen between batches. Offsets are committed after a batch, twice a second at most, and before the
 group rebalances, so a partition that goes has its offsets committed. What a sink has taken since the last commit is
@@ -45,8 +45,8 @@ _logger = logging.getLogger(__name__)
 
 JOIN_WAIT_MS = 500  # how long one run_once waits for the group
 JOIN_IDLE_MS = 20
-UPKEEP_MS = 5_000  # an idle task looks after its membership so often; the coordinator and the watcher wake it before
-PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
+UPKEEP_MS = 5_000  # an idle task checks its membership this often; the coordinator and the watcher wake it earlier
+PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are handled in between
 PAUSED_MS = 5_000
 LAG_S = 30.0  # how often a paused task asks how far behind it is
 
@@ -65,7 +65,7 @@ class SinkTask:
         self._io = io
         self._settings = settings
         self._watchers = watchers
-        # What Kafka Connect bounds a put by bounds a split here, but only where somebody has set it.
+        # max.poll.records, which limits a put in Kafka Connect, limits a split here, but only if it is set.
         self._size = SplitSize.at_most(settings.max_poll_records or MOST_RECORDS)
         self._errors = settings.errors
         self._prepared = False
@@ -77,7 +77,7 @@ class SinkTask:
         self._cancelled = False
         self._batch: tuple[Future[list[Any]], tuple[int, str] | None] | None = None
         self._replay: Replay | None = None
-        self._replaying: ReplaySplit | None = None  # the batch on its way is this part of it
+        self._replaying: ReplaySplit | None = None  # the batch in flight is this part of the replay
         self._replayed_last = False
         self._flight: Flight | None = None
         self._lag_asked = float("-inf")
@@ -87,19 +87,19 @@ class SinkTask:
 
     @property
     def batch(self) -> Future[list[Any]] | None:
-        """What is on its way: see TaskRunner."""
+        """The batch in flight (see TaskRunner)."""
         batch = self._batch
         return None if batch is None else batch[0]
 
     def start(self) -> None:
-        """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as it takes."""
+        """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as necessary."""
         work_for(self._metrics.plugins)
         self._metrics.running(paused=False)
         with self._metrics.blaming("start"):
             self._start()
 
     def _start(self) -> None:
-        _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
+        _ = self._pipeline.stages  # an invalid converter or transform fails here, not in the first batch
         self._writer = writer_of(data_source_of(self._connector, self._context.config))
         settings = self._settings
         job = SinkJob(
@@ -111,7 +111,9 @@ class SinkTask:
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
 
     def run_once(self) -> Progress:
-        """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
+        """Do one step (see TaskRunner). While Spark is busy elsewhere, waits for at most PATIENCE_S and continues
+        later.
+        """
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -122,7 +124,7 @@ class SinkTask:
             return self._collect(PATIENCE_S)
         try:
             return self._patience.pause() or self._next_batch()
-        except RetriableError as error:  # Kafka is out of reach, for example
+        except RetriableError as error:  # for example, Kafka cannot be reached
             return self._patience.later(error)
 
     def _next_batch(self) -> Progress:
@@ -161,7 +163,7 @@ class SinkTask:
         """Keep the figures of a paused task's lag up to date."""
         if self._positions and time.monotonic() - self._lag_asked > LAG_S:
             self._lag_asked = time.monotonic()
-            with suppress(ConnectError):  # Kafka's: asked again later
+            with suppress(ConnectError):  # Kafka does not answer; asked again later
                 self._positions.look()
             self._metrics.lags = self._positions.lags()
 
@@ -209,8 +211,8 @@ class SinkTask:
         return self._commit(results, generation)
 
     def replay(self, order: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Begin to replay the dead letter queue; `order`: see ReplayOrder. None: only say how far the last one is, or
-        None where there was none. ConfigError, BusyError.
+        """Begin to replay the dead letter queue; `order`: see ReplayOrder. Returns the state of the replay. With None
+        only return the state of the last one, if there was one. ConfigError, BusyError.
         """
         if order is not None:
             resume_from = getattr(self._writer, "resume_from", None)
@@ -231,7 +233,7 @@ class SinkTask:
         return self._collect(PATIENCE_S)
 
     def _collect_replay(self, replay: Replay, split: ReplaySplit, patience_s: float) -> Progress:
-        """As _collect, but what goes wrong is the replay's end, not the task's."""
+        """Like _collect, but an error ends the replay and not the task."""
         if self._batch is None:
             return Progress()
         future, generation = self._batch
@@ -262,7 +264,7 @@ class SinkTask:
             value_of(result.failure)
         if not split.order.dry_run:
             if self._cancelled or generation is None or generation != self._member.generation():
-                self._abort([result])  # read again, if this is still the task that replays
+                self._abort([result])  # read again, if this task still does the replay
                 return
             if result.messages and self._writer is not None:
                 self._writer.commit(list(result.messages))
@@ -273,7 +275,7 @@ class SinkTask:
     def _commit(self, results: Sequence[SinkResult], generation: tuple[int, str] | None) -> Progress:
         done = [result for result in results if result.out_of_range is None]
         if self._cancelled or generation is None or generation != self._member.generation():
-            # Another member may have the partitions already: its writes come after ours, or ours must not count.
+            # Another member may have the partitions already: its writes must come after ours, or ours must not count.
             _logger.warning("the group rebalanced during a batch of %s; the batch is read again", self._context.id)
             self._abort(done)
             return Progress()
@@ -318,7 +320,7 @@ class SinkTask:
         return Progress(records, size)
 
     def _failed(self, error: Exception, results: Sequence[SinkResult]) -> Progress:
-        """Abort; a retriable error has the batch repeated from the same positions, another one fails the task."""
+        """Abort. After a retriable error the batch is repeated from the same positions; other errors fail the task."""
         self._abort([result for result in results if result.failure is None and result.out_of_range is None])
         if self._cancelled:
             raise error
@@ -332,11 +334,11 @@ class SinkTask:
             return
         try:
             self._writer.abort(_messages(done))
-        except Exception:  # plugin code; the batch counts for nothing whatever abort makes of it
+        except Exception:  # plugin code; the batch does not count, even if abort fails
             _logger.exception("The writer's abort() failed")
 
     def pause(self) -> None:
-        """Finish the batch in flight; then none until `resume`."""
+        """Finish the batch in flight; start no other until `resume`."""
         self._finish()
         with suppress(KafkaUnavailableError):  # the next run_once tries again
             self._commit_offsets()
@@ -351,7 +353,7 @@ class SinkTask:
         self._metrics.running(paused=False)
 
     def _finish(self) -> None:
-        """Commit the batch that runs; one that only waits for Spark is taken back."""
+        """Commit a running batch; one that only waits for Spark is withdrawn."""
         if self._batch is None:
             return
         if self._batch[0].cancel():
@@ -365,7 +367,7 @@ class SinkTask:
         self._metrics.stopped()
         try:
             self._finish()
-            with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
+            with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
                 self._commit_offsets()
         finally:
             self._give_up()
@@ -376,7 +378,7 @@ class SinkTask:
                 consumer.close()
 
     def stop_starting(self) -> None:
-        """See TaskRunner. A sink's start is short."""
+        """Nothing to do: a sink's start is short."""
 
     def cancel(self) -> None:
         """See TaskRunner."""

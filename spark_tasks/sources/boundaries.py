@@ -12,7 +12,7 @@ from spark_tasks.kafka.task_clients import number
 from spark_tasks.plugins.api import TransactionSignal
 
 DEFAULT_INTERVAL_MS: Final = 60_000  # Kafka Connect's offset.flush.interval.ms
-# The coordinator aborts a transaction at its time-out and fences its producer. Ending it before is always allowed.
+# The coordinator aborts a transaction at its timeout and fences its producer. Ending it earlier is always allowed.
 _LONGEST_SHARE: Final = 2 / 3
 
 
@@ -21,19 +21,19 @@ class BoundaryKind(Enum):
 
     POLL = "poll"  # with each batch
     INTERVAL = "interval"
-    CONNECTOR = "connector"  # where the reader says
+    CONNECTOR = "connector"  # where the reader decides
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Where transactions end. `interval_ms` counts for INTERVAL only."""
+    """When transactions end. `interval_ms` applies to INTERVAL only."""
 
     kind: BoundaryKind
     interval_ms: int = DEFAULT_INTERVAL_MS
 
     @classmethod
     def configured(cls, connector: Mapping[str, str], usual_ms: int, transaction_timeout_ms: int) -> Boundary:
-        """What the connector's configuration says; `usual_ms`: the interval where it names none. Raises ConfigError."""
+        """The boundary in the connector's configuration; `usual_ms`: the default interval. Raises ConfigError."""
         text = connector.get("transaction.boundary", "").strip().lower() or BoundaryKind.POLL.value
         try:
             kind = BoundaryKind(text)
@@ -46,25 +46,25 @@ class Boundary:
         return cls(kind, min(interval, int(transaction_timeout_ms * _LONGEST_SHARE)))
 
     def ends(self, open_ms: float, signal: TransactionSignal) -> bool:
-        """Whether a transaction that is open for so long ends after a batch of which the reader said this."""
+        """Whether a transaction that has been open for this long ends after a batch with this signal of the reader."""
         if self.kind is BoundaryKind.CONNECTOR:
             return signal != "continue"
         return self.kind is BoundaryKind.POLL or open_ms >= self.interval_ms
 
     def due_ms(self, open_ms: float) -> float | None:
-        """How long an open transaction may wait for another batch; None: as long as it takes."""
+        """How long an open transaction may wait for another batch; None for no limit."""
         if self.kind is BoundaryKind.CONNECTOR:
             return None
         return 0.0 if self.kind is BoundaryKind.POLL else max(0.0, self.interval_ms - open_ms)
 
     @property
     def ends_with_the_task(self) -> bool:
-        """Whether a task that pauses or stops commits what it has; else it is read again."""
+        """Whether a task that pauses or stops commits its open transaction; otherwise its records are read again."""
         return self.kind is not BoundaryKind.CONNECTOR
 
 
 def signal_of(reader: Any, kind: BoundaryKind, start: Mapping[str, Any], end: Mapping[str, Any]) -> TransactionSignal:
-    """What a reader with TransactionBoundaries says of a batch; "commit" where nobody asks it."""
+    """The signal for a batch from a reader with TransactionBoundaries; "commit" if the reader does not decide."""
     if kind is not BoundaryKind.CONNECTOR:
         return "commit"
     if not hasattr(reader, "transaction"):
@@ -74,5 +74,5 @@ def signal_of(reader: Any, kind: BoundaryKind, start: Mapping[str, Any], end: Ma
         )
     found: TransactionSignal = reader.transaction(dict(start), dict(end))
     if found not in ("commit", "abort", "continue"):
-        raise ConnectError(f"the reader's transaction() answered {found!r}: expected commit, abort or continue")
+        raise ConnectError(f"the reader's transaction() returned {found!r}: expected commit, abort or continue")
     return found

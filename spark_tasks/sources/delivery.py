@@ -1,8 +1,8 @@
-"""How a source batch gets its producers and becomes final. The runner is the same for every guarantee.
+"""How a source batch gets its producers and is committed. The runner is the same for every guarantee.
 
-A lane is one writer's producer identity and its next sequence numbers. The task owns lanes; an executor only appends
-under one and tells the sequences afterwards (design: section 5.2). A lane has one writer at a time, so what it writes
-keeps its order from batch to batch.
+A lane is a producer identity with its next sequence numbers. The task owns the lanes; an executor only appends under
+one and returns the new sequence numbers. A lane has one writer at a time, so its records keep their order from batch to
+batch.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ INIT_TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a writer appends under. `identity` None: the user turned idempotence off. `added`: partitions that are in
-    the transaction already; the writer adds others before it writes to them, the `likely` ones in one request.
+    """The identity for one writer. `identity` None: idempotence is turned off. `added`: partitions already in the
+    transaction; the writer adds others before it writes to them, the `likely` ones in one request.
     """
 
     identity: ProducerIdentity | None
@@ -35,7 +35,7 @@ class Lane:
 
 
 class Delivery(Protocol):
-    """One task's guarantee. Errors are ConnectErrors; after one the runner calls `abort`."""
+    """The delivery guarantee of one task. Errors are ConnectErrors; after an error the runner calls `abort`."""
 
     @property
     def most_lanes(self) -> int:
@@ -43,10 +43,10 @@ class Delivery(Protocol):
 
     @property
     def overlaps(self) -> bool:
-        """Whether the next batch may start while the offsets of the last are written."""
+        """Whether the next batch may start while the offsets of the last one are being written."""
 
     def start(self) -> None:
-        """Before the first batch; a transactional delivery fences its predecessors here."""
+        """Called before the first batch; a transactional delivery fences its predecessors here."""
 
     def lanes(self, count: int) -> Sequence[Lane]:
         """The lanes of the next batch, at most `most_lanes`."""
@@ -55,46 +55,46 @@ class Delivery(Protocol):
         """All splits of the batch are acknowledged; their next sequence numbers, in the order of the lanes."""
 
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
-        """The batch is complete, these are the offsets after it. True where it is final now, and all before it.
-        `signal`: what the reader wants of the transaction; counts where transactions end as the reader says.
+        """The batch is complete, and these are the offsets after it. True if it is committed now, with all before it.
+        `signal`: the reader's wish for the transaction, if transactions end where the reader decides.
         """
 
     def settle(self, *, finish: bool) -> bool:
-        """Between batches: make final what waits for that and is due; with `finish` (the task pauses or stops) what
-        is not due as well. True where everything is final now.
+        """Called between batches: commit what is due; with `finish` (the task pauses or stops) also what is not due
+        yet. True if everything is committed now.
         """
 
     @property
     def due_ms(self) -> float | None:
-        """When `settle` has something to do; None: nothing waits."""
+        """Milliseconds until `settle` has something to do; None if nothing waits."""
 
     @property
     def open(self) -> bool:
-        """Whether anything was written that is not final."""
+        """Whether anything was written that is not committed."""
 
     @property
     def boundary(self) -> Boundary | None:
-        """Where transactions end; None where there are none."""
+        """When transactions end; None if there are none."""
 
     def abort(self) -> None:
-        """Give up what is not final: it will be repeated, or the task ends. Sends no request."""
+        """Give up what is not committed: it will be repeated, or the task ends. Sends no request."""
 
     def recover(self) -> None:
-        """After an abort, before the offsets are loaded anew. Retriable errors have it called again."""
+        """Called after an abort, before the offsets are loaded again, and called again after a retriable error."""
 
     def failure(self, error: Exception) -> Exception:
-        """The error as the user shall see it."""
+        """The error as users should see it."""
 
     def cancel(self) -> None:
-        """From any thread: let `start` end soon."""
+        """Make `start` end soon. Any thread."""
 
     def close(self) -> None:
-        """Free what is held. Safe twice."""
+        """Release all resources. May be called twice."""
 
 
 class AtLeastOnce:
-    """Idempotent lanes; the offsets are written after every acknowledgement. After a failure the batch is repeated
-    from the last offsets under new identities.
+    """Idempotent lanes; the offsets are written after all records are acknowledged. After a failure the batch is
+    repeated from the last offsets under new identities.
     """
 
     most_lanes = MOST_LANES
@@ -111,7 +111,7 @@ class AtLeastOnce:
         self._changed = Changed()
 
     def start(self) -> None:
-        """There is nobody to fence."""
+        """Nothing to do: there are no predecessors to fence."""
 
     def lanes(self, count: int) -> Sequence[Lane]:
         """See Delivery."""
@@ -134,7 +134,7 @@ class AtLeastOnce:
         return True
 
     def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
-        """Nothing waits."""
+        """Nothing to do: commits do not wait."""
         return False
 
     def abort(self) -> None:
@@ -142,14 +142,14 @@ class AtLeastOnce:
         self._lanes.clear()
 
     def recover(self) -> None:
-        """The next lanes are new ones."""
+        """Nothing to do: the next lanes are new ones."""
 
     def failure(self, error: Exception) -> Exception:
         """See Delivery."""
         return error
 
     def cancel(self) -> None:
-        """`start` is over at once."""
+        """Nothing to do: `start` does not wait."""
 
     def close(self) -> None:
-        """See Delivery. The cluster's connections are shared."""
+        """Release the identities. The cluster's connections are shared and stay open."""

@@ -15,12 +15,12 @@ from spark_tasks.tasks.data_sources import pickled, schema_of, stream_reader_of
 from spark_tasks.tasks.pacing import SplitSize
 
 _GUESSED_RECORD_BYTES = 80.0
-_FIRST_ROWS = 10_000  # of a batch that is limited in rows: they may be large
+_FIRST_ROWS = 10_000  # the first batch of a reader that limits rows, which may be large
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The next batch: its end (None where only the executor will know it) and the partitions to read, pickled."""
+    """The next batch: its end (None if only the executor will know it) and the partitions to read, pickled."""
 
     end: StreamOffset | None
     partitions: tuple[bytes, ...] = ()
@@ -37,9 +37,9 @@ class StreamReader:
         self._default: ReadLimit | None = self.reader.getDefaultReadLimit() if takes_limit else None
 
     def plan(self, start: StreamOffset, size: SplitSize, *, idle: bool = False) -> BatchPlan | None:
-        """The batch from `start` on; None where there is nothing new. Planning happens on the worker, so it must be
-        quick. Of a simple reader the executor finds out whether there is anything; an `idle` one is asked here first
-        (as PySpark always does), so that it costs no Spark job.
+        """The batch from `start` on; None if there is nothing new. Planning happens on the worker, so it must be quick.
+        For a simple reader the executor finds out whether there is anything; with `idle` the reader is asked here first
+        (as PySpark always does), so that an idle task costs no Spark job.
         """
         if self.simple:
             if idle and plain(self.reader, self.reader.read(plain(self.reader, start))[1]) == start:
@@ -55,18 +55,18 @@ class StreamReader:
         return BatchPlan(end, partitions)
 
     def commit(self, end: StreamOffset) -> None:
-        """Everything up to `end` is in Kafka and its offsets are written."""
+        """Tell the reader that everything up to `end` is in Kafka and its offsets are written."""
         self.reader.commit(end)
 
     def stop(self) -> None:
-        """Free what the reader holds."""
+        """Stop the reader."""
         stop = getattr(self.reader, "stop", None)  # simple readers have none
         if stop is not None:
             stop()
 
 
 def _limited(default: ReadLimit, size: SplitSize) -> ReadLimit:
-    """The reader's own limit, made smaller where a batch would take too long."""
+    """The reader's limit, reduced if a batch would take too long."""
     if isinstance(default, ReadMaxBytes):
         known = size.record_bytes or _GUESSED_RECORD_BYTES
         return ReadMaxBytes(min(default.max_bytes, int(size.records * known)))
@@ -76,6 +76,6 @@ def _limited(default: ReadLimit, size: SplitSize) -> ReadLimit:
 
 
 def deal(partitions: Sequence[bytes], lanes: int) -> list[tuple[bytes, ...]]:
-    """Partitions by lane: one each while there are lanes enough. A lane's partitions keep their order."""
+    """Distribute partitions to lanes, one each while there are enough lanes. A lane's partitions keep their order."""
     count = max(1, min(lanes, len(partitions)))
     return [tuple(partitions[number::count]) for number in range(count)]

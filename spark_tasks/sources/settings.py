@@ -1,4 +1,4 @@
-"""What the configurations of worker and connector say to a source task, parsed once."""
+"""The settings of a source task from the configurations of worker and connector, parsed once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, context: TaskContext, properties: Mapping[str, str]) -> TransactionSettings:
-        """`properties`: the producer's. Raises ConfigError."""
+        """Parse the producer's `properties`. Raises ConfigError."""
         producer = ProducerSettings.of({**properties, "enable.idempotence": "true"})
         if not producer.idempotent:
             raise ConfigError(
@@ -50,7 +50,7 @@ class TransactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """`topics`: None where brokers create them by themselves; `transactions`: None where records are delivered at least
+    """`topics`: None if brokers create topics automatically; `transactions`: None if records are delivered at least
     once.
     """
 
@@ -61,7 +61,7 @@ class SourceSettings:
 
     @classmethod
     def of(cls, context: TaskContext) -> SourceSettings:
-        """Raises ConfigError."""
+        """Parse the settings. Raises ConfigError."""
         clients, connector = context.worker.clients, context.connector
         properties = client_properties(clients, connector, "producer")
         transactions = None if context.guard is None else TransactionSettings.of(context, properties)

@@ -1,4 +1,4 @@
-"""The executor's part of a source batch: the plugin's reader through the pipeline into the appender."""
+"""The executor's part of a source batch: reads with the plugin's reader, and appends through the pipeline."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from spark_tasks.sources.stream_offsets import StreamOffset, plain
 
 _logger = logging.getLogger(__name__)
 
-_SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"  # what Kafka Connect calls the stage's class
-_FIRST_TUPLES = 100  # gathered before anything is known of their size
+_SOURCE_TASK = "org.apache.kafka.connect.runtime.WorkerSourceTask"  # Kafka Connect's name for the stage's class
+_FIRST_TUPLES = 100  # rows gathered first, while their size is unknown
 _MOST_TUPLES = 10_000
-_MISFITS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # of PySpark's conversion
-_MOST_ROWS = 65_536  # rows that go through the pipeline at once: enough to be fast, little enough to overlap
-_MOST_BYTES = 32 * 1024 * 1024  # and their bytes, unless one row alone has more
+_MISFITS = (pa.ArrowException, ValueError, TypeError, AssertionError, ArithmeticError)  # errors of PySpark's conversion
+_MOST_ROWS = 65_536  # rows through the pipeline at once: enough to be fast, few enough to overlap
+_MOST_BYTES = 32 * 1024 * 1024  # and their bytes, unless a single row has more
 
 
 @dataclass(frozen=True, slots=True)
 class SourceJob:
-    """What all splits of a task have in common; pickled once, `reader` with cloudpickle. `schema` names the columns of
+    """What all splits of a task share; pickled once, `reader` with cloudpickle. `schema` names the columns of
     readers that yield tuples (empty: there are none). `appender`: keyword arguments for the Appender.
     """
 
@@ -65,7 +65,7 @@ class SourceJob:
 
 @dataclass(frozen=True, slots=True)
 class SourceResult:
-    """What became of a split. `end` is the offset that a simple stream reader came to."""
+    """The result of a split. `end`: the offset that a simple stream reader returned."""
 
     sequences: Mapping[TopicPartition, int]
     records: int
@@ -79,8 +79,8 @@ class SourceResult:
 
 @dataclass(frozen=True, slots=True)
 class SourceSplit:
-    """Reads `partitions` (pickled InputPartitions) one after the other, or with `start` a simple stream reader from
-    there; writes all of it under one lane.
+    """Reads `partitions` (pickled InputPartitions) one after the other, or, with `start`, a simple stream reader from
+    that offset; writes everything under one lane.
     """
 
     job: bytes
@@ -123,22 +123,22 @@ class SourceSplit:
 
 
 def answer_of(reader: Any, start: StreamOffset) -> tuple[Iterable[Any], StreamOffset]:
-    """What a simple reader has from `start` on, and the offset behind it. DataError where it answers something else, or
-    rows that end where they began: they would come again after each restart. (Spark refuses them too.)
+    """The rows of a simple reader from `start` on, and the offset after them. DataError if it returns something else,
+    or rows with the same offset as before: they would be read again after each restart. (Spark refuses them too.)
     """
     match reader.read(plain(reader, start)):
         case tuple((rows, found)):
             end = plain(reader, found)
         case other:
-            what = f"{type(reader).__name__}.read() answers a {type(other).__name__}"
+            what = f"{type(reader).__name__}.read() returned a {type(other).__name__}"
             raise DataError(f"{what}; a simple reader returns two things: its rows, and the offset after them")
     if end == start and next(iter(rows), None) is not None:
-        raise DataError(f"{type(reader).__name__}.read() answers rows, and that they end where they began: {start}")
+        raise DataError(f"{type(reader).__name__}.read() returned rows, but the offset is unchanged: {start}")
     return rows, end
 
 
 class _Writing:
-    """Batches into an appender; counts."""
+    """Converts batches, writes them to an appender, and counts."""
 
     def __init__(self, job: SourceJob, lane: Lane) -> None:
         self._job = job
@@ -172,7 +172,7 @@ class _Writing:
             except ToleranceExceededError:
                 self._send_apart()
                 raise
-            self.refusals.send(self._append_letters)  # with the records beside them: in their transaction, if any
+            self.refusals.send(self._append_letters)  # with the other records: in their transaction, if any
 
     def _append(self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch) -> None:
         raw, partitions = self._fitting(topic, partitions, raw)
@@ -196,7 +196,7 @@ class _Writing:
     def _fitting(
         self, topic: str, partitions: pa.Array | None, raw: pa.RecordBatch
     ) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """Without the records that max.request.size does not allow, where bad records are tolerated (KIP-779)."""
+        """The batch without records larger than max.request.size, if bad records are tolerated (KIP-779)."""
         if not self._job.errors.tolerant:
             return raw, partitions
         keep = np.ones(len(raw), np.bool_)
@@ -212,8 +212,8 @@ class _Writing:
         return raw.filter(mask), None if partitions is None else partitions.filter(mask)
 
     def _send_apart(self) -> None:
-        """What errors.tolerance=none does not allow ends the task, and its transaction; its letter is sent all the
-        same.
+        """Send the letter of a record that errors.tolerance=none does not allow, outside the transaction, which ends
+        with the task.
         """
         try:
             self.refusals.send_apart()
@@ -222,7 +222,7 @@ class _Writing:
 
 
 def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
-    """Row and size, in bytes as a batch of its own, of the records that are larger than the limit."""
+    """The records larger than the limit: row, and size in bytes as a batch of one record."""
     if raw.nbytes < limit:
         return []
     sizes = sum(pc.fill_null(pc.binary_length(raw.column(part)), 0).to_numpy().astype(np.int64)
@@ -237,14 +237,14 @@ def too_large(raw: pa.RecordBatch, limit: int) -> list[tuple[int, int]]:
 
 
 def without_value(raw: pa.RecordBatch) -> pa.RecordBatch:
-    """A record that is too large, as its dead letter can hold it."""
+    """A record that is too large, without its value, so that a dead letter can hold it."""
     empty = pa.nulls(len(raw), pa.binary())
     return raw.set_column(raw.schema.get_field_index("value"), raw.schema.field("value"), empty)
 
 
 def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """What a reader yields, as record batches: those of a reader that makes them (large ones cut), or tuples, lists and
-    Rows gathered, so that however much a reader yields, little of it is held. Raises DataError for anything else.
+    """What a reader yields, as record batches of limited size: record batches, of which large ones are split, or
+    tuples, lists and Rows, which are gathered. Raises DataError for anything else.
     """
     if not isinstance(rows, Iterable):
         raise DataError(f"read() of the source's reader returned a {type(rows).__name__}; it must yield rows or Arrow "
@@ -270,7 +270,7 @@ def as_batches(rows: Iterable[Any], schema: StructType) -> Iterator[pa.RecordBat
 
 
 def _rows_at_once(seen: pa.RecordBatch | pa.Table, most: int) -> int:
-    """How many rows like those that were seen may go on together."""
+    """How many rows of the size seen so far to gather at once."""
     fitting = _MOST_BYTES * len(seen) // max(int(seen.nbytes), 1)
     return max(1, min(most, fitting))
 
@@ -287,12 +287,12 @@ def _from_tuples(rows: Sequence[Any], schema: StructType) -> pa.Table:
 
 
 def _converted(rows: Sequence[Any], schema: StructType) -> pa.Table:
-    """As Spark does it, so that a data source means the same here: naive times are local ones, numbers become texts."""
+    """Convert rows as Spark does, so that data sources give the same values: naive times are local, for example."""
     return LocalDataToArrowConversion.convert(list(rows), schema, False)
 
 
 def _misfit(rows: Sequence[Any], schema: StructType) -> str | None:
-    """The first value that does not fit; PySpark's own errors mostly name neither the column nor the value."""
+    """Describe the first value that does not fit; PySpark's errors mostly name neither the column nor the value."""
     for number, field in enumerate(schema):
         for row in rows:
             try:
@@ -305,9 +305,9 @@ def _misfit(rows: Sequence[Any], schema: StructType) -> str | None:
 
 
 def _in_order(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
-    """The rows with their values in the order of the schema: as in PySpark, a Row with names goes by them."""
+    """The rows with their values in the order of the schema: as in PySpark, a Row with names is matched by name."""
     kinds = set(map(type, rows))
-    for kind in kinds:  # a dict or a text would be taken apart too: into its keys, its letters
+    for kind in kinds:  # a dict or a text would be accepted as a sequence of its keys or letters
         if not issubclass(kind, (tuple, list)):
             raise DataError(f"the source yields rows of type {kind.__name__}; a row is a tuple, a list or a Row")
     return [_by_name(row, names) for row in rows] if any(issubclass(kind, Row) for kind in kinds) else rows

@@ -1,4 +1,4 @@
-"""Between a stream reader's offset (one JSON dict) and Connect's offsets (a flat map for each source partition)."""
+"""Converts between a stream reader's offset (one JSON dict) and Connect's offsets (a map per source partition)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from spark_tasks.plugins.api import SourceOffset, SourcePartition
 StreamOffset = dict[str, Any]
 SourceOffsets = Sequence[tuple[SourcePartition, SourceOffset]]
 
-_NESTED = "stream"  # the one key of an offset that Connect's flat maps cannot hold
+_NESTED = "stream"  # the only key of an offset that cannot be a flat map
 
 
 def plain(reader: Any, offset: Any) -> StreamOffset:
-    """A copy as Kafka will give it back: through JSON, as Spark does it, so keys are texts and tuples lists at once and
-    not only after a restart. Raises DataError.
+    """A copy as it will be read back from Kafka: through JSON, as in Spark, so that keys become texts and tuples lists
+    at once and not only after a restart. Raises DataError.
     """
     if not isinstance(offset, dict):
         raise DataError(f"an offset of {type(reader).__name__} is a {type(offset).__name__}; it must be a dict")
@@ -29,7 +29,7 @@ def plain(reader: Any, offset: Any) -> StreamOffset:
 
 
 def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
-    """Connect's offsets: as a reader with PartitionedOffsets says, else one for the source partition {"task": n}."""
+    """Connect's offsets: those of a reader with PartitionedOffsets, else one for the source partition {"task": n}."""
     if hasattr(reader, "to_source_offsets"):
         found: SourceOffsets = reader.to_source_offsets(offset)
         return found
@@ -39,7 +39,7 @@ def to_connect(reader: Any, task: int, offset: StreamOffset) -> SourceOffsets:
 
 
 def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset:
-    """The offset to start from; `reader.initialOffset()` where nothing is committed for this task."""
+    """The offset to start from; `reader.initialOffset()` if nothing is committed for this task."""
     if hasattr(reader, "from_source_offsets"):
         return plain(reader, reader.from_source_offsets(offsets))
     for partition, offset in offsets:
@@ -49,20 +49,20 @@ def from_connect(reader: Any, task: int, offsets: SourceOffsets) -> StreamOffset
 
 
 class Changed:
-    """Leaves out offsets that are the same as when they were last written."""
+    """Skips offsets that have not changed since they were last written."""
 
     def __init__(self) -> None:
         self._written: dict[str, SourceOffset] = {}
 
     def of(self, offsets: SourceOffsets) -> SourceOffsets:
-        """Those that are new or different."""
+        """The offsets that are new or have changed."""
         return [(p, o) for p, o in offsets if self._written.get(partition_key(p)) != dict(o)]
 
     def note(self, offsets: SourceOffsets) -> None:
-        """They are written."""
+        """Note that these offsets were written."""
         self._written |= {partition_key(partition): dict(offset) for partition, offset in offsets}
 
 
 def partition_key(partition: SourcePartition) -> str:
-    """The same text for the same partition, in whatever order its fields are."""
+    """A text that identifies a partition, whatever the order of its fields."""
     return json.dumps(dict(partition), sort_keys=True)

@@ -1,9 +1,9 @@
 """Runs one source task: a PySpark stream reader whose batches are Spark jobs.
 
-A batch: plan from the offset where the last ended -> splits, one a lane -> read, convert, append in the executors ->
-everything acknowledged -> the delivery makes it final together with its offsets -> the reader may forget it. The
-next batch runs while the offsets of the last are written. After a failure everything starts again at the last
-offsets, under new lanes.
+A batch: plan from the end of the last one -> splits, one per lane -> read, convert, append in the executors ->
+everything acknowledged -> the delivery commits it with its offsets -> the reader's commit. The next batch runs while
+the offsets of the last one are written. After a failure everything starts again from the last committed offsets, under
+new lanes.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from spark_tasks.tasks.retries import Patience, RetryLimits
 
 _logger = logging.getLogger(__name__)
 
-PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are served
+PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are handled in between
 PAUSED_MS = 60_000
 LEFTOVER_S = 5.0
-SIMPLE_IDLE_MS = 100  # a simple reader may well ask somebody far away
+SIMPLE_IDLE_MS = 100  # a simple reader may query a remote system
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """In flight."""
+    """A batch in flight."""
 
     future: Future[list[Any]]
     plan: BatchPlan
@@ -84,23 +84,23 @@ class SourceTask:
         self._cancelled = False
         self._batch: _Batch | None = None
         self._stream: StreamReader | None = None
-        self._position: StreamOffset | None = None  # where the next batch starts; None: at the last offsets
+        self._position: StreamOffset | None = None  # where the next batch starts; None: at the committed offsets
 
     @property
     def batch(self) -> Future[list[Any]] | None:
-        """What is on its way: see TaskRunner."""
+        """The batch in flight (see TaskRunner)."""
         batch = self._batch
         return None if batch is None else batch.future
 
     def start(self) -> None:
-        """Make the reader, fence predecessors where the delivery does that, load the offsets."""
+        """Make the reader, fence predecessors if the delivery does so, load the offsets."""
         work_for(self._metrics.plugins)
         self._metrics.running(paused=False)
         with self._metrics.blaming("start"):
             self._start()
 
     def _start(self) -> None:
-        _ = self._pipeline.stages  # a wrong converter or transform shows here, not in the first batch
+        _ = self._pipeline.stages  # an invalid converter or transform fails here, not in the first batch
         self._stream = StreamReader(data_source_of(self._connector, self._context.config))
         producer = self._settings.producer
         job = SourceJob(
@@ -127,13 +127,15 @@ class SourceTask:
 
     @property
     def _slept(self) -> bool:
-        """Whether this process may have missed that another worker runs this task, and writes its offsets. Where they
-        are in transactions, Kafka fences.
+        """Whether this process slept for so long that another worker may run this task and write its offsets. Writes in
+        transactions are fenced by Kafka.
         """
         return self._delivery.boundary is None and process_pulse().silence_since(self._loaded_at) > self._session_s
 
     def run_once(self) -> Progress:
-        """See TaskRunner. While Spark is busy elsewhere it waits for PATIENCE_S at most and goes on later."""
+        """Do one step (see TaskRunner). While Spark is busy elsewhere, waits for at most PATIENCE_S and continues
+        later.
+        """
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -158,7 +160,7 @@ class SourceTask:
         return self._collect(PATIENCE_S)
 
     def _while_paused(self) -> Progress:
-        """Paused: what was given up is aborted at once, so that readers need not wait for a time-out."""
+        """While paused: abort a transaction that was given up, so that consumers need not wait for its timeout."""
         try:
             self._delivery.recover()
         except Exception as error:  # noqa: BLE001 - Kafka's; one that may pass is tried again
@@ -166,7 +168,7 @@ class SourceTask:
         return Progress(idle_ms=PAUSED_MS)
 
     def _submit(self) -> bool:
-        """Plan the next batch and send it off; False where there is nothing new."""
+        """Plan and submit the next batch; False if there is nothing new."""
         if not self._prepared:
             self._errors.prepare()
             self._prepared = True
@@ -217,7 +219,7 @@ class SourceTask:
             self._metrics.transaction_ended()
 
     def _collect(self, patience_s: float, *, more: bool = True) -> Progress:
-        """Wait for the batch in flight; make it final if it is done, and with `more` have the next one run."""
+        """Wait for the batch in flight; commit it if it is done, and with `more` submit the next one."""
         if self._batch is None:
             return Progress()
         try:
@@ -276,10 +278,10 @@ class SourceTask:
             self._context.topic_used(topic)
 
     def _failed(self, error: Exception) -> Progress:
-        """A retriable error has everything after the last offsets repeated; another one fails the task."""
+        """After a retriable error everything since the last offsets is repeated; other errors fail the task."""
         batch, self._batch = self._batch, None
-        if batch is not None:  # it must not go on writing beside its own repetition
-            with suppress(Exception):  # whatever became of it, it is repeated
+        if batch is not None:  # it must not write while it is being repeated
+            with suppress(Exception):  # its outcome does not matter: it is repeated
                 batch.future.result(LEFTOVER_S)
             self._context.engine.cancel(batch.future)
         self._position = None
@@ -290,7 +292,7 @@ class SourceTask:
         return self._patience.later(error)
 
     def pause(self) -> None:
-        """Finish the batch in flight; then none until `resume`."""
+        """Finish the batch in flight; start no other until `resume`."""
         self._paused = True
         self._finish()
         self._metrics.running(paused=True)
@@ -301,8 +303,8 @@ class SourceTask:
         self._metrics.running(paused=False)
 
     def _finish(self) -> None:
-        """Make the batch that runs final, and what waits for the end of a transaction; a batch that only waits for
-        Spark is taken back.
+        """Commit a running batch, and a transaction that is still open; a batch that only waits for Spark is
+        withdrawn.
         """
         if self._batch is not None and self._batch.future.cancel():
             self._batch = None
@@ -310,7 +312,7 @@ class SourceTask:
             self._collect(PATIENCE_S, more=False)
         try:
             if not self._settle(finish=True) and self._delivery.open:
-                # The reader never said where this transaction ends: it is read again.
+                # The reader has not ended this transaction, so its records are read again.
                 self._delivery.abort()
                 self._position = None
         except Exception as error:  # noqa: BLE001 - plugin code

@@ -1,8 +1,8 @@
-"""Exactly once: records and offsets in one transaction (KIP-618). docs/exactly-once.md tells why this is safe.
+"""Exactly once: records and offsets in one transaction (KIP-618). docs/exactly-once.md explains why this is safe.
 
 The task owns the transactional id. Executors append under its producer id, epoch and sequences, one writer at a time;
-they may add partitions to the transaction, and nothing else. After any failure the owner aborts, takes the next
-epoch, and the batch runs again from the committed offsets: what is still on its way has a stale epoch.
+they may add partitions to the transaction, and nothing else. After any failure the owner aborts, takes the next epoch,
+and the batch runs again from the committed offsets; batches still in flight have a stale epoch.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ class Transactional:
         )  # fmt: skip
         self._changed = Changed()
         self._pending: dict[str, Any] = {}  # the newest offset of each source partition, not committed yet
-        self._used: frozenset[TopicPartition] = frozenset()  # what the last batch wrote to
+        self._used: frozenset[TopicPartition] = frozenset()  # the partitions that the last batch wrote to
         self._begun: float | None = None
         self._broken = False
 
     def start(self) -> None:
-        """KIP-618's order: former tasks are fenced by the leader, then this task's id is initialised (which fences
-        whoever has it), and only then it is made sure that there is no newer set of tasks.
+        """In KIP-618's order: the leader fences former tasks, then this task's transactional id is initialised (which
+        fences its former user), and only then it is checked that there is no newer set of tasks.
         """
         self._guard.fence()
         self._owner.init()
         self._guard.verify()
 
     def recover(self) -> None:
-        """See Delivery. Retriable errors come out; nothing is forgotten until it worked."""
+        """Abort in Kafka. Retriable errors are raised, and nothing is forgotten until it has succeeded."""
         if self._broken:
             self._owner.abort(unsure=True)
             self._broken = False
 
     def lanes(self, count: int) -> Sequence[Lane]:
-        """See Delivery. Most batches write where the last one did, so those partitions are added in one request, but
-        by the writer: the transaction's time-out does not run while the batch waits for Spark.
+        """The one lane. Most batches write to the same partitions as the last one, so these are added in one request,
+        but by the writer, so that the transaction's timeout does not run while the batch waits for Spark.
         """
         if count and self._begun is None:
             self._begun = time.monotonic()
@@ -91,7 +91,7 @@ class Transactional:
         if not self.boundary.ends(self._open_ms, signal):
             return False
         if signal == "abort":
-            self._owner.abort(unsure=True)  # its records are gone; the offsets after them are not (KIP-618)
+            self._owner.abort(unsure=True)  # its records are discarded; the offsets after them are not (KIP-618)
         self._end()
         return True
 
@@ -147,7 +147,7 @@ class Transactional:
         owner.sequences = dict(appender.sequences)
 
     def abort(self) -> None:
-        """See Delivery. Nothing is asked of Kafka here: `recover` does it, and again where that fails."""
+        """Give up the open transaction. Sends nothing to Kafka: `recover` does, and repeats it if it fails."""
         self._broken = True
         self._pending.clear()
         self._used = frozenset()
@@ -170,7 +170,7 @@ class Transactional:
         self._guard.cancel()
 
     def close(self) -> None:
-        """See Delivery. An open transaction is aborted, so that readers do not have to wait for its time-out."""
+        """Abort an open transaction, so that consumers do not have to wait for its timeout, and close the owner."""
         if self._broken or self._begun is not None or self._owner.open:
             self._owner.give_up()
         self._begun = None
