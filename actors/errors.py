@@ -22,7 +22,7 @@ class ConflictError(ConnectError):
 
 
 class TimedOutError(ConnectError):
-    """500: an answer did not come in time. `stage` is an actors.messages.Stage: what is being waited for."""
+    """500: an answer did not come in time. `stage` is a RequestStage: what the request waits for."""
 
     def __init__(self, message: str, stage: object) -> None:
         super().__init__(message)

@@ -61,13 +61,13 @@ def _pool(
     else:
         pool, kind = urllib3.HTTPConnectionPool(parts.host, parts.port), HTTPConnection
 
-    class Connection(kind):  # type: ignore[misc]
+    class TimedConnection(kind):  # type: ignore[misc]
         def connect(self) -> None:
             super().connect()
-            self.sock.settimeout(answer_s)  # for what is sent, too
+            self.sock.settimeout(answer_s)  # for sending, too
             connected(self.sock)
 
-    pool.ConnectionCls = Connection
+    pool.ConnectionCls = TimedConnection
     return pool  # type: ignore[no-any-return]
 
 

@@ -15,11 +15,11 @@ import pykka
 from flask import request
 
 from actors.errors import ConflictError, RebalanceNeededError, RequestTargetError, TimedOutError
-from actors.messages.requests import HealthCheck, Request, Stage, StoreRequest, ValidateConfig
+from actors.messages.requests import HealthCheck, Request, RequestStage, StoreRequest, ValidateConfig
 from rest.errors import HttpError, as_java
 from rest.forwarding import Forwarder, Remote
 from rest.server.paths import RAW_PATH
-from rest.server.patience import WAIT_HEADER, Patience
+from rest.server.patience import WAIT_HEADER, RequestPatience
 from rest.server.settings import RestSettings
 from rest.wire.answers import instant
 from rest.wire.view import WorkerView
@@ -40,7 +40,7 @@ STALE = ("Cannot complete request momentarily due to stale configuration (typica
 CONFLICT = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 
 
-class ConfigInfos(Protocol):
+class ValidationAnswer(Protocol):
     """What ValidateConfig is answered with (spark_tasks.validation, which REST does not import)."""
 
     def to_json(self) -> dict[str, Any]:
@@ -58,9 +58,9 @@ class HerderClient:
 
     def answer(self, asked: Request | StoreRequest) -> Any:
         """Answer of this worker. Raises what the herder answers with, and HttpError (500) after the deadline."""
-        return self._answer(asked, Patience(self.settings))
+        return self._answer(asked, RequestPatience(self.settings))
 
-    def _answer(self, asked: Request | StoreRequest, patience: Patience) -> Any:
+    def _answer(self, asked: Request | StoreRequest, patience: RequestPatience) -> Any:
         try:
             return self.ask(asked, patience.wait_ms).get(timeout=patience.answer_s)
         except pykka.Timeout:
@@ -72,7 +72,7 @@ class HerderClient:
         `body` and `query` are what a forwarded request carries. A request crosses at most two hops: the user's own is
         forwarded with forward=true, that one with forward=false, and that one is refused with 409.
         """
-        patience = Patience(self.settings)
+        patience = RequestPatience(self.settings)
         while True:
             try:
                 return self._answer_or_forward(asked, body, query or {}, patience)
@@ -80,7 +80,7 @@ class HerderClient:
                 if not _passes(error) or not patience.pause():
                     raise
 
-    def _answer_or_forward(self, asked: Request, body: Any, query: Mapping[str, str], patience: Patience) -> Any:
+    def _answer_or_forward(self, asked: Request, body: Any, query: Mapping[str, str], patience: RequestPatience) -> Any:
         try:
             return self._answer(asked, patience)
         except RebalanceNeededError:
@@ -93,7 +93,9 @@ class HerderClient:
                 raise HttpError(409, NO_LEADER) from None
             return self._forward(error.url, hop is None, body, query, patience)
 
-    def _forward(self, target: str, first_hop: bool, body: Any, query: Mapping[str, str], patience: Patience) -> Remote:
+    def _forward(
+        self, target: str, first_hop: bool, body: Any, query: Mapping[str, str], patience: RequestPatience
+    ) -> Remote:
         path = request.environ[RAW_PATH]
         parameters = urlencode({"forward": str(first_hop).lower(), **query})
         url = f"{target.rstrip('/')}{path}?{parameters}"
@@ -109,7 +111,7 @@ class HerderClient:
         Its errors are 500 with the class name before the text, as in Kafka Connect, which validates in another thread.
         """
         try:
-            infos: ConfigInfos = self.answer(ValidateConfig(config))
+            infos: ValidationAnswer = self.answer(ValidateConfig(config))
         except (HttpError, TimedOutError):
             raise
         except Exception as error:  # whatever plugin code raised
@@ -140,7 +142,7 @@ def _passes(error: Exception) -> bool:
     return conflict and not str(error).endswith(FINAL)
 
 
-def summary(stage: Stage) -> str:
+def summary(stage: RequestStage) -> str:
     """What the herder is doing, in the words that operators search for."""
     if stage.completed_ms is None:
         return f"The worker is currently {stage.description}, which began at {instant(stage.started_ms)}."
@@ -148,5 +150,5 @@ def summary(stage: Stage) -> str:
             f"{instant(stage.started_ms)} and completed at {instant(stage.completed_ms)}.")
 
 
-def _timed_out(stage: Stage | None) -> str:
+def _timed_out(stage: RequestStage | None) -> str:
     return "Request timed out" if stage is None else f"Request timed out. {summary(stage)}"

@@ -42,7 +42,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StageRecords:
     """Records behind one stage. `accepted`: what the predicate of a transform said of each record that came, after
     `negate`; None where it has none. `error`: why it went no further.
     """
@@ -81,7 +81,7 @@ class _Context:
 def try_connector(
     plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str], *,
     records: Callable[[], Iterable[tuple[str, int, pa.RecordBatch]]], limit: int,
-) -> list[Seen]:
+) -> list[StageRecords]:
     """At most `limit` records through all stages. `records`: raw ones, by topic and partition, for a sink.
 
     Raises ConfigError, PluginNotFoundError and other ConnectErrors where it cannot be tried; what fails in a stage is
@@ -140,7 +140,7 @@ def _headers(one: Mapping[str, Any]) -> list[tuple[str, bytes | None]] | None:
 
 def _source(
     connector: type[SourceConnector], name: str, worker: Mapping[str, str], config: Mapping[str, str], limit: int
-) -> Iterator[Seen | Exception]:
+) -> Iterator[StageRecords | Exception]:
     pipeline = SourcePipeline(worker, config, rows=connector.yields == "rows")
     stages = pipeline.stages
     try:
@@ -148,9 +148,9 @@ def _source(
     except ConnectError:
         raise  # it says what is wrong with the configuration
     except Exception as error:  # noqa: BLE001 - plugin code; its author wants to see where
-        yield Seen("read", name, [], error="".join(traceback.format_exception(error)).strip())
+        yield StageRecords("read", name, [], error="".join(traceback.format_exception(error)).strip())
         return
-    yield Seen("read", name, shown(batches))
+    yield StageRecords("read", name, shown(batches))
     prepared = [pipeline.prepared(batch) for batch in batches if len(batch)]
     batches = yield from _transformed(stages.chain, prepared)
     last = SourcePipeline(worker, _without_transforms(config))
@@ -163,9 +163,9 @@ def _source(
 def _sink(
     connector: type[SinkConnector], name: str, worker: Mapping[str, str], config: Mapping[str, str],
     raws: Iterable[tuple[str, int, pa.RecordBatch]], limit: int,
-) -> Iterator[Seen | Exception]:
+) -> Iterator[StageRecords | Exception]:
     given = list(itertools.islice(raws, limit))
-    yield Seen("read", "", [{"topic": topic, "partition": partition, **record}
+    yield StageRecords("read", "", [{"topic": topic, "partition": partition, **record}
                             for topic, partition, raw in given for record in shown([raw])])
     first = SinkPipeline(worker, _without_transforms(config))
     stages = SinkPipeline(worker, config).stages
@@ -175,9 +175,9 @@ def _sink(
         for topic, partition, raw in given:
             converted += first.to_connect_batches(topic, partition, raw)
     except DataError as error:
-        yield Seen("converter", plugin, shown(converted), error=str(error))
+        yield StageRecords("converter", plugin, shown(converted), error=str(error))
         return
-    yield Seen("converter", plugin, shown(converted))
+    yield StageRecords("converter", plugin, shown(converted))
     batches = yield from _transformed(stages.chain, joined(converted))
     written = map(as_rows, batches) if connector.accepts == "rows" else iter(batches)
     yield from _staged("write", name, (record for batch in written for record in shown([batch])))
@@ -196,14 +196,14 @@ def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
             for one in batches:
                 out += stage.apply(one)
         except DataError as error:
-            yield Seen(name, stage.class_name, shown(out), accepted, str(error))
+            yield StageRecords(name, stage.class_name, shown(out), accepted, str(error))
             return []
         batches = joined(out)
-        yield Seen(name, stage.class_name, shown(batches), accepted)
+        yield StageRecords(name, stage.class_name, shown(batches), accepted)
     return batches
 
 
-def _stopping(seen: Iterator[Any]) -> Iterator[Seen]:
+def _stopping(seen: Iterator[Any]) -> Iterator[StageRecords]:
     """Up to the first stage that fails."""
     for one in seen:
         yield one
@@ -211,15 +211,15 @@ def _stopping(seen: Iterator[Any]) -> Iterator[Seen]:
             return
 
 
-def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Iterator[Seen]:
+def _staged(stage: str, plugin: str, records: Iterable[dict[str, Any]]) -> Iterator[StageRecords]:
     """A stage that may fail half-way."""
     found: list[dict[str, Any]] = []
     try:
         found.extend(records)
     except DataError as error:
-        yield Seen(stage, plugin, found, error=str(error))
+        yield StageRecords(stage, plugin, found, error=str(error))
         return
-    yield Seen(stage, plugin, found)
+    yield StageRecords(stage, plugin, found)
 
 
 def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: int) -> Iterator[pa.RecordBatch]:

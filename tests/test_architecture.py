@@ -348,6 +348,24 @@ def test_files_are_small():
     assert [f for f in LONG_FILES if lines.get(f, 0) <= MAX_LINES] == [], "no longer an exception"
 
 
+SAME_NAMES = {
+    "Type": "ConfigDef.Type and Schema.Type are Kafka's and Connect's own names, and each is used beside its class",
+    "Record": "what a function of @transform gets, a name for plugin authors, and the same record in Java's classes",
+}
+
+
+def test_class_names_are_unique():
+    """A public class can be told by its name alone. Private ones and those of tests are read beside their use."""
+    found: dict[str, list[str]] = {}
+    for file in FILES:
+        for node in nodes(file):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(file))
+    twice = {name: files for name, files in found.items() if len(files) > 1}
+    assert {name: files for name, files in twice.items() if name not in SAME_NAMES} == {}
+    assert [name for name in SAME_NAMES if name not in twice] == [], "no longer an exception"
+
+
 def test_functions_are_short():
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     lengths = {

@@ -25,9 +25,9 @@ from actors.herder.effects import (
     Delegate,
     DelegatedEffect,
     Effect,
+    EndWorker,
     FenceProducers,
     ForgetTopics,
-    Halted,
     InstanceEffect,
     Log,
     MakeSessionKey,
@@ -226,7 +226,7 @@ class HerderActor(pykka.ThreadingActor):
                 self._ticker.set((self.actor_urn, key), at_ms, lambda: self._time_is_up(key))
             case CancelTimer(key):
                 self._ticker.cancel((self.actor_urn, key))
-            case Halted():
+            case EndWorker():
                 self._ports.halted()
             case StartInstance() | StopInstance() | AbandonInstance() | ChangeInstance() | AskTaskConfigs():
                 self._tell_instances(effect)

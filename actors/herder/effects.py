@@ -182,7 +182,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Halted:
+class EndWorker:
     """Everything is stopped; the worker may end."""
 
 
@@ -192,5 +192,5 @@ MemberEffect = JoinGroup | AllowJoin | RequestRejoin | LeaveGroup
 DelegatedEffect = (
     Delegate | Validate | SendTaskConfigs | FenceProducers | MakeSessionKey | ForgetTopics | SetLoggerLevel
 )
-OwnEffect = Reply | SetTimer | CancelTimer | Log | Halted
+OwnEffect = Reply | SetTimer | CancelTimer | Log | EndWorker
 Effect = InstanceEffect | StoreEffect | MemberEffect | DelegatedEffect | OwnEffect

@@ -23,9 +23,8 @@ def refuse(turn: Turn, event: RequestReceived) -> None:
     turn.reply(event.request_id, error=_refusal())
 
 
-def on_requested(turn: Turn, event: HaltRequested) -> None:
-    """Stop everything at once; whatever the group wants meanwhile no longer matters."""
-    turn.log("INFO", f"Stopping the connectors and tasks of this worker: {event.reason}")
+def on_requested(turn: Turn, _: HaltRequested) -> None:
+    """Stop everything at once; requests of the group no longer matter. The worker has logged the reason."""
     state = turn.state
     turn.state = replace(state, standing=Halting(state.member), release=with_items(state.release, frozenset()))
     work.refuse_waiting(turn, _refusal())
@@ -57,4 +56,4 @@ def _flush_when_empty(turn: Turn) -> None:
 def on_flushed(turn: Turn, _: HaltFlushed, _error: Exception | None) -> None:
     """Everything is stopped and said; leave."""
     turn.enter(Halted())
-    turn.emit(LeaveGroup("the worker is shutting down"), effects.Halted())
+    turn.emit(LeaveGroup("the worker is shutting down"), effects.EndWorker())

@@ -35,7 +35,7 @@ from actors.herder.standing import (
 )
 from actors.messages.commands import ConfigWrite
 from actors.messages.ids import Epoch, OpId, RequestId
-from actors.messages.requests import Request, Stage
+from actors.messages.requests import Request, RequestStage
 from spark_tasks.config.healing import Healing
 from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State, WorkerId
@@ -282,7 +282,7 @@ class HerderState:
     fencings: Mapping[ConnectorName, Fencing] = field(default_factory=dict)
     healed: Mapping[ItemId, Healed] = field(default_factory=dict)
     counter: int = 0
-    stage: Stage | None = None
+    stage: RequestStage | None = None
 
     @property
     def phase(self) -> Phase:

@@ -29,7 +29,7 @@ from actors.herder.state import (
 )
 from actors.messages.commands import PutStatus
 from actors.messages.ids import OpId, RequestId
-from actors.messages.requests import Request, Stage
+from actors.messages.requests import Request, RequestStage
 from storage.ids import ItemId, State
 from storage.status.state import Status, StatusState
 
@@ -125,7 +125,7 @@ class Turn:
 
     def stage(self, description: str) -> None:
         """What requests that time out are told."""
-        self.state = replace(self.state, stage=Stage(description, self.now))
+        self.state = replace(self.state, stage=RequestStage(description, self.now))
 
     def stage_done(self) -> None:
         """The stage is completed."""

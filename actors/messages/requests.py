@@ -271,7 +271,7 @@ class ConnectorStateInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RequestStage:
     """What the herder is doing (`completed_ms` None) or did last; goes into time-out messages."""
 
     description: str

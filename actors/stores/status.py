@@ -27,7 +27,7 @@ from storage.ids import ConnectorName
 from storage.log.errors import is_retriable
 from storage.log.protocol import TopicLog
 from storage.log.record import KeyValue, LogRecord
-from storage.status.fold import Ticket, WriteBook, admit, fold, forget, may_repeat
+from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.records import status_record, topic_key, topic_record
 from storage.status.state import StatusState, TopicStatus
 from storage.status.view import StatusView
@@ -42,7 +42,7 @@ class _Write:
     """A record on its way; topic statuses have no ticket and are repeated until they are written."""
 
     record: KeyValue
-    ticket: Ticket | None
+    ticket: WriteTicket | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from actors.errors import BadRequestError, NotFoundError, TimedOutError
 from actors.instances.task import Alarms
-from actors.messages.requests import Stage
+from actors.messages.requests import RequestStage
 from spark_tasks.config.definition import ConfigError
 from spark_tasks.plugins import PluginNotFoundError, Plugins
 from spark_tasks.validation import ConfigInfos, NoConnectorClassError, Resolve, plugin_config, validate_connector
@@ -82,11 +82,13 @@ class _Run:
         self._answer: Answer | None = answer
         self._alarms = alarms
         self._lock = threading.Lock()
-        self._stage = Stage("waiting for a new thread to become available for connector validation", alarms.now_ms())
+        self._stage = RequestStage(
+            "waiting for a new thread to become available for connector validation", alarms.now_ms()
+        )
 
     def enter(self, description: str) -> None:
         """The validation begins with something."""
-        self._stage = Stage(description, self._alarms.now_ms())
+        self._stage = RequestStage(description, self._alarms.now_ms())
 
     def finish(self, infos: ConfigInfos | None, error: Exception | None) -> None:
         """Answer, unless that is done."""

@@ -1,4 +1,4 @@
-"""`heeler completion`: what a shell reads to complete commands, options and names of connectors."""
+"""`heeler completion`: scripts with which shells complete commands, options and connector names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ZSH_START: Final = "(( $+functions[compdef] )) || { autoload -Uz compinit && co
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete heeler's commands and connectors.
+    """Print the script for SHELL to complete heeler's commands and connectors.
 
     Bash: add eval "$(heeler completion bash)" to ~/.bashrc; zsh likewise to ~/.zshrc; fish: heeler completion fish >
     ~/.config/fish/completions/heeler.fish

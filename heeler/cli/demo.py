@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from heeler.cli.rest_client import RestError
-from heeler.cli.terminal import Progress as JarProgress
+from heeler.cli.terminal import ProgressLines
 from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.errors import SetupError
@@ -67,7 +67,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
 
     The CSV and Parquet files and the worker's log stay in `folder` (heeler-demo) for a look; broker and worker go, and
     after a failure or Ctrl-C the folder too. With `keep` everything runs on until Ctrl-C, which is no failure then.
-    Raises SetupError for what a user can fix.
+    Raises SetupError for problems that a user can fix.
     """
     console = Console()
     folder = (folder or Path("heeler-demo")).resolve()
@@ -83,7 +83,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
         csv = _unpack_flights(folder / "csv")
         if bootstrap_servers is None:
             console.print("Starting Kafka …")
-            with JarProgress(console) as progress:
+            with ProgressLines(console) as progress:
                 broker = cleanup.enter_context(EmbeddedBroker(progress=progress))
             bootstrap_servers = broker.bootstrap_servers
         scene = Scene(folder, csv, folder / "parquet", bootstrap_servers, uuid.uuid4().hex[:8])

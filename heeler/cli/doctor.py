@@ -1,4 +1,4 @@
-"""`heeler doctor`: what is wrong here, and what to do."""
+"""`heeler doctor`: finds problems of an installation, and says what to do."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def doctor(
 ) -> None:
     """Examine this machine and, with a worker properties FILE, its settings, plugins, certificates, Kafka and topics.
 
-    Says what is wrong and what to do, changes nothing, and exits with 1 where something is wrong.
+    Reports problems and what to do about them. Changes nothing. Exits with 1 if there is a problem.
     """
     with told_without_trace():
         logging.disable(logging.CRITICAL)  # the findings tell it
@@ -106,7 +106,7 @@ def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Fin
         health = an_object(client.call("GET", "/health"), "a worker's health")
         ill = health.get("degraded")
         if ill:
-            yield Finding("workers", Verdict.LOOK, f"{url}: tasks are not well: {ill}. More: heeler connectors status")
+            yield Finding("workers", Verdict.LOOK, f"{url}: tasks with problems: {ill}. See heeler connectors status")
         else:
             yield Finding("workers", Verdict.OK, f"{url}: {version}, {a_text(health.get('status'))}")
     except RestError as error:
@@ -118,6 +118,6 @@ def _running(url: str, urls: Sequence[str], profile: str | None) -> Iterator[Fin
     if ahead is not None:
         if abs(ahead) > _SKEW_S:
             yield Finding("clocks", Verdict.WRONG, f"{url}: {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} "
-                          "this machine's. Have both set by NTP: records, sessions and certificates go by time")
+                          "this machine's. Synchronize both by NTP: records, sessions and certificates need it")
         else:
             yield Finding("clocks", Verdict.OK, f"{url}: as this machine's")

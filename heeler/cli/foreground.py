@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spark_tasks.plugins.api import SinkConnector, SourceConnector
 
 _IDLE_S: Final = 0.2
-_BATCH: Final = 1000  # records that a sink is given at a time
+_BATCH: Final = 1000  # records for a sink at a time
 
 
 class ChangedError(Exception):
@@ -37,15 +37,15 @@ class ChangedError(Exception):
               "lines of JSON with value and perhaps key, topic, headers.")
 @click.option("--offsets", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where offsets are saved.  [default: FILE.offsets.json]")
-@click.option("--once", is_flag=True, help="Exit when there is nothing more to read.")
+@click.option("--once", is_flag=True, help="Exit when everything has been read.")
 @click.option("--reload/--no-reload", default=True, show_default=True, help="Restart from the saved offsets when "
               "the connector's code or FILE changes.")
 @click.option("--worker-config", type=FILES, metavar="FILE", help="Plugins, converters, config providers of a worker.")
 def run(
     file: Path, records: Path | None, offsets: Path | None, once: bool, reload: bool, worker_config: Path | None
 ) -> None:
-    """Run the connector of FILE here, without Kafka, until Ctrl-C: a source prints what it would send, one line of JSON
-    a record; a sink writes the records of a file.
+    """Run the connector of FILE here, without Kafka, until Ctrl-C. A source prints the records that it would send, one
+    line of JSON each; a sink writes the records of a file.
     """
     kept = offsets or file.with_name(f"{file.name}.offsets.json")
     with told_without_trace(), interrupting_signals():
@@ -105,7 +105,7 @@ def _run_sink(
     connector: type[SinkConnector], worker: Mapping[str, str], config: Mapping[str, str], kept: Path, records: Path, *,
     once: bool, watch: Callable[[], None],
 ) -> None:
-    """Its offset is the place in the file."""
+    """Run a sink. Its offset is the position in the file."""
     from spark_tasks.foreground import ForegroundSink
     from spark_tasks.trial import raw_records
 
@@ -132,7 +132,7 @@ def _run_sink(
 
 
 def _whole_lines(file: Any, byte: int) -> list[bytes]:
-    """The next ones; the last may be half written yet."""
+    """The next complete lines; the last line may be still being written."""
     file.seek(byte)
     lines = [file.readline() for _ in range(_BATCH)]
     return [line for line in lines if line.endswith(b"\n")]
@@ -156,7 +156,7 @@ def _kept(file: Path) -> list[dict[str, Any]]:
 
 
 def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
-    """As a whole: a reader, or a start after a crash, never sees half of it."""
+    """Save the offsets atomically: a reader, or a start after a crash, never sees half of them."""
     new = file.with_name(f"{file.name}.new")
     try:
         new.write_text(json.dumps({"offsets": offsets}, indent=2))
@@ -166,7 +166,7 @@ def _keep(file: Path, offsets: list[dict[str, Any]]) -> None:
 
 
 def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:
-    """Raises ChangedError once one of the files, or the code beside the connector's, is not as it was."""
+    """Raises ChangedError once one of the files, or the code beside the connector's, has changed."""
     module = sys.modules.get(connector.__module__)
     code = Path(getattr(module, "__file__", None) or "").parent if module else None
     own = list(files)
@@ -177,7 +177,7 @@ def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:
         for path in watched:
             try:
                 found[path] = path.stat().st_mtime_ns
-            except OSError:  # being written anew
+            except OSError:  # it is being rewritten
                 continue
         return found
 
@@ -192,4 +192,4 @@ def _watch(files: Iterable[Path], connector: type[Any]) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """What is called where no file is watched."""
+    """Called if no file is watched."""

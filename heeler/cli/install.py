@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from heeler.cli.terminal import Progress, told_without_trace
+from heeler.cli.terminal import ProgressLines, told_without_trace
 
 
 @click.command()
@@ -15,9 +15,9 @@ from heeler.cli.terminal import Progress, told_without_trace
 @click.option("--plugin-path", "folder", required=True, type=click.Path(file_okay=False, path_type=Path),
               help="A folder of the worker's plugin.path.")
 @click.option("--with", "more", multiple=True, metavar="GROUP:ARTIFACT:VERSION",
-              help="What the plugin needs and does not name, such as a JDBC driver; may be repeated.")
+              help="A dependency that the plugin does not declare, such as a JDBC driver; may be repeated.")
 def install(what: str, folder: Path, more: tuple[str, ...]) -> None:
-    """Put a Java plugin and the jars that it needs into a folder of plugin.path.
+    """Install a Java plugin and the jars that it needs into a folder of plugin.path.
 
     They come from Maven Central, or from the mirror of HEELER_IVY_SETTINGS.
     """
@@ -28,10 +28,10 @@ def install(what: str, folder: Path, more: tuple[str, ...]) -> None:
 
     with told_without_trace():
         wanted, others = Coordinates.parse(what), [Coordinates.parse(one) for one in more]
-        progress = Progress(Console(stderr=True))
+        progress = ProgressLines(Console(stderr=True))
         with progress:
             done = put(wanted, folder, progress, more=others)
         click.echo(f"{done.jars} jars in {done.folder}")
         for name in done.plugins:
             click.echo(f"  {name}")
-        click.echo("Workers with this folder in plugin.path have it after their next start.")
+        click.echo("Workers with this folder in plugin.path load it at their next start.")

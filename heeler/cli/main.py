@@ -20,7 +20,7 @@ from heeler.cli.doctor import doctor
 from heeler.cli.foreground import run
 from heeler.cli.install import install
 from heeler.cli.scaffold import new
-from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
+from heeler.cli.terminal import ProgressLines, interrupting_signals, told_without_trace
 from heeler.cli.topics import topics
 from heeler.cli.trial import try_
 from heeler.errors import SetupError
@@ -40,8 +40,8 @@ def main() -> None:
 def worker(file: Path, overrides: tuple[str, ...]) -> None:
     """Run one distributed worker from a Kafka Connect worker properties FILE.
 
-    CONNECT_… environment variables, named as for Kafka Connect's container images, go before the file, and --override
-    before both.
+    CONNECT_… environment variables, named as for Kafka Connect's container images, override the file, and --override
+    overrides both.
     """
     from heeler.worker.config import load_worker_config
     from heeler.worker.logs import set_up_logging
@@ -65,7 +65,7 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True,
               help="Port to listen on; 0 takes a free one.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder to keep the data in; without it the data are removed when the broker stops.")
+              help="Folder to keep the data in; without it, the data are removed when the broker stops.")
 def broker(port: int, data_dir: Path | None) -> None:
     """Run a real single-node Kafka broker until Ctrl-C."""
     from rich.console import Console
@@ -74,7 +74,7 @@ def broker(port: int, data_dir: Path | None) -> None:
     from heeler.embedded_kafka.jars import KAFKA_VERSION
 
     stopped = threading.Event()
-    progress = Progress(Console(stderr=True))
+    progress = ProgressLines(Console(stderr=True))
     with told_without_trace(), interrupting_signals():
         embedded = EmbeddedBroker(port, data_dir, progress=progress)
         try:
@@ -98,7 +98,7 @@ def broker(port: int, data_dir: Path | None) -> None:
 def demo(bootstrap_servers: str | None, keep: bool) -> None:
     """Move 336,776 flights from a CSV file through Kafka into Parquet, and check every count.
 
-    The files stay in the folder heeler-demo; after a failure or Ctrl-C nothing does.
+    The files stay in the folder heeler-demo, except after a failure or Ctrl-C.
     """
     with told_without_trace(), interrupting_signals():
         from heeler.cli.demo import run_demo
@@ -109,7 +109,9 @@ def demo(bootstrap_servers: str | None, keep: bool) -> None:
 
 @main.command()
 def warm() -> None:
-    """Compile and record what makes later starts fast. Run it after an installation, and when building an image."""
+    """Compile code and record class data that make later starts fast. Run it after an installation or in an image
+    build.
+    """
     from spark_tasks.spark.warm import prepare
 
     prepare()

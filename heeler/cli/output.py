@@ -1,4 +1,4 @@
-"""What commands show: tables for people, JSON or YAML for programs. Imports happen in the functions: they take long."""
+"""The output of commands: tables for people, JSON or YAML for programs. Slow imports happen in the functions."""
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def console(*, wide: bool | None = None) -> Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Cells are made safe; those that are a state have its colour."""
+    """A table with safe text in its cells; states are coloured."""
     from rich.table import Table
     from rich.text import Text
 
@@ -102,7 +102,7 @@ def fitting(
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
-    """Rows under their columns, or `nothing` where there is no row."""
+    """Print rows with column headings, or `nothing` if there are no rows."""
     rows = list(rows)
     if not rows:
         click.echo(nothing)

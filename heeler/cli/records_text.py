@@ -1,4 +1,4 @@
-"""Records as lines of JSON for people and programs. Nothing in a record can do anything to a terminal."""
+"""Records as lines of JSON for people and programs. No record can affect a terminal."""
 
 from __future__ import annotations
 

@@ -42,19 +42,19 @@ class RestError(ConnectError):
 
 
 class UnreachableError(ConnectError, OSError):
-    """Nobody answers."""
+    """No worker answers."""
 
     exit_code = 3
 
 
 class StrangeAnswerError(ConnectError):
-    """What answers is not Kafka Connect, or answers with more than can be taken."""
+    """The response is not Kafka Connect's, or is too large."""
 
     exit_code = 7
 
 
 def passes(status: int, message: str) -> bool:
-    """Whether the same request may succeed a moment later."""
+    """Whether the same request may succeed after a moment."""
     return (status == 409 and not message.endswith(_FINAL)) or (status == 500 and _REBALANCING in message)
 
 
@@ -64,11 +64,11 @@ def path_of(*parts: str) -> str:
 
 
 class ConnectClient:
-    """Talks to one cluster through whichever of its workers answers: `urls` are tried in turn, and the one that has
-    answered is asked first from then on.
+    """Talks to one cluster through any worker that answers: `urls` are tried in turn, and the one that has answered is
+    tried first from then on.
 
-    Requests refused for as long as a rebalance is going on (409, and 500 for reads that a Java worker is asked) are
-    repeated for `patience` seconds. `tls` is for https, `headers` go with each request.
+    Requests refused because of a rebalance (409, and 500 for reads from a Java worker) are repeated for `patience`
+    seconds. `tls` is for https, `headers` go with each request.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class ConnectClient:
 
     @property
     def url(self) -> str:
-        """The REST address that is asked first."""
+        """The REST address that is tried first."""
         return self.urls[0]
 
     def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
-        """The parsed answer (None where it is empty).
+        """The parsed response (None if it is empty).
 
         Raises RestError from 400 on, UnreachableError (an OSError) where nobody answers, StrangeAnswerError where the
         answer is not Kafka Connect's. `query` may have lists as values.
@@ -109,7 +109,7 @@ class ConnectClient:
     def clock(self) -> float | None:
         """By how many seconds the worker's clock is ahead of this machine's; None where it tells no time.
 
-        HTTP tells time in whole seconds, so that up to a second, and as long as the answer takes, means nothing.
+        HTTP has times in whole seconds, so a difference of up to a second plus the response time means nothing.
         """
         before = time.time()
         date = self._exchange(self.url, "GET", "/", None)[2]
@@ -121,8 +121,8 @@ class ConnectClient:
         return said + 1 - before if said + 1 < before else max(0.0, said - after)
 
     def text(self, url: str, target: str) -> str | None:
-        """What a worker at another address answers, as it is; None where it does not, or not with that. Credentials
-        that are for `urls` do not go elsewhere.
+        """The response text of a worker at another address; None if it does not answer, or with an error. Credentials
+        for `urls` are not sent to other addresses.
         """
         try:
             status, text, _ = self._exchange(url, "GET", target, None, ours=url in self.urls)
@@ -131,7 +131,7 @@ class ConnectClient:
         return text if status == 200 else None
 
     def ready(self) -> bool:
-        """Whether a worker answers requests."""
+        """Whether a worker serves requests."""
         try:
             return self._ask("GET", "/", None)[0] == 200
         except (OSError, StrangeAnswerError):
@@ -161,8 +161,8 @@ class ConnectClient:
         return next((p.get("trace") or "(no trace)" for p in parts if p["state"] == "FAILED"), None)
 
     def _ask(self, method: str, target: str, body: Any) -> tuple[int, str]:
-        """Of the first worker that takes the request. One that may have acted on it and did not answer ends the search,
-        unless the request changes nothing.
+        """Send the request to the first worker that accepts it. A worker that did not answer, but may have acted on it,
+        ends the search, unless the request changes nothing.
         """
         failed: list[str] = []
         for url in list(self.urls):
@@ -174,7 +174,7 @@ class ConnectClient:
                 failed.append(f"{_shown(url)}: {_reason(error)}")
                 if method != "GET":
                     raise UnreachableError(
-                        f"{_shown(url)} did not answer {method} {safe(target)}, and may have done what was asked; look "
+                        f"{_shown(url)} did not answer {method} {safe(target)}, but may have carried it out; check "
                         f"before you repeat it ({_reason(error)})") from error
             else:
                 self.urls.remove(url)
@@ -233,12 +233,12 @@ def _parsed(text: str, url: str) -> Any:
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError) as error:
-        raise StrangeAnswerError(f"{_shown(url)} does not answer with JSON. Is that a worker of Kafka Connect? It "
+        raise StrangeAnswerError(f"{_shown(url)} does not answer with JSON. Is that a Kafka Connect worker? It "
                                  f"says: {safe_message(text[:200])}") from error
 
 
 def _message(text: str) -> str:
-    """What an error's body says."""
+    """The message in the body of an error."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
@@ -248,7 +248,7 @@ def _message(text: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """Without a password."""
+    """The URL without its password."""
     parts = urllib3.util.parse_url(url)
     return safe(parts._replace(auth=None).url)
 

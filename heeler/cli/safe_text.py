@@ -1,5 +1,5 @@
-"""Text from elsewhere, made fit for a terminal: what could move its cursor, change its title or hide characters becomes
-visible.
+"""Makes text from elsewhere safe for a terminal: characters that could move the cursor, change the title or hide other
+characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 LONGEST: Final = 2000  # characters of one message
-# C0 without tab and line feed, DEL, C1, what changes the direction of writing or is invisible, lone surrogates
+# C0 without tab and line feed, DEL, C1, bidirectional controls, invisible characters, lone surrogates
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 _BREAKS = re.compile("[\t\n]")
 
@@ -29,7 +29,7 @@ def safe_message(text: str) -> str:
 
 
 def safe_json(text: str) -> str:
-    """JSON or quoted YAML with what is unsafe written as its escapes; its meaning stays."""
+    """JSON or quoted YAML with unsafe characters written as escapes, which do not change its meaning."""
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: errors without a trace, signals that end a foreground program, progress."""
+"""What all commands share: errors without a stack trace, signals that end a foreground program, progress."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def interrupting_signals() -> Iterator[None]:
             signal.signal(name, handler)
 
 
-class Progress:
-    """Lines as they are; Steps as one bar, or not at all where the console is no terminal."""
+class ProgressLines:
+    """Shows lines unchanged, and Steps as one progress bar, or not at all if the console is not a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -114,7 +114,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         if self._bars is not None:
             self._bars.stop()
             self._bars = None

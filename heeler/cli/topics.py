@@ -50,7 +50,7 @@ def read(
 ) -> None:
     r"""Print the records of TOPIC, one line of JSON each, partition after partition.
 
-    JSON values are shown as they are, other text as a string; bytes that are no text are written \xff.
+    JSON values are shown as they are, other text as a string; bytes that are not text are written as \xff.
     """
     with told_without_trace(), interrupting_signals():
         from heeler.cli.records_text import record_line
@@ -87,7 +87,7 @@ class _Reader:
         from spark_tasks.kafka.cluster import KafkaCluster
         from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 
-        logging.getLogger("kafka").addHandler(logging.NullHandler())  # one message tells what is in the way
+        logging.getLogger("kafka").addHandler(logging.NullHandler())  # one message tells the reason
         self._topic = topic
         self._most = int(properties.pop(MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES))
         level = properties.get("isolation.level", "").strip().lower()

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_tasks.plugins import Plugins
-    from spark_tasks.trial import Seen
+    from spark_tasks.trial import StageRecords
 
     Raw = tuple[str, int, pa.RecordBatch]
 
 _PATIENCE_MS: Final = 15_000
 _FETCH_BYTES: Final = 1024 * 1024
-WORKER: Final = {  # of what is tried without a worker file: README's converters
+WORKER: Final = {  # converters for a trial without a worker file, as in README
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
 }
@@ -46,7 +46,7 @@ def try_(
     file: Path, records: Path | None, limit: int, output: str, bootstrap_servers: str | None,
     worker_config: Path | None,
 ) -> None:
-    """Run the connector of FILE on a few records, here, and show them after each stage. Nothing is left behind.
+    """Run the connector of FILE here on a few records, and show them after each stage. Nothing is left behind.
 
     A source needs no Kafka: what it reads, what each transform makes of it, what would be sent. A sink's records come
     from a file or from its topics; they are shown as they would be written. Exits with 1 where a stage fails.
@@ -65,7 +65,7 @@ def try_(
 
 def _tried(
     file: Path, records: Path | None, limit: int, bootstrap_servers: str | None, worker_config: Path | None
-) -> list[Seen]:
+) -> list[StageRecords]:
     from spark_tasks.trial import try_connector
 
     plugins, worker, config = connector_of(file, worker_config)
@@ -123,7 +123,7 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
 
     topics = [topic.strip() for topic in config.get("topics", "").split(",") if topic.strip()]
     if not topics:
-        raise SetupError("A sink that is tried on what is in Kafka has to name its topics; or give --records FILE")
+        raise SetupError("To try a sink on records from Kafka, name its topics in topics; or give --records FILE")
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
     try:
@@ -139,7 +139,7 @@ def _from_kafka(config: Mapping[str, str], properties: Mapping[str, str], limit:
         cluster.close()
 
 
-def _print(seen: Seen) -> None:
+def _print(seen: StageRecords) -> None:
     click.secho(f"{safe(seen.stage)}  {safe(seen.plugin)}", bold=True)
     for record in seen.records:
         click.echo(f"  {safe_json(json.dumps(record, ensure_ascii=False))}")

@@ -10,7 +10,7 @@ from spark_tasks.errors import ConnectError
 
 
 class Verdict(StrEnum):
-    """How it is; `look`: it works today and deserves attention."""
+    """The result of a check; `look`: it works, but deserves attention."""
 
     OK = "ok"
     LOOK = "look"
@@ -19,7 +19,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`said`: what is found, and where it is not ok what to do."""
+    """`said`: what was found, and what to do unless it is ok."""
 
     about: str
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""What a worker needs of the machine it runs on: Java, Spark, files, memory, room on disks."""
+"""Checks of the machine that a worker runs on: Java, Spark, open files, memory, disk space."""
 
 from __future__ import annotations
 

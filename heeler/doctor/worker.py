@@ -1,4 +1,4 @@
-"""What a worker's properties file leads to: settings, plugins, certificates, brokers, topics. Changes nothing."""
+"""Checks of a worker's properties file: settings, plugins, certificates, brokers, topics. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 
 
 def settings(config: WorkerConfig) -> Iterator[Finding]:
-    """What means nothing to a worker, and what is open to anybody."""
+    """Unknown settings, and listeners that are open to anybody."""
     unknown = sorted(config.unknown_keys())
     if unknown:
         yield Finding("settings", Verdict.LOOK, f"Not settings of a worker, perhaps misspelt: {', '.join(unknown)}")
@@ -111,11 +111,11 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
         if partitions is None:
             factor = topic.replication_factor
             if factor > brokers:
-                yield Finding(about, Verdict.WRONG, f"{topic.name} is not there, and the worker cannot make it: "
+                yield Finding(about, Verdict.WRONG, f"{topic.name} does not exist, and the worker cannot create it: "
                               f"{topic.prefix}replication.factor is {factor}, and there are {brokers} brokers. Set it "
                               "lower, or start more")
             else:
-                yield Finding(about, Verdict.OK, f"{topic.name} is not there yet: the worker makes it")
+                yield Finding(about, Verdict.OK, f"{topic.name} does not exist yet: the worker will create it")
             continue
         leaderless = [p["partition_index"] for p in partitions if p.get("leader_id", 0) < 0]
         if leaderless:
@@ -126,7 +126,7 @@ def _topics(config: WorkerConfig, admin: KafkaAdminClient, brokers: int) -> Iter
             yield Finding(about, Verdict.LOOK, f"{topic.name}: partitions {behind} have replicas that are not in sync")
         copies = min((len(p["replica_nodes"]) for p in partitions), default=0)
         if copies == 1 and brokers > 1:
-            yield Finding(about, Verdict.LOOK, f"{topic.name} has one replica: its broker's end would be the end of "
+            yield Finding(about, Verdict.LOOK, f"{topic.name} has one replica: if its broker is lost, so are "
                           f"{topic.purpose}. Have Kafka's kafka-reassign-partitions add replicas")
         elif not leaderless and not behind:
             yield Finding(about, Verdict.OK, f"{topic.name}: {len(partitions)} partitions, {copies} replicas")

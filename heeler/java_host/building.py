@@ -1,7 +1,7 @@
-"""What the host of Java plugins is made of: Kafka's jars, and its own classes, which are compiled once.
+"""The classpath of the host of Java plugins: Kafka's jars, and the host's classes, which are compiled once.
 
-Compiled with Eclipse's compiler, a jar like the others, so that nobody needs a JDK. The classes lie in the cache, in a
-folder whose name has the content of all that they are made from; it is complete or absent.
+They are compiled with Eclipse's compiler, a jar like the others, so that no JDK is needed. The classes are cached in a
+folder whose name has a hash of all sources; it is either complete or absent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COMPILE_S: Final = 120
 
 
 def identity(sources: Path = SOURCES) -> str:
-    """Names what the host is made of, by content."""
+    """A hash of the sources and jars of the host."""
     digest = hashlib.sha256(f"{RUNTIME.modules} {COMPILER.modules}".encode())
     for file in sorted(sources.rglob("*.java")):
         digest.update(str(file.relative_to(sources)).encode() + b"\0" + file.read_bytes() + b"\0")
@@ -45,7 +45,7 @@ def identity(sources: Path = SOURCES) -> str:
 
 
 def host_classpath() -> str:
-    """Fetched and compiled first where the cache does not have it. Raises SetupError."""
+    """The classpath; jars and classes that are not in the cache are fetched and compiled first. Raises SetupError."""
     jars = classpath(resolve(RUNTIME, log.info))
     return os.pathsep.join((str(compiled(jars)), jars))
 

@@ -1,4 +1,4 @@
-"""Java plugins as the registry's classes: each looks like one of Python and asks the host."""
+"""Python classes that stand for Java plugins in the registry and forward calls to the host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONGEST_PAUSE_S: Final = 5.0
 
 
 class _Definition:
-    """`config_def` of a class of Java: asked of the host when somebody looks at it, and then kept."""
+    """The `config_def` of a Java class, requested from the host on first use and then cached."""
 
     def __init__(self) -> None:
         self._known: ConfigDef | None = None
@@ -55,13 +55,13 @@ class JavaPlugins:
 
     @classmethod
     def named(cls) -> Mapping[str, str]:
-        """What the host knows it by: there may be several versions of it."""
+        """The plugin's name for the host, which may have several versions of it."""
         return {"class": cls.java_class, "version": cls.version}
 
     @classmethod
     def examine(cls, config: Options) -> list[ConfigValue]:
-        """Every key's value, errors, recommended values and visibility, as the plugin's own definition says, and a
-        connector's own `validate`.
+        """Every key's value, errors, recommended values and visibility, from the plugin's definition and a connector's
+        `validate`.
         """
         given = {key: value for key, value in config.items() if value is not None}
         told = cls.host.ask("validate", **cls.named(), config=given)["values"]
@@ -69,20 +69,20 @@ class JavaPlugins:
 
 
 class _JavaConnector(JavaPlugins):
-    """What sources and sinks have in common: one instance in the host for each `start`."""
+    """What source and sink connectors share: one instance in the host for each `start`."""
 
     config: Options
     context: ConnectorContext
     task_class: str | None = None
     """The class of its tasks in Java; known once it has started."""
     _connection: Connection | None = None
-    _starting: Connection | None = None  # the last one; it may not have come to be `_connection`
+    _starting: Connection | None = None  # the latest one, which may never become `_connection`
     _wanted = False  # started, neither stopped nor failed
     _runs = False  # and has an instance in the host
 
     @classmethod
     def data_source(cls, options: Options) -> Any:  # noqa: ARG003
-        """Its records do not come from PySpark."""
+        """Not supported: its records do not come from PySpark."""
         raise ConnectError(f"{cls.java_class} is a Java plugin and has no data source")
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class _JavaConnector(JavaPlugins):
         self._patiently()
 
     def _patiently(self) -> None:
-        """Also where the host is just ending: then in the next one."""
+        """Start in the host, or in the next host if this one is just ending."""
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
@@ -137,15 +137,15 @@ class _JavaConnector(JavaPlugins):
             self.context.metrics.replace(Figures())
 
     def abandon(self) -> None:
-        """Give up a start that hangs. The host counts its thread as abandoned."""
+        """Give up a start that hangs. The host counts its thread as hung."""
         self._runs = self._wanted = False
         if self._starting is not None:
             self._starting.close()
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """As the connector in the host says; values that are null are left out."""
+        """The configurations from the connector in the host, without null values."""
         if self._connection is None:
-            raise ConnectError(f"{self.java_class} does not run")
+            raise ConnectError(f"{self.java_class} is not running")
         told = self._connection.ask("taskConfigs", most=max_tasks)["configs"]
         if not isinstance(told, list):
             raise ConfigError(f"{self.java_class}.taskConfigs() must return a list")
@@ -155,28 +155,28 @@ class _JavaConnector(JavaPlugins):
         return as_texts(self.context.offsets())
 
     def _take(self, event: Event) -> None:
-        """By the thread that reads."""
+        """Handle an event. Called by the reading thread."""
         if isinstance(event, HostGoneError):
             if self._runs:
                 self._runs = False
                 self._in_background(self._again)
         elif isinstance(event, Mapping) and event.get("op") == "retire":
-            if self._runs:  # one that starts or stops just now is not waited for
+            if self._runs:  # do not wait for a connector that is just starting or stopping
                 self._in_background(self._move)
         elif isinstance(event, Mapping) and event.get("op") == "metrics":
             self.context.metrics.replace(figures(event["values"]))
         elif isinstance(event, Mapping) and event.get("op") == "reconfigure":
             self.context.request_task_reconfiguration()
         elif isinstance(event, Mapping) and event.get("op") == "failed":
-            self._runs = self._wanted = False  # it does not start again where that was the end of the host
+            self._runs = self._wanted = False  # it is not started again if the host has ended for good
             self.context.raise_error(thrown(event))
 
     def _in_background(self, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name=f"again-{self.config.get('name')}", daemon=True).start()
 
     def _move(self) -> None:
-        """The host is replaced: it is stopped there in order, and goes on in the next one."""
-        log.info("%s: goes on in another host of Java plugins", self.config.get("name"))
+        """The host is being replaced: stop the connector there in order, and continue in the next host."""
+        log.info("%s continues in another host of Java plugins", self.config.get("name"))
         try:
             self._leave()
         except JavaPluginError as error:
@@ -184,7 +184,7 @@ class _JavaConnector(JavaPlugins):
         self._again()
 
     def _again(self) -> None:
-        """The host has ended under it, or it has left it: it starts again in the next one."""
+        """Start again in the next host, because the host has ended or the connector has left it."""
         if not self._wanted:
             return
         try:
@@ -200,25 +200,25 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
-        """As its `exactlyOnceSupport` says."""
+        """Call its `exactlyOnceSupport`."""
         told = cls.host.ask("exactlyOnce", **cls.named(), config=dict(config))["support"]
         return {"SUPPORTED": True, "UNSUPPORTED": False}.get(told)
 
     @classmethod
     def can_define_transaction_boundaries(cls, config: Options) -> bool:
-        """As its `canDefineTransactionBoundaries` says."""
+        """Call its `canDefineTransactionBoundaries`."""
         told = cls.host.ask("boundaries", **cls.named(), config=dict(config))["support"]
         return bool(told == "SUPPORTED")
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
-        """As its `alterOffsets` says."""
+        """Call its `alterOffsets`."""
         told = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), pairs=as_texts(offsets))
         return bool(told["altered"])
 
     @classmethod
     def make_runner(cls, context: TaskContext, settings: SourceSettings, delivery: Delivery | None) -> TaskRunner:
-        """What runs a task of it."""
+        """The runner of one of its tasks."""
         from heeler.java_host.source_task import JavaSourceTask  # noqa: PLC0415 - numba and more, for tasks only
 
         return JavaSourceTask(context, settings, cls.host, cls.named(), delivery)
@@ -229,7 +229,7 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
-        """As its `alterOffsets` says."""
+        """Call its `alterOffsets`."""
         places = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         told = cls.host.ask("alterOffsets", **cls.named(), config=dict(config), places=places)
         return bool(told["altered"])
@@ -238,7 +238,7 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
     def make_runner(
         cls, context: TaskContext, settings: SinkSettings, watchers: EndWatchers, io: GroupIo
     ) -> TaskRunner:
-        """What runs a task of it."""
+        """The runner of one of its tasks."""
         from heeler.java_host.sink_task import JavaSinkTask  # noqa: PLC0415 - numba and more, for tasks only
 
         return JavaSinkTask(context, settings, cls.host, cls.named(), watchers, io)

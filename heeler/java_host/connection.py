@@ -1,4 +1,4 @@
-"""The worker's end of a connection to the host: one for a connector's instance, a task, or some questions."""
+"""The worker's end of a connection to the host, used by a connector instance, a task, or for a few requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BUFFER = 1 << 20
 
 Message = Mapping[str, Any]
 Event = Message | Batch | ConnectError
-"""What comes without being asked for; last of all a HostGoneError."""
+"""An event that is not a response; the last one is a HostGoneError."""
 
 
 class HostGoneError(RetriableError):
@@ -36,7 +36,7 @@ class NoAnswerError(ConnectError):
 
 
 class JavaPluginError(ConnectError):
-    """What a Java plugin threw: its class, its message, its stack trace."""
+    """An exception thrown by a Java plugin: its class, message and stack trace."""
 
 
 def thrown(told: Message) -> JavaPluginError:
@@ -51,9 +51,9 @@ def _answered(told: Message) -> Message:
 
 
 class Connection:
-    """Frames over a socket that is connected and trusted. A thread reads: answers go to who asked, everything else to
-    `on_event`, which may block (so the host is held back) and is last told a HostGoneError. `offsets` answers the host
-    when it asks for the connector's committed ones, as JSON texts.
+    """Frames over a connected and authenticated socket. A thread reads: responses go to the caller, everything else to
+    `on_event`, which may block (which holds the host back) and whose last call has a HostGoneError. `offsets` answers
+    the host's requests for the connector's committed offsets, as JSON texts.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Connection:
         self._on_event = on_event
         self._offsets = offsets
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()  # of what is written
+        self._lock = threading.Lock()  # for writing
         self._asked: dict[int, Future[Message]] = {}
         self._gone = False
         self._closed = False
@@ -94,16 +94,16 @@ class Connection:
         return future
 
     def tell(self, op: str, **more: Any) -> None:
-        """Say something that has no answer. Raises HostGoneError."""
+        """Send a message that has no response. Raises HostGoneError."""
         self._send(message(0, {"op": op, **more}))
 
     def give(self, frame: bytes) -> None:
-        """A frame of records. Raises HostGoneError."""
+        """Send a frame of records. Raises HostGoneError."""
         self._send(frame)
 
     @property
     def gone(self) -> bool:
-        """Whether its end was read."""
+        """Whether the host has closed it."""
         return self._gone
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""Which Java plugins the folders of plugin.path have. The host looks, once for each content: a worker that knows its
-jars starts no JVM for that.
+"""Finds the Java plugins in the folders of plugin.path. The host looks once for each content of the jars, so that a
+worker with known jars starts no JVM for this.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _API: Final = b"org/apache/kafka/connect/"  # in every class that implements a p
 
 @dataclass(frozen=True, slots=True)
 class JavaPlugin:
-    """A plugin in a place of plugin.path. `type`: REST's word for its kind."""
+    """A plugin in a location of plugin.path. `type`: its kind, as REST names it."""
 
     name: str
     type: str
@@ -52,15 +52,15 @@ class JavaPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder of jars, or a jar alone: what gets a class loader of its own."""
+    """A folder of jars, or a single jar, which gets its own class loader."""
 
     path: Path
     jars: tuple[Path, ...]
 
 
 def places(plugin_path: Iterable[str]) -> list[Place]:
-    """Where Kafka Connect looks: each folder with jars, and each jar, one level below a folder of plugin.path; and each
-    jar that it names itself.
+    """The locations that Kafka Connect searches: each folder with jars and each jar directly below a folder of
+    plugin.path, and each jar named in plugin.path.
     """
     found = []
     for entry in map(Path, plugin_path):
@@ -79,13 +79,13 @@ def _is_jar(entry: Path) -> bool:
 
 
 def _children(folder: Path) -> Iterator[Path]:
-    with suppress(OSError):  # the registry has told that it is no folder
+    with suppress(OSError):  # the registry has reported that it is not a folder
         yield from sorted(folder.iterdir())
 
 
 def look(place: Place, complain: Callable[[str], None]) -> tuple[str, bool]:
-    """What stands for the content of its jars, and whether any has a manifest. Reads what each jar says of its entries
-    and no more. `complain` is told of a jar that is broken.
+    """A key for the content of its jars, and whether any has a manifest. Reads only the directory of each jar.
+    `complain` is called with the message about a broken jar.
     """
     digest = hashlib.sha256(f"1 {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
     manifests = False
@@ -104,13 +104,13 @@ def look(place: Place, complain: Callable[[str], None]) -> tuple[str, bool]:
 
 
 def _java() -> str:
-    """Which Java there is: a newer one may find more. Asked of the file system alone."""
+    """Identifies the Java installation, because a newer Java may find more. Only looks at the file system."""
     home = os.environ.get("JAVA_HOME")
     return os.path.realpath(Path(home) / "bin" / "java" if home else shutil.which("java") or "")
 
 
 class Discovery:
-    """The Java plugins of some folders. `host` starts only where a place was never seen."""
+    """The Java plugins of some folders. `host` is started only if a location was never seen before."""
 
     def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost]) -> None:
         self.complaints: list[str] = []
@@ -120,8 +120,8 @@ class Discovery:
         self.host = make_host(self.look)
 
     def look(self, folder: Path) -> tuple[str, str]:
-        """What the host is told: a plugin.path, and how to look for plugins there. `folder` is the host's own, for what
-        it is to find instead where manifests are missing. Raises OSError.
+        """A plugin.path for the host, and the plugin.discovery to use there. `folder` is the host's, for replacements
+        of jars without manifests. Raises OSError.
         """
         without = [place for place, (_, manifests) in self._places.items()
                    if not manifests and self._known[place] != []]
@@ -146,7 +146,7 @@ class Discovery:
         return str(links), "service_load"
 
     def plugins(self) -> list[JavaPlugin]:
-        """All of them. What hinders the host from looking is a complaint, as a broken jar is."""
+        """All Java plugins. If the host cannot look for them, that is reported like a broken jar."""
         known = dict(self._known)
         if any(plugins is None for plugins in known.values()):
             try:
@@ -167,7 +167,7 @@ class Discovery:
 
 
 def _known(place: Place, digest: str, manifests: bool) -> list[JavaPlugin] | None:
-    """Its plugins, if the host need not be asked: jars that never name Connect, such as a driver's, have none."""
+    """Its plugins, if known without the host: jars that never mention Connect, such as a driver's, have none."""
     known = _remembered(digest)
     if known is None and not manifests and not any(map(_names_connect, place.jars)):
         known = []
@@ -180,7 +180,7 @@ def _names_connect(jar: Path) -> bool:
         with zipfile.ZipFile(jar) as archive:
             return any(_API in archive.read(name) for name in archive.namelist() if name.endswith(".class"))
     except (OSError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile):
-        return False  # `look` has told of it
+        return False  # `look` has reported it
 
 
 def _plugin(told: Mapping[str, str]) -> JavaPlugin:
@@ -208,4 +208,4 @@ def _remember(digest: str, plugins: Sequence[JavaPlugin]) -> None:
             json.dump([asdict(plugin) for plugin in plugins], out)
         Path(name).rename(file)
     except OSError as error:
-        log.info("Which plugins are in plugin.path is looked for again at the next start: %s", error)
+        log.info("The plugins found could not be cached, so the next start looks for them again: %s", error)

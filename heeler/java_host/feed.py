@@ -1,4 +1,4 @@
-"""The records that a sink task's plugin is given: read from the partitions in turn, as frames for the host."""
+"""The records for a sink task's plugin: read from the partitions in turn, as frames for the host."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from spark_tasks.sinks.positions import Positions
 
 FRAME_RECORDS: Final = 16_384
 FRAME_BYTES: Final = 1 << 20  # one record may be larger
-AHEAD: Final = 4  # frames that the host has and is not done with; they are in the memory of all tasks' JVM
+AHEAD: Final = 4  # frames that the host is processing; they are in the memory of the JVM that all tasks share
 _AHEAD_BYTES: Final = AHEAD * FRAME_BYTES
 _LEAST_FETCH_BYTES: Final = 64 << 10
 _FETCH_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
 
 
 class Feed:
-    """Moves `positions` on as it reads. `given`: records and bytes of each frame that the host is not done with."""
+    """Advances `positions` as it reads. `given`: records and bytes of each frame that the host has not finished."""
 
     def __init__(self, positions: Positions, client: Mapping[str, Any], isolation: Isolation, record_limit: int,
                  used: Callable[[str], None]) -> None:
@@ -42,15 +42,15 @@ class Feed:
         self.open({})
 
     def open(self, places: Mapping[TopicPartition, int]) -> None:
-        """The host takes these partitions to be at these offsets, and has no frames."""
+        """Begin at these offsets; the host has no frames."""
         self.given.clear()
         self._expected = dict(places)
         self._held: set[TopicPartition] = set()
         self._frames: Iterator[bytes] = iter(())
 
     def move(self, places: Iterable[tuple[TopicPartition, int]]) -> None:
-        """The plugin has gone to other offsets, or holds partitions back (-1)."""
-        self._frames = iter(())  # what is being read may be of the old ones
+        """The plugin has moved to other offsets, or paused partitions (-1)."""
+        self._frames = iter(())  # the read in progress may be for the old offsets
         for place, offset in places:
             self._held.discard(place)
             if offset < 0:
@@ -60,16 +60,16 @@ class Feed:
                 self._expected[place] = offset
 
     def at(self) -> dict[TopicPartition, int]:
-        """Where it goes on in each partition that is not held back."""
+        """The position in each partition that is not paused."""
         return {place: offset for place, offset in self._positions.at().items() if place not in self._held}
 
     @property
     def busy(self) -> bool:
-        """Whether the host has as much as it should have."""
+        """Whether the host has enough frames."""
         return len(self.given) >= AHEAD or sum(size for _, size in self.given) >= _AHEAD_BYTES
 
     def next(self) -> bytes | None:
-        """The next frame; None where nothing is new. RetriableError and others, as reading raises them."""
+        """The next frame; None if there is nothing new. Raises RetriableError and other errors of reading."""
         frame = next(self._frames, None)
         if frame is None:
             self._frames = self._read()

@@ -1,4 +1,4 @@
-"""What Java plugins measure (KIP-877), as figures of the worker's metrics."""
+"""The metrics of Java plugins (KIP-877) as figures of the worker's metrics."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _COUNTED: Final = "_total"
 
 
 def figures(told: Iterable[Mapping[str, Any]]) -> Figures:
-    """`told`: for each metric its name, help, tags, and a number as "value" or anything else as "text", which becomes
-    a label of a series that is 1. What Prometheus does not have in names is an underscore; what is called a total
-    counts up.
+    """`told`: for each metric its name, help, tags, and a number as "value" or anything else as "text", which becomes a
+    label of a series with the value 1. Characters that Prometheus does not allow in names become underscores; a metric
+    whose name ends in total is a counter.
     """
     found = Figures()
     for metric in told:

@@ -1,6 +1,6 @@
-"""Frames between worker and host: messages of JSON, and records as flat columns that pyarrow wraps without a copy.
+"""Frames between worker and host: JSON messages, and records as flat columns that pyarrow wraps without copying.
 
-src/heeler/host/Connection.java and Columns.java are the other end and tell the layout.
+src/heeler/host/Connection.java and Columns.java are the other end and document the layout.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SECTIONS: Final = 16
 class Batch:
     """A frame of a source task. `topics`: the names that `topic` (int32, one a record) counts; `partition` (int32): -1
     where the partitioner decides; `raw`: RAW_SCHEMA; `offsets`: JSON texts of source partition and offset; `more`: the
-    rest of what one poll returned comes in the next frame; `wanted`: the task wants to know where its records go;
-    `signal`: what the plugin asks of the transaction after it.
+    rest of what one poll returned comes in the next frame; `wanted`: the task needs the offsets of its records;
+    `signal`: the plugin's request for the transaction after it.
     """
 
     number: int
@@ -48,13 +48,13 @@ class Batch:
 
 
 def message(number: int, content: Mapping[str, Any]) -> bytes:
-    """A message as a frame."""
+    """The frame of a message."""
     body = json.dumps(content).encode()
     return HEAD.pack(MESSAGE, number, len(body)) + body
 
 
 class Places:
-    """Where the records of a frame went, as far as Kafka has said it."""
+    """The partitions and offsets of a frame's records, as far as Kafka has returned them."""
 
     def __init__(self, number: int, rows: int) -> None:
         self._number = number
@@ -62,20 +62,20 @@ class Places:
         self._offset = np.full(rows, -1, np.int64)
 
     def landed(self, rows: np.ndarray[Any, Any], partition: int, offset: int) -> None:
-        """These rows of the frame are there one after the other; `offset` of the first, -1 where that is not known."""
+        """These rows of the frame were appended one after the other; `offset`: the first one's, -1 if unknown."""
         self._partition[rows] = partition
         if offset >= 0:
             self._offset[rows] = offset + np.arange(len(rows))
 
     def told(self) -> Mapping[str, Any]:
-        """For the host: little-endian int32 and int64, one a record, in base64."""
+        """The form for the host: little-endian int32 and int64, one per record, in Base64."""
         return {"frame": self._number, "partitions": b64encode(self._partition.tobytes()).decode(),
                 "offsets": b64encode(self._offset.tobytes()).decode()}
 
 
 def records(topic: str, partition: int, start: int, end: int, raw: pa.RecordBatch, *, reset: bool) -> bytes:
-    """Records for a sink task as a frame: `raw` (RAW_SCHEMA) is all that the partition has from `start` to `end`
-    (exclusive). `reset`: `start` is not where the last frame of the partition ended.
+    """The frame of records for a sink task: `raw` (RAW_SCHEMA) has all records of the partition from `start` to `end`
+    (exclusive). `reset`: `start` is not the end of the partition's last frame.
     """
     meta = json.dumps({"topic": topic, "partition": partition, "from": start, "to": end, "reset": reset}).encode()
     sections = _sections(raw) if len(raw) else [b""] * _SECTIONS
@@ -87,7 +87,7 @@ def records(topic: str, partition: int, start: int, end: int, raw: pa.RecordBatc
 
 
 def _sections(raw: pa.RecordBatch) -> list[bytes]:
-    """Of a batch of records; offsets are where a source's frame has topics."""
+    """The sections of a batch of records, with offsets in the place where a source's frame has topics."""
     offset, timestamp, key, value, headers = raw.columns
     ends, pairs = b"", [b""] * 6
     found = headers.flatten()
@@ -100,7 +100,7 @@ def _sections(raw: pa.RecordBatch) -> list[bytes]:
 
 
 def _column(column: pa.Array) -> list[bytes]:
-    """Of byte strings: their ends, from 0 on, their bytes, and which are not null (nothing where all are not)."""
+    """A column of byte strings: offsets from 0, bytes, and a validity bitmap (empty if none is null)."""
     _, ends, data = column.buffers()
     numbers = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1]
     valid = b""
@@ -111,11 +111,11 @@ def _column(column: pa.Array) -> list[bytes]:
 
 
 def batch(number: int, body: memoryview) -> Batch:
-    """The records of a frame's body, which must stay as it is. Raises ConnectError for one that is none."""
+    """The records of a frame's body, which must not be changed afterwards. Raises ConnectError if it is invalid."""
     try:
         return _batch(number, body)
     except (struct.error, ValueError, KeyError, IndexError, pa.ArrowException) as error:
-        raise ConnectError(f"the host of Java plugins sent what is no batch: {error!r}") from error
+        raise ConnectError(f"the host of Java plugins sent an invalid batch: {error!r}") from error
 
 
 def _batch(number: int, body: memoryview) -> Batch:
@@ -160,7 +160,7 @@ def _raw(rows: int, sizes: tuple[int, ...], parts: list[pa.Buffer]) -> pa.Record
         headers = pa.nulls(rows, HEADERS_TYPE)
     times = pa.Array.from_buffers(pa.int64(), rows, [None, parts[_TIMESTAMP]])
     columns = [times, times, strings(_KEY, pa.binary(), rows), strings(_VALUE, pa.binary(), rows), headers]
-    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)  # nobody reads a source's column of offsets
+    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)  # the offset column of a source's batch is not read
 
 
 def _padded(size: int) -> int:

@@ -1,5 +1,5 @@
-"""The hosts of a worker's Java plugins: one JVM for all, or one for each connector (java.plugins.isolation), started
-when the first plugin is needed.
+"""The hosts of a worker's Java plugins: one JVM for all, or one per connector (java.plugins.isolation), started when
+a plugin is first needed.
 
 One that has ended is started anew for whoever needs it next; one that answers no more is ended. One in which too many
 threads hang, or whose heap is full, says so: its tasks and connectors leave it in order, and go on in a new one.
@@ -58,7 +58,7 @@ _METHODS: Final = {"exactlyOnce": "exactlyOnceSupport", "boundaries": "canDefine
 
 
 class JavaHost:
-    """Starts nothing before `connect`. Any thread."""
+    """The host, or hosts, of a worker. Starts nothing before `connect`. Thread-safe."""
 
     def __init__(
         self, look: Look, options: str = DEFAULT_OPTIONS, *, isolated: bool = False,
@@ -99,8 +99,8 @@ class JavaHost:
 
     def connect(self, on_event: OnEvent = lambda _: None, offsets: Offsets = list, name: str = "questions",
                 connector: str = "") -> Connection:
-        """A new connection; starts the host where none runs. `connector`: whose it is, empty for questions about
-        plugins. Raises SetupError where there can be none.
+        """A new connection; starts the host if it is not running. `connector`: whom it is for, empty for requests about
+        plugins. Raises SetupError if the host cannot be started.
         """
         key = connector if self._isolated else ""
         with self._lock:
@@ -150,7 +150,7 @@ class JavaHost:
             host.set_level(logger, level)
 
     def close(self) -> None:
-        """End all. From now on none is started."""
+        """End all hosts. After this none is started."""
         with self._lock:
             self._closed = True
             hosts = list(self._hosts.values())
@@ -169,7 +169,7 @@ class JavaHost:
 
 
 class _Host:
-    """One process at a time that takes connections, and those before it whose connections have not left yet."""
+    """The process that takes connections, and older ones that still have connections."""
 
     def __init__(self, start: Callable[[], HostProcess], whose: str, grace_s: float, silence_s: float, *,
                  stays: bool) -> None:
@@ -182,7 +182,7 @@ class _Host:
         self._lock = threading.Lock()
         self._running: HostProcess | None = None
         self._retired: set[HostProcess] = set()
-        self._used: Counter[HostProcess] = Counter()  # by how many connections
+        self._used: Counter[HostProcess] = Counter()  # the number of connections
         self._closed = False
 
     def connect(self, on_event: OnEvent, offsets: Offsets, name: str, tell: Callable[[str], None]) -> Connection:
@@ -256,7 +256,7 @@ class _Host:
     def _left(self, process: HostProcess) -> None:
         with self._lock:
             if process not in self._used:
-                return  # it has been ended
+                return  # it was ended
             self._used[process] -= 1
             unused = self._used[process] <= 0 and (process in self._retired or not self._stays)
         if unused:
@@ -273,7 +273,7 @@ class _Host:
         process.close(why)
 
     def close(self) -> None:
-        """End them. From now on none is started."""
+        """End them. After this none is started."""
         with self._lock:
             self._closed = True
             ending = [*self._retired, *([self._running] if self._running is not None else [])]

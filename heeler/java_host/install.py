@@ -1,4 +1,4 @@
-"""Puts a Java plugin from Maven Central, with all that it needs, into a folder of plugin.path."""
+"""Installs a Java plugin from Maven Central, with its dependencies, into a folder of plugin.path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JAR: Final = re.compile(r"(.+?)-(\d+(?:\.\d+)*)(?:[.-].*)?")
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """What Maven calls an artifact."""
+    """The coordinates of a Maven artifact."""
 
     group: str
     artifact: str
@@ -31,17 +31,17 @@ class Coordinates:
 
     @classmethod
     def parse(cls, text: str) -> Coordinates:
-        """From GROUP:ARTIFACT:VERSION. Raises SetupError."""
+        """Parse GROUP:ARTIFACT:VERSION. Raises SetupError."""
         parts = text.split(":")
         if len(parts) != 3 or not all(map(_PART.fullmatch, parts)):
-            raise SetupError(f"{text} is no plugin: expected GROUP:ARTIFACT:VERSION, such as "
+            raise SetupError(f"{text} is not a Maven artifact: expected GROUP:ARTIFACT:VERSION, such as "
                              "org.apache.kafka:connect-file:4.3.1")
         return cls(*parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """`plugins`: the classes that its jars say they have."""
+    """`plugins`: the classes named in the manifests of its jars."""
 
     folder: Path
     jars: int
@@ -50,15 +50,15 @@ class Installed:
 
 def install(what: Coordinates, plugin_path: Path, progress: Progress,
             resolve: Callable[[JarSet, Progress], Path] = resolve, *, more: Sequence[Coordinates] = ()) -> Installed:
-    """A new folder in `plugin_path`, whole or not there. Raises SetupError: it is there already, or cannot be fetched.
-    `more`: what goes into the same folder.
+    """Create a folder in `plugin_path`, complete or not at all. Raises SetupError if it exists, or cannot be fetched.
+    `more`: further artifacts for the same folder.
 
-    What every Java plugin has anyway (Kafka's clients, the plugin API, Jackson) is left out, unless it is an older
-    version: a library half of which is the plugin's and half Kafka's does not work.
+    Libraries that every Java plugin gets from the host (Kafka's clients, the plugin API, Jackson) are left out, unless
+    the host's version is older: a library that comes half from the plugin and half from Kafka does not work.
     """
     target = plugin_path / f"{what.artifact}-{what.version}"
     if target.exists():
-        raise SetupError(f"{target} is there already; remove it to install it again")
+        raise SetupError(f"{target} exists already; remove it to install the plugin again")
     modules = tuple((one.group, one.artifact, one.version) for one in (what, *more))
     jars = resolve(JarSet(f"{what.artifact} {what.version}", modules), progress)
     shared = dict(_version(jar) for jar in resolve(RUNTIME, progress).glob("*.jar"))

@@ -1,5 +1,5 @@
-"""A plugin.path for the host in which every plugin has a manifest: plugins made before Kafka 3.6 have none, and looking
-for them in every class takes the host longer than all else of its start.
+"""A plugin.path for the host in which every plugin has a manifest. Plugins made before Kafka 3.6 have none, and
+searching every class for them takes longer than the rest of the host's start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INTERFACES: Final = {
 
 
 def link_with_manifest(into: Path, jars: Iterable[Path], plugins: Mapping[str, Iterable[str]]) -> None:
-    """A folder of links to the jars, and a jar that names the classes by the type that REST shows. Raises OSError."""
+    """Create a folder of links to the jars, and a jar with a manifest of the classes by type. Raises OSError."""
     into.mkdir(parents=True)
     for number, jar in enumerate(jars):
         (into / f"{number}-{jar.name}").symlink_to(jar.absolute())

@@ -1,5 +1,5 @@
-"""Source offsets as the JSON texts of the offsets topic: what passes between worker and host, so that a number means
-the same on both sides.
+"""Source offsets as the JSON texts of the offsets topic, exchanged between worker and host so that a number means the
+same on both sides.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from storage.log.java_json import dumps, loads
 
 
 def as_texts(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> list[tuple[str, str]]:
-    """Source partition and offset of each, as Java writes them."""
+    """The texts of each source partition and its offset, as Java writes them."""
     return [(dumps(partition).decode(), dumps(offset).decode()) for partition, offset in offsets]
 
 
 def from_texts(pairs: Iterable[tuple[str, str]]) -> list[tuple[SourcePartition, SourceOffset]]:
-    """The reverse; the store writes the same bytes again. Raises DataError for what is no offset."""
+    """Parse the texts, so that the store writes the same bytes again. Raises DataError for an invalid offset."""
     found: list[tuple[SourcePartition, SourceOffset]] = []
     for partition_text, offset_text in pairs:
         partition, offset = loads(partition_text.encode()), loads(offset_text.encode())

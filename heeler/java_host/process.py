@@ -1,7 +1,7 @@
-"""A JVM of the host of Java plugins, from its start to its end.
+"""One JVM that hosts Java plugins, from its start to its end.
 
-Its socket and the secret that opens it lie in a folder of this user's alone. The JVM ends with the worker however that
-ends (see guard.py), and the folder goes.
+Its socket and the secret for it are in a folder that only this user can read. The JVM ends with the worker however the
+worker ends (see guard.py), and the folder is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heeler.java_host.frames import message
 from spark_tasks.process.private_files import open_private
 from storage.ids import ConnectorName, ConnectorTaskId
 
-_START_S: Final = 120.0  # scanning jars without manifests takes its time on a busy machine
+_START_S: Final = 120.0  # scanning jars without manifests takes long on a busy machine
 _LOOK_S: Final = 0.02
 _END_S: Final = 0.5
 _FULL: Final = 3  # Host.java ends with it
@@ -34,12 +34,12 @@ _WHOSE: Final = re.compile(r"\x01(\d*)\x01([^\x01]*)\x01")  # task, or nothing, 
 _LEVEL: Final = re.compile(r"\[(TRACE|DEBUG|INFO|WARN|ERROR)\] (?:([\w.$-]+) - )?(.*)", re.DOTALL)
 _PYTHON: Final = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING,
                   "ERROR": logging.ERROR}
-_said = logging.getLogger("heeler.java")  # what the JVM and its plugins write
+_said = logging.getLogger("heeler.java")  # the output of the JVM and its plugins
 log = logging.getLogger(__name__)
 
 
 class HostProcess:
-    """`command`: from the folder of its socket; `whose`: for the log, what it is the host of."""
+    """`command`: makes the command from the folder of the socket; `whose`: what it hosts, for the log."""
 
     def __init__(self, command: Callable[[Path], list[str]], whose: str) -> None:
         self._whose = whose
@@ -66,7 +66,7 @@ class HostProcess:
         self._why = ""
         threading.Thread(target=self._log, args=(reading,), name="java-host-log", daemon=True).start()
         self._wait(begun + _START_S)
-        log.info("The host of %s runs (started in %.1f s)", whose, time.monotonic() - begun)
+        log.info("The host of %s is running (started in %.1f s)", whose, time.monotonic() - begun)
 
     @property
     def alive(self) -> bool:
@@ -94,7 +94,7 @@ class HostProcess:
             time.sleep(_LOOK_S)
 
     def connect(self) -> socket.socket:
-        """A connection that has shown the secret. Raises HostGoneError."""
+        """An authenticated connection. Raises HostGoneError."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.connect(str(self._folder / "socket"))

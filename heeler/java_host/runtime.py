@@ -1,4 +1,4 @@
-"""A worker's Java plugins: none, and then nothing of this costs anything, or a host and what the registry shows."""
+"""A worker's Java plugins: their host and their classes in the registry. Costs nothing if there are none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class JavaRuntime:
     """Looks for jars when it is made; `close` ends the host."""
 
     def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str], prefer: Collection[str]) -> None:
-        """`worker`: its properties; `prefer`: the connector classes that Java's are taken for."""
+        """`worker`: its properties; `prefer`: the connector classes for which Java's plugin is used."""
         self.found: dict[Found, Callable[[], type[Any]]] = {}
         self.complaints: Sequence[str] = ()
         self._host: JavaHost | None = None
@@ -45,10 +45,10 @@ class JavaRuntime:
             if (plugin.kind, plugin.name) not in own:
                 pass
             elif plugin.kind is Kind.CONNECTOR and plugin.name in prefer:
-                log.info("%s: the Java plugin in %s is taken, as %s says", plugin.name, plugin.location, PREFER)
+                log.info("%s: the Java plugin in %s is used, because of %s", plugin.name, plugin.location, PREFER)
             else:
-                log.info("%s: heeler's own is taken, not the Java plugin in %s%s", plugin.name, plugin.location,
-                         f" ({PREFER} would have that)" if plugin.kind is Kind.CONNECTOR else "")
+                log.info("%s: heeler's own plugin is used, not the Java plugin in %s%s", plugin.name, plugin.location,
+                         f" (set {PREFER} to use that)" if plugin.kind is Kind.CONNECTOR else "")
                 continue
             self._add(plugin, seen.host)
         self.complaints = seen.complaints
@@ -79,7 +79,7 @@ class JavaRuntime:
 
 
 def _has_jars(folder: Path) -> bool:
-    """Whether it is a jar, or there is one in it, or in a folder of it."""
+    """Whether it is a jar, or has one in it or in one of its folders."""
     if not folder.is_dir():
         return folder.suffix == ".jar"
     return any(True for depth in ("*.jar", "*/**/*.jar") for _ in folder.glob(depth))

@@ -1,4 +1,4 @@
-"""A task in the host: what starts it, and what comes from it."""
+"""A task in the host: how it is started, and the events that it sends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.task import TaskContext
 
-HELD_EVENTS: Final = 8  # frames are of up to 4 MB; then the host is held back
+HELD_EVENTS: Final = 8  # events; frames have up to 4 MB; beyond that the host is held back
 _LOOK_S: Final = 0.2
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 
 
 class Session:
-    """A task in the host, and what has come from it."""
+    """A task in the host, and the events received from it."""
 
     def __init__(self, connect: Callable[..., Connection], op: str, order: Message, context: TaskContext,
                  offsets: Callable[[], list[tuple[str, str]]] = list) -> None:
@@ -28,12 +28,12 @@ class Session:
         self._measured = context.metrics.plugins
         self._closed = False
         self.retires = False
-        """Whether its host is being replaced: the task has to leave it, or is ended with it some seconds later."""
+        """Whether its host is being replaced: the task must leave it, or ends with it some seconds later."""
         self.connection = connect(self._put, offsets, context.id, context.connector_name)
         self.connection.tell(op, **order)
 
     def _put(self, event: Event) -> None:
-        """By the thread that reads. It waits where much is waiting, which holds the host back."""
+        """Called by the reading thread. Blocks if many events are queued, which holds the host back."""
         if isinstance(event, Mapping) and event.get("op") == "metrics":
             if not self._closed:
                 self._measured.replace(figures(event["values"]))
@@ -49,7 +49,7 @@ class Session:
         self._wake()
 
     def next(self, *, wait: bool) -> Event | None:
-        """What came first; None where nothing has come and nobody shall wait. Raises HostGoneError at the end."""
+        """The next event; None if there is none and `wait` is over. Raises HostGoneError at the end."""
         while True:
             try:
                 event = self._events.get(timeout=_LOOK_S) if wait else self._events.get_nowait()
@@ -64,16 +64,16 @@ class Session:
             return event
 
     def close(self) -> None:
-        """Any thread, any number of times. The host gives the task up."""
+        """End the session: the host gives the task up. Any thread, any number of times."""
         self._closed = True
         self._measured.replace(Figures())
         self.connection.close()
 
 
 class HeldSession:
-    """The session of a task, of which there is one at a time. Its thread opens and drops it, any thread gives it up.
+    """The current session of a task. The task's thread opens and drops it; any thread may give it up.
 
-    `drop`: what the task does when the host has ended while it started.
+    `drop`: called if the host has ended while the task was starting.
     """
 
     def __init__(self, task: str, drop: Callable[[], None]) -> None:
@@ -85,7 +85,7 @@ class HeldSession:
         self._unwanted = False
 
     def open(self, make: Callable[[], Session], start: Callable[[Session], None]) -> Session:
-        """Make a session; `start` waits until the task has started in it. Raises what either raises, and
+        """Make a session; `start` waits until the task has started in it. Raises the errors of both, and
         StartCancelledError after `stop_starting`.
         """
         self._starting = True
@@ -104,26 +104,26 @@ class HeldSession:
         return session
 
     def close(self) -> None:
-        """The task in the host is over; another session may be opened."""
+        """End the session; another one may be opened."""
         session, self.session = self.session, None
         if session is not None:
             session.close()
 
     def stop_starting(self) -> None:
-        """See TaskRunner. Any thread."""
+        """Cancel a start (see TaskRunner). Any thread."""
         self._unwanted = True
         if self._starting and (session := self.session) is not None:
             session.close()
 
     def cancel(self) -> None:
-        """See TaskRunner. Any thread. The host gives the task up too."""
+        """Cancel the task (see TaskRunner); the host gives it up too. Any thread."""
         self.cancelled = True
         if (session := self.session) is not None:
             session.close()
 
 
 def order(context: TaskContext, named: Mapping[str, str]) -> Message:
-    """What the host needs to know of a task. The worker's converters are the connector's where it names none."""
+    """The start request for a task. The worker's converters are used if the connector names none."""
     connector = {"name": context.connector_name, **context.connector}
     for name in _CONVERTERS:
         worker = context.worker.converters
@@ -134,7 +134,9 @@ def order(context: TaskContext, named: Mapping[str, str]) -> Message:
 
 
 def unexpected(event: Event | None) -> ConnectError:
-    """The error that the host tells instead of what was waited for."""
+    """The error for an event other than the expected one."""
     if isinstance(event, Mapping) and event.get("op") == "failed":
         return thrown(event)
-    return event if isinstance(event, ConnectError) else ConnectError(f"the host of Java plugins said {event!r:.200}")
+    if isinstance(event, ConnectError):
+        return event
+    return ConnectError(f"unexpected event of the host of Java plugins: {event!r:.200}")

@@ -1,9 +1,9 @@
-"""Runs one task of a Java sink connector: this is a member of the consumer group, fetches and commits; the host
-converts, transforms and puts.
+"""Runs one task of a Java sink connector: the worker is the member of the consumer group, fetches and commits; the
+host converts, transforms and puts.
 
-Frames of records go to the host, some ahead. It says when it is done with each, and what the task wants committed:
-that, and no more, is committed, by this member in this generation. Before the member joins anew it has the task close
-its partitions; those that it has then are opened at what is committed.
+Frames of records go to the host, some ahead. The host reports each finished frame and the offsets that the task wants
+committed: exactly these are committed, by this member in this generation. Before the member rejoins it has the task
+close its partitions; the new ones are opened at the committed offsets.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from spark_tasks.tasks.retries import Patience
 
 log = logging.getLogger(__name__)
 
-MAX_POLL_RECORDS = 500  # a Java consumer's own
+MAX_POLL_RECORDS = 500  # as in a Java consumer
 
 
 class JavaSinkTask:
-    """A TaskRunner. `named`: what its connector is known by in the host; `watchers` and `io`: the worker's."""
+    """A TaskRunner. `named`: its connector's name in the host; `watchers` and `io`: the worker's."""
 
     def __init__(self, context: TaskContext, settings: SinkSettings, host: JavaHost, named: Mapping[str, str],
                  watchers: EndWatchers, io: GroupIo) -> None:
@@ -115,7 +115,7 @@ class JavaSinkTask:
                 raise
             self.restarting = True
             return self._patience.later(error)
-        except RetriableError as error:  # Kafka is out of reach, for example
+        except RetriableError as error:  # for example, Kafka cannot be reached
             return self._patience.later(error)
 
     def _step(self, session: Session) -> Progress:
@@ -123,7 +123,7 @@ class JavaSinkTask:
             self._hear(event)
         self._settle(session)
         if self._feed.given and not self._heard:
-            return Progress(idle_ms=UPKEEP_MS)  # a put that takes long; the group is to notice where it takes too long
+            return Progress(idle_ms=UPKEEP_MS)  # a put takes long; the group should notice if it takes too long
         self._heard = False
         if not self._member.poll(JOIN_WAIT_MS, lambda: self._close_partitions(session)):
             return Progress(idle_ms=JOIN_IDLE_MS)
@@ -143,15 +143,15 @@ class JavaSinkTask:
             self._consumer = GroupConsumer(self._settings.consumer, self._io, self._context.wake)
         return self._consumer
 
-    # ------------------------------------------------------------ what the host says
+    # ------------------------------------------------------------ events of the host
     def _hear(self, event: Event) -> str:
-        """Take note of what came; its name. Raises what the plugin threw."""
+        """Handle an event and return its name. Raises the plugin's exception."""
         self._heard = True
         if isinstance(event, Batch):
             self._letters.append(event)
             return "letter"
         if not isinstance(event, dict) or event.get("op") == "failed":
-            with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
+            with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
                 self._commit_offsets()
             self._drop()
             raise unexpected(event)
@@ -166,7 +166,7 @@ class JavaSinkTask:
         return str(event["op"])
 
     def _await(self, session: Session, op: str) -> None:
-        """Serve the host until it has done that. What hangs is ended by `cancel`."""
+        """Handle events until this one has arrived. A host that hangs is ended by `cancel`."""
         while True:
             event = session.next(wait=False)
             if event is None:
@@ -180,7 +180,7 @@ class JavaSinkTask:
         self._commit_offsets()
 
     def _send_letters(self, session: Session) -> None:
-        """All that have come, before their records are committed."""
+        """Send all dead letters received so far, before their records are committed."""
         if not self._letters:
             return
         appender = Appender(shared_cluster(self._errors.client), None, **self._errors.appender)
@@ -200,7 +200,7 @@ class JavaSinkTask:
 
     # ------------------------------------------------------------ partitions
     def _close_partitions(self, session: Session) -> None:
-        """By whoever is about to join again: the task commits what it has, unless the membership is lost already."""
+        """Called before rejoining: the task commits its offsets, unless the membership is lost already."""
         if self._open:
             lost = self._member.generation() is None
             session.connection.tell("close", lost=lost)
@@ -223,13 +223,13 @@ class JavaSinkTask:
             generation, member = self._member.generation() or (-1, "")
             session.connection.tell("open", places=[(*place, offset) for place, offset in places.items()],
                                     generation=generation, member=member)
-            self._open = mine  # also where it is interrupted: then they have to be closed
+            self._open = mine  # also if it is interrupted, because they must then be closed
             self._await(session, "opened")
         self._open = mine
 
     # ------------------------------------------------------------ records
     def _give(self, session: Session) -> Progress:
-        """Send frames as long as there are some and the host is not too far behind."""
+        """Send frames while there are some and the host keeps up."""
         count = 0
         while not (busy := self._feed.busy):
             frame = self._feed.next()
@@ -244,16 +244,16 @@ class JavaSinkTask:
         return Progress(count, idle_ms=UPKEEP_MS if armed else 0)
 
     def _look_at_lag(self) -> None:
-        """A paused task falls behind: who looks at it wants to know how far."""
+        """Measure the lag of a paused task, for the metrics."""
         if self._positions and time.monotonic() - self._lag_asked > LAG_S:
             self._lag_asked = time.monotonic()
-            with suppress(ConnectError):  # Kafka's: asked again later
+            with suppress(ConnectError):  # Kafka does not answer; asked again later
                 self._positions.look()
             self._metrics.lags = self._positions.lags()
 
     # ------------------------------------------------------------ its life
     def pause(self) -> None:
-        """See TaskRunner. The host keeps what it has, and the task commits."""
+        """Pause the task. The host keeps its records, and the task commits."""
         self._paused = True
         self._lag_asked = float("-inf")
         self._metrics.running(paused=True)
@@ -268,17 +268,17 @@ class JavaSinkTask:
 
     def _tell(self, op: str) -> None:
         if self._held.session is not None:
-            with suppress(HostGoneError):  # run_once sees it too
+            with suppress(HostGoneError):  # run_once will notice too
                 self._held.session.connection.tell(op)
 
     def _drop(self) -> None:
-        """The task in the host is over: what it has not committed is read again by the next one."""
+        """The task in the host has ended: the next one reads uncommitted records again."""
         self._held.close()
         self._letters.clear()
         self._forget_partitions()
 
     def close(self) -> None:
-        """Have the task end in order, commit what it wants committed, leave the group."""
+        """Stop the task in order, commit its offsets, leave the group."""
         self._metrics.stopped()
         try:
             if self._held.session is not None and not self._held.cancelled:
@@ -293,10 +293,10 @@ class JavaSinkTask:
                 consumer.close()
 
     def _leave(self, session: Session) -> None:
-        """Its host is replaced: the task is stopped there in order, and goes on in the next one. The group notices
-        nothing.
+        """The host is being replaced: stop the task there in order, and continue in the next host. The group does not
+        notice.
         """
-        log.info("%s: goes on in another host of Java plugins", self._context.id)
+        log.info("%s continues in another host of Java plugins", self._context.id)
         try:
             self._finish(session)
         except JavaPluginError as error:
@@ -304,10 +304,10 @@ class JavaSinkTask:
         self._drop()
 
     def _finish(self, session: Session) -> None:
-        """The task in the host stops in order; what it wants committed is."""
+        """Stop the task in the host in order, and commit its offsets."""
         session.connection.tell("stop")
         self._await(session, "stopped")
-        with suppress(KafkaUnavailableError):  # nobody to tell: it is read again
+        with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
             self._commit_offsets()
 
     def stop_starting(self) -> None:
@@ -315,5 +315,5 @@ class JavaSinkTask:
         self._held.stop_starting()
 
     def cancel(self) -> None:
-        """See TaskRunner. The host gives the task up too."""
+        """Cancel the task (see TaskRunner); the host gives it up too."""
         self._held.cancel()

@@ -1,7 +1,7 @@
-"""Runs one task of a Java source connector: the host polls, transforms and converts, this appends and commits.
+"""Runs one task of a Java source connector: the host polls, transforms and converts; the worker appends and commits.
 
-Frames that have come are appended under one lane; when all is acknowledged, the delivery makes them final together with
-the offsets in them; then the plugin is told. So everything that a delivery promises of Python's sources holds here.
+Received frames are appended under one lane; when everything is acknowledged, the delivery commits them together with
+their offsets; then the plugin is told. So the guarantees of a delivery are the same as for Python's sources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.kafka.transactions import Member
+from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.process.pulse import process_pulse
@@ -37,13 +37,13 @@ from spark_tasks.tasks.retries import Patience
 
 log = logging.getLogger(__name__)
 
-STEP_S: Final = 1.0  # how long frames are gathered before they are committed, so that messages are served
-IDLE_MS: Final = 60_000  # the thread that reads wakes the task
+STEP_S: Final = 1.0  # how long frames are gathered before a commit, so that messages are handled in between
+IDLE_MS: Final = 60_000  # the reading thread wakes the task
 _NO_FRAME: Final = 0
 
 
 class JavaSourceTask:
-    """A TaskRunner. `named`: what its connector is known by in the host; `delivery` None: at least once."""
+    """A TaskRunner. `named`: its connector's name in the host; `delivery` None: at least once."""
 
     def __init__(self, context: TaskContext, settings: SourceSettings, host: JavaHost, named: Mapping[str, str],
                  delivery: Delivery | None = None) -> None:
@@ -69,15 +69,15 @@ class JavaSourceTask:
         self._held = HeldSession(context.id, self._drop)
         self._opened_at = self._said_at = time.monotonic()
         self._topics: set[str] = set()
-        self._places: list[Places] = []  # of frames of which the plugin was not told
-        self._unsaid: int | None = None  # the last frame that is final and of which the plugin was not told
+        self._places: list[Places] = []  # of frames that the plugin was not told about
+        self._unsaid: int | None = None  # the last committed frame that the plugin was not told about
         self._paused = False
         self._polls = False
         self.restarting = False
         """See TaskRunner: the host has ended, and there is no other one yet."""
 
     def start(self) -> None:
-        """Fence predecessors where the delivery does that; make and start the task in the host."""
+        """Fence predecessors if the delivery does so; make and start the task in the host."""
         self._metrics.running(paused=False)
         with self._metrics.blaming("start"):
             self._delivery.start()
@@ -106,11 +106,11 @@ class JavaSourceTask:
 
     @property
     def _slept(self) -> bool:
-        """See SourceTask: another worker may run this task, and write its offsets."""
+        """Whether another worker may run this task by now, and write its offsets (see SourceTask)."""
         return self._delivery.boundary is None and process_pulse().silence_since(self._opened_at) > self._session_s
 
     def run_once(self) -> Progress:
-        """See TaskRunner. A task that is paused still takes what was polled before."""
+        """Do one step (see TaskRunner). A paused task still takes records that were polled before."""
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -136,7 +136,7 @@ class JavaSourceTask:
             return self._failed(error)
 
     def _step(self, session: Session, until: float, *, wait: bool = False) -> Progress:
-        """Append and commit the frames that have come. With `wait`, up to "drained", which the host says at the end."""
+        """Append and commit received frames; with `wait`, up to the event "drained", the host's last one."""
         writing = _Writing(self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used)
         error: ConnectError | None = None
         drained = False
@@ -167,7 +167,7 @@ class JavaSourceTask:
             self._acknowledge(session, self._unsaid)
         if writing.number is None:
             if self._unsaid is None and 1000 * (time.monotonic() - self._said_at) >= self._flush_ms:
-                self._acknowledge(session, _NO_FRAME)  # plugins rely on `commit` being called from time to time
+                self._acknowledge(session, _NO_FRAME)  # plugins rely on regular calls of `commit`
             due_ms = self._delivery.due_ms
             return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
         return Progress(writing.records, writing.size)
@@ -178,11 +178,11 @@ class JavaSourceTask:
         session.connection.tell("acknowledge", frame=frame, places=[one.told() for one in places])
 
     def _commit(self, writing: _Writing) -> bool:
-        """Whether all that was appended is final."""
+        """Commit; whether everything that was appended is committed now."""
         if writing.number is None:
             return self._settle(finish=False)
         writing.flush()
-        # Transforms and converters ran in the host, which tells only what they left.
+        # Transforms and converters ran in the host, which reports only the resulting records.
         count, size = writing.records, writing.size
         self._metrics.worked([SplitFigures(count, size, count, size)])
         self._delivery.written([writing.sequences])
@@ -207,7 +207,7 @@ class JavaSourceTask:
         return final
 
     def _failed(self, error: Exception) -> Progress:
-        """A retriable error has everything after the last offsets repeated; another one fails the task."""
+        """After a retriable error everything since the last offsets is repeated; other errors fail the task."""
         self._drop()
         self.restarting = self.restarting or isinstance(error, HostGoneError)
         self._delivery.abort()
@@ -217,21 +217,21 @@ class JavaSourceTask:
         return self._patience.later(error)
 
     def _leave(self, session: Session) -> None:
-        """Its host is replaced: the task is stopped there in order, and goes on in the next one."""
-        log.info("%s: goes on in another host of Java plugins", self._context.id)
+        """The host is being replaced: stop the task there in order, and continue in the next host."""
+        log.info("%s continues in another host of Java plugins", self._context.id)
         try:
             self._finish(session)
         except JavaPluginError as error:
             log.warning("%s could not be stopped cleanly: %s", self._context.id, error)
         self._drop()
-        self._delivery.abort()  # of a transaction that the plugin has not ended
+        self._delivery.abort()  # records of a transaction that the plugin has not ended
 
     def _drop(self) -> None:
         self._held.close()
         self._places, self._unsaid = [], None
 
     def pause(self) -> None:
-        """See TaskRunner; the next run_once tells the host."""
+        """Pause the task; the next run_once tells the host."""
         self._paused = True
         self._metrics.running(paused=True)
         if self._held.session is not None:
@@ -245,7 +245,7 @@ class JavaSourceTask:
         self._metrics.running(paused=False)
 
     def close(self) -> None:
-        """Have the last poll end, commit what it gave, stop the task in the host."""
+        """Wait for the last poll, commit its records, stop the task in the host."""
         self._metrics.stopped()
         try:
             if self._held.session is not None and not self._held.cancelled:
@@ -277,7 +277,7 @@ class JavaSourceTask:
         self._held.stop_starting()
 
     def cancel(self) -> None:
-        """See TaskRunner. The host gives the task up too."""
+        """Cancel the task (see TaskRunner); the host gives it up too."""
         self._held.cancel()
         self._delivery.cancel()
 
@@ -310,7 +310,7 @@ class _Writing:
 
     @property
     def sequences(self) -> Mapping[TopicPartition, int]:
-        """As the appender's."""
+        """The appender's sequence numbers."""
         return self._open().sequences
 
     def _open(self) -> Appender:
@@ -318,7 +318,7 @@ class _Writing:
             lane = self._lane()
             admit = None
             if lane.identity is not None and lane.identity.transactional_id is not None:
-                admit = Member(self._cluster, lane.identity, lane.added, lane.likely).admit
+                admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
             self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit,
                                       **self._options)
         return self._appender
@@ -335,7 +335,7 @@ class _Writing:
             mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]
             if partitions.min(initial=0) < -1:
-                raise DataError(f"a record for topic {topic} has partition {partitions.min()}, which cannot be")
+                raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
             landed = partial(_landed, places, rows) if places is not None else None
             appender.append(topic, None if (partitions == -1).all() else partitions, mine, landed)
         if places is not None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from actors.herder.standing import Phase
 from actors.herder.state import HerderState
-from actors.messages.requests import Stage
+from actors.messages.requests import RequestStage
 from actors.system.validation import describe_plugin
 from heeler.worker.loggers import WorkerLoggers
 from heeler.worker.recent_logs import RecentLogs
@@ -40,7 +40,7 @@ class PublishedView:
         self.trial = trials.run
         self.loggers = WorkerLoggers()
         self.recent_logs = RecentLogs()
-        self.stage: Stage | None = None
+        self.stage: RequestStage | None = None
         self.started = False
         self.kafka_cluster_id: str | None = None
         self.metrics: Callable[[Collection[str]], str] = lambda _names: ""  # the worker's, from its first moment

@@ -15,7 +15,7 @@ PAUSE_FIRST_S, PAUSE_LAST_S = 0.05, 0.5
 _NUMBER = re.compile("[0-9]{1,6}")
 
 
-class Patience:
+class RequestPatience:
     """How long one request of a user may still take, and wait for rebalances."""
 
     def __init__(self, settings: RestSettings) -> None:

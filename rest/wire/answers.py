@@ -13,7 +13,7 @@ from actors.errors import NotFoundError
 from actors.messages.requests import ConnectorInfo, ConnectorStateInfo, Created, TaskInfo
 from rest.forwarding import Remote
 from rest.json_text import dumps
-from rest.wire.view import LoggerLevel, PluginInfo, WorkerView
+from rest.wire.view import ShownLevel, ShownPlugin, WorkerView
 from storage.ids import ConnectorName, ConnectorTaskId
 from storage.status.state import Status
 
@@ -94,13 +94,13 @@ def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
     return {"name": name, "config": config, "tasks": _task_ids(snapshot.tasks(name)), "type": kind}
 
 
-def plugin_info(plugin: PluginInfo) -> dict[str, Any]:
+def plugin_info(plugin: ShownPlugin) -> dict[str, Any]:
     """An installed plugin."""
     shown = {"class": plugin.class_name, "type": plugin.kind}
     return shown if plugin.version in {None, UNDEFINED_VERSION} else {**shown, "version": plugin.version}
 
 
-def logger_level(level: LoggerLevel) -> dict[str, Any]:
+def logger_level(level: ShownLevel) -> dict[str, Any]:
     """A logger's level."""
     return {"level": level.level, "last_modified": level.last_modified_ms}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from actors.messages.requests import Stage
+from actors.messages.requests import RequestStage
 from storage.config.state import ClusterConfigState
 from storage.ids import Config
 from storage.status.state import StatusState
@@ -13,7 +13,7 @@ from storage.status.state import StatusState
 ConnectorType = Literal["source", "sink", "unknown"]
 
 
-class PluginInfo(Protocol):
+class ShownPlugin(Protocol):
     """An installed plugin. `kind` is source, sink, converter, header_converter, transformation or predicate."""
 
     @property
@@ -29,7 +29,7 @@ class PluginInfo(Protocol):
         """None where the plugin does not say."""
 
 
-class LoggerLevel(Protocol):
+class ShownLevel(Protocol):
     """A logger's level."""
 
     @property
@@ -44,10 +44,10 @@ class LoggerLevel(Protocol):
 class Loggers(Protocol):
     """A worker's loggers (KIP-495, KIP-976). Levels are Kafka's: OFF FATAL ERROR WARN INFO DEBUG TRACE ALL."""
 
-    def levels(self) -> Mapping[str, LoggerLevel]:
+    def levels(self) -> Mapping[str, ShownLevel]:
         """All loggers whose level was set, by name; `root` too."""
 
-    def level(self, name: str) -> LoggerLevel | None:
+    def level(self, name: str) -> ShownLevel | None:
         """The level in effect for a logger; None where there is no such logger."""
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
@@ -66,7 +66,7 @@ class WorkerView(Protocol):
         """The newest snapshot of the status topic."""
 
     @property
-    def stage(self) -> Stage | None:
+    def stage(self) -> RequestStage | None:
         """What the herder does now or did last; goes into the text of time-outs."""
 
     @property
@@ -101,7 +101,7 @@ class WorkerView(Protocol):
     def logs(self, connector: str) -> Sequence[str]:
         """The last lines of this worker's log about a connector, oldest first, without secrets."""
 
-    def plugins(self) -> Sequence[PluginInfo]:
+    def plugins(self) -> Sequence[ShownPlugin]:
         """Installed plugins: sinks, sources, transformations, predicates, converters, header converters."""
 
     def trial(self, config: Config, records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:

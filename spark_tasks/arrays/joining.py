@@ -15,7 +15,7 @@ from spark_tasks.arrays.jit import copy_bytes, kernel
 _MOST: Final = 2**31 - 1  # bytes of a column with 32-bit offsets
 
 
-class Member(NamedTuple):
+class JoinedField(NamedTuple):
     """One field's part of each row's text: `prefix` and the text. `optional`: where the text is null, nothing."""
 
     prefix: str
@@ -33,7 +33,7 @@ def join(*pieces: Any, nulls: str = "replace") -> pa.Array:
     return pc.binary_join_element_wise(*pieces, "", null_handling=nulls, null_replacement="null")
 
 
-def join_members(members: Sequence[Member], opening: str, separator: str, closing: str, length: int) -> pa.Array:
+def join_members(members: Sequence[JoinedField], opening: str, separator: str, closing: str, length: int) -> pa.Array:
     """Opening, the members with separators between those that are there, closing."""
     if not members:
         return pa.array([opening + closing], pa.string()).take(pa.nulls(length, pa.int32()).fill_null(0))
@@ -99,7 +99,7 @@ def _concatenate(data: Any, bounds: Any, steps: Any, there: Any, out: Any, ends:
     return at
 
 
-def _join_optional(members: Sequence[Member], opening: str, separator: str, closing: str) -> pa.Array:
+def _join_optional(members: Sequence[JoinedField], opening: str, separator: str, closing: str) -> pa.Array:
     """Where each member may be missing. (pyarrow's own skipping join loses the rows in which all are null.)"""
     pieces = [join(separator + member.prefix, member.text, nulls="emit_null") for member in members]
     whole = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")

@@ -73,24 +73,24 @@ def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SequenceSummary:
     """All streams."""
 
     streams: Mapping[int, Seen] = field(default_factory=dict)
 
-    def after(self, runs: Iterable[tuple[int, Interval]]) -> Summary:
+    def after(self, runs: Iterable[tuple[int, Interval]]) -> SequenceSummary:
         """Runs of streams arrive, in this order."""
         streams = dict(self.streams)
         for stream, run in runs:
             streams[stream] = streams.get(stream, Seen()).after(run)
-        return Summary(streams)
+        return SequenceSummary(streams)
 
-    def joined(self, other: Summary) -> Summary:
+    def joined(self, other: SequenceSummary) -> SequenceSummary:
         """With another task's."""
         streams = dict(self.streams)
         for stream, seen in other.streams.items():
             streams[stream] = streams[stream].joined(seen) if stream in streams else seen
-        return Summary(streams)
+        return SequenceSummary(streams)
 
     def to_json(self) -> dict[str, Any]:
         """Totals, then each stream."""
@@ -101,6 +101,6 @@ class Summary:
         return {**totals, "streams": {str(stream): seen.to_json() for stream, seen in sorted(self.streams.items())}}
 
     @classmethod
-    def from_json(cls, described: Mapping[str, Any]) -> Summary:
+    def from_json(cls, described: Mapping[str, Any]) -> SequenceSummary:
         """What `to_json` wrote."""
         return cls({int(stream): Seen.from_json(seen) for stream, seen in described["streams"].items()})

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, NonEmpty, Type
-from spark_tasks.connectors.intervals import Interval, Summary
+from spark_tasks.connectors.intervals import Interval, SequenceSummary
 from spark_tasks.data.columns import is_json
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.json_columns import parse_columns
@@ -152,13 +152,13 @@ def _version(path: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _load(path: Path) -> Summary:
-    return Summary.from_json(json.loads(path.read_text())) if path.exists() else Summary()
+def _load(path: Path) -> SequenceSummary:
+    return SequenceSummary.from_json(json.loads(path.read_text())) if path.exists() else SequenceSummary()
 
 
-def read_summary(folder: str | Path) -> Summary:
+def read_summary(folder: str | Path) -> SequenceSummary:
     """What all tasks together have seen; records that two of them have count as duplicates."""
-    summary = Summary()
+    summary = SequenceSummary()
     for path in sorted(Path(folder).glob("task-*.json")):
         summary = summary.joined(_load(path))
     return summary

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from spark_tasks.dead_letters.letters import Letters
 from spark_tasks.errors import ConfigError
-from spark_tasks.pipeline.failures import Stage
+from spark_tasks.pipeline.failures import FailedStage
 
 _MOST: Final = 2**63 - 1
 _LONGEST: Final = 1000  # of a regular expression, which RE2 matches in linear time
-_STAGES: Final = tuple(stage.value for stage in Stage)
+_STAGES: Final = tuple(stage.value for stage in FailedStage)
 _KEYS: Final = ("dry_run", "values", "limit", "filter")
 _FILTER: Final = ("topics", "stages", "exception", "message", "from", "to", "partition", "first_offset", "last_offset")
 

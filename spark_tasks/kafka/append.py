@@ -20,7 +20,7 @@ from spark_tasks.kafka.records.decode import decode
 from spark_tasks.kafka.records.encode import DEFAULT_BATCH_BYTES, encode, next_sequence
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.records.partitioner import Partitioner, rows_by_partition
-from spark_tasks.kafka.sender import Batch, Landed, Sender
+from spark_tasks.kafka.sender import Landed, PendingBatch, Sender
 
 Array = np.ndarray[Any, Any]
 
@@ -158,7 +158,7 @@ class Appender:
         at = 0
         for item in encoded:
             self._number += 1
-            batches.append(Batch(where, item.data, item.count, sequence, (self._number,)))
+            batches.append(PendingBatch(where, item.data, item.count, sequence, (self._number,)))
             if landed is not None:
                 batches[-1].landed = Landed(rows[at : at + item.count], landed)
             at += item.count
@@ -190,7 +190,7 @@ class Appender:
 
     # The sender calls these on the IO thread.
 
-    def _done(self, batch: Batch) -> None:
+    def _done(self, batch: PendingBatch) -> None:
         with self._changed:
             self._buffered -= len(batch.data)
             self._changed.notify_all()
@@ -200,7 +200,7 @@ class Appender:
             self._error = error
             self._changed.notify_all()
 
-    def _split(self, batch: Batch) -> list[Batch]:
+    def _split(self, batch: PendingBatch) -> list[PendingBatch]:
         """Split a batch that exceeds the topic's max.message.bytes in two; later batches will be smaller."""
         topic = batch.where[0]
         self._batch_bytes[topic] = max(min(self._batch_bytes[topic], len(batch.data) // 2), _LEAST_BATCH_BYTES)
@@ -218,7 +218,7 @@ class Appender:
             )
             told = batch.landed and replace(batch.landed, rows=batch.landed.rows[rows])
             halves.append(
-                Batch(batch.where, item.data, item.count, sequence, (*batch.number, place), batch.since, told))
+                PendingBatch(batch.where, item.data, item.count, sequence, (*batch.number, place), batch.since, told))
             sequence = next_sequence(sequence, item.count)
         with self._changed:
             self._buffered += sum(len(half.data) for half in halves) - len(batch.data)

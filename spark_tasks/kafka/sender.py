@@ -31,7 +31,7 @@ _Connection = tuple[int, int]  # a broker, and the connection to it
 
 
 @dataclass(slots=True)
-class Batch:
+class PendingBatch:
     """One record batch on its way. `sequence` is -1 without an identity; `number` orders a partition's batches."""
 
     where: TopicPartition
@@ -55,9 +55,9 @@ class Landed:
 class _Line:
     """One partition's batches: waiting, sent, and to be sent again once none is in flight any more."""
 
-    waiting: deque[Batch] = field(default_factory=deque)
-    sent: list[Batch] = field(default_factory=list)
-    failed: list[Batch] = field(default_factory=list)
+    waiting: deque[PendingBatch] = field(default_factory=deque)
+    sent: list[PendingBatch] = field(default_factory=list)
+    failed: list[PendingBatch] = field(default_factory=list)
     pausing: bool = False
     known: bool = False
     retried: tuple[int, ...] = ()  # the number of the last batch that was sent again
@@ -91,9 +91,9 @@ class Sender:
         in_flight: int,
         max_request_bytes: int,
         delivery_timeout_ms: float,
-        done: Callable[[Batch], None],
+        done: Callable[[PendingBatch], None],
         broken: Callable[[ConnectError], None],
-        split: Callable[[Batch], list[Batch]],
+        split: Callable[[PendingBatch], list[PendingBatch]],
     ) -> None:
         self._cluster = cluster
         self._transactional_id = None if identity is None else identity.transactional_id
@@ -111,7 +111,7 @@ class Sender:
         self._pumping = False
         self._stopped = False
 
-    def add(self, batches: list[Batch]) -> None:
+    def add(self, batches: list[PendingBatch]) -> None:
         """Send these batches after all that were added before. Any thread."""
         self._cluster.io.start(self._add, batches)
 
@@ -119,7 +119,7 @@ class Sender:
         """Stop sending, without waiting for requests in flight."""
         self._stopped = True
 
-    def _add(self, batches: list[Batch]) -> None:
+    def _add(self, batches: list[PendingBatch]) -> None:
         for batch in batches:
             self._lines[batch.where].waiting.append(batch)
         self._pump_soon()
@@ -163,7 +163,7 @@ class Sender:
 
     def _send(self, connection: _Connection, wheres: list[TopicPartition]) -> None:
         """Send one request with the next batch of each of these partitions, as many as fit."""
-        batches: list[Batch] = []
+        batches: list[PendingBatch] = []
         size = 0
         for where in wheres:
             line = self._lines[where]
@@ -177,13 +177,13 @@ class Sender:
         self._requests[connection] += 1
         self._cluster.io.start(self._exchange, connection, batches)
 
-    async def _exchange(self, connection: _Connection, batches: list[Batch]) -> None:
+    async def _exchange(self, connection: _Connection, batches: list[PendingBatch]) -> None:
         try:
             await self._send_and_settle(connection, batches)
         except Exception as error:  # noqa: BLE001 - whatever it is, who appends waits for an end
             self._fail(translated(error, f"appending to {batches[0].where[0]}-{batches[0].where[1]}"))
 
-    async def _send_and_settle(self, connection: _Connection, batches: list[Batch]) -> None:
+    async def _send_and_settle(self, connection: _Connection, batches: list[PendingBatch]) -> None:
         node, number = connection
         try:
             response = await self._cluster.io.send(self._request(batches), node, lane=f"produce-{number}")
@@ -197,7 +197,7 @@ class Sender:
                 self._settle(batch, results.get(batch.where, -1))
         self._pump_soon()
 
-    def _request(self, batches: list[Batch]) -> Any:
+    def _request(self, batches: list[PendingBatch]) -> Any:
         topics: dict[str, list[Any]] = defaultdict(list)
         data = ProduceRequest.TopicProduceData
         for batch in batches:
@@ -212,7 +212,7 @@ class Sender:
             max_version=9,
         )
 
-    def _settle(self, batch: Batch, result: Exception | int) -> None:
+    def _settle(self, batch: PendingBatch, result: Exception | int) -> None:
         line = self._lines[batch.where]
         line.sent.remove(batch)
         if isinstance(result, int | protocol.DuplicateSequenceNumberError):
@@ -229,19 +229,19 @@ class Sender:
             self._fail(translated(result, f"appending to {batch.where[0]}-{batch.where[1]}"))
         self._resume_if_due(line)
 
-    def _cut(self, line: _Line, batch: Batch) -> None:
+    def _cut(self, line: _Line, batch: PendingBatch) -> None:
         if batch.count == 1:
             self._fail(RecordTooLargeError(0, len(batch.data), None, batch.where[0]))
         else:
             line.failed += self._split(batch)
 
     @staticmethod
-    def _behind_a_failed_one(line: _Line, batch: Batch, error: Exception) -> bool:
+    def _behind_a_failed_one(line: _Line, batch: PendingBatch, error: Exception) -> bool:
         """Whether the batch is out of order only because an earlier one of the same partition has to be sent again."""
         out_of_order = isinstance(error, (protocol.OutOfOrderSequenceNumberError, protocol.UnknownProducerIdError))
         return out_of_order and any(other.number < batch.number for other in (*line.failed, *line.sent))
 
-    def _again(self, line: _Line, batch: Batch, error: Exception) -> None:
+    def _again(self, line: _Line, batch: PendingBatch, error: Exception) -> None:
         if (time.monotonic() - batch.since) * 1000 > self._delivery_timeout_ms:
             topic, partition = batch.where
             self._fail(

@@ -70,7 +70,7 @@ class TransactionOwner:
             self._added.update(new)
 
     def joined(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that an appender has added these partitions to the transaction (see `Member`)."""
+        """Note that an appender has added these partitions to the transaction (see `TransactionMember`)."""
         self._added.update(partitions)
 
     @property
@@ -101,7 +101,7 @@ class TransactionOwner:
         return self._renew(self.identity.producer_id, self.identity.epoch)
 
     def lent(self, identity: ProducerIdentity, added: Iterable[TopicPartition]) -> None:
-        """Act under an identity that its owner has initialised (see `Member`)."""
+        """Act under an identity that its owner has initialised (see `TransactionMember`)."""
         self._identity = identity
         self._added.update(added)
 
@@ -163,7 +163,7 @@ class TransactionOwner:
             raise protocol.for_code(response.error_code)(self._transactional_id)
 
 
-class Member:
+class TransactionMember:
     """An appender's part in its owner's transaction: it may add partitions under the epoch that it was given, and
     nothing else. A stale epoch is refused. `added`: partitions already in the transaction; `likely`: partitions to add
     together with the first new one, so that it takes one request.

@@ -22,7 +22,7 @@ T = TypeVar("T")
 _OUTAGES = ("OperationalError", "InterfaceError")  # PEP 249: an error of the database, not of the data
 
 
-class Stage(Enum):
+class FailedStage(Enum):
     """The stage at which a record failed, by Kafka Connect's names."""
 
     TASK_PUT = "TASK_PUT"
@@ -35,9 +35,9 @@ class Stage(Enum):
     @property
     def phase(self) -> Phase:
         """The phase to which the metrics count it."""
-        if self is Stage.TRANSFORMATION:
+        if self is FailedStage.TRANSFORMATION:
             return "transform"
-        return "write" if self in (Stage.TASK_PUT, Stage.KAFKA_PRODUCE) else "convert"
+        return "write" if self in (FailedStage.TASK_PUT, FailedStage.KAFKA_PRODUCE) else "convert"
 
 
 class StageOutageError(RetriableError):
@@ -50,7 +50,7 @@ class Failure:
     `described`: what failed and where, for people.
     """
 
-    stage: Stage
+    stage: FailedStage
     class_name: str
     error: Exception
     described: str
@@ -118,7 +118,7 @@ class StageFailedError(FailedPartError):
 
 
 @contextmanager
-def stage(kind: Stage, class_name: str, words: str, row: int | None = None) -> Iterator[None]:
+def stage(kind: FailedStage, class_name: str, words: str, row: int | None = None) -> Iterator[None]:
     """Turns a converter's errors into StageFailedError unless no record causes them. `row`: the row being converted."""
     try:
         yield

@@ -25,7 +25,7 @@ from spark_tasks.pipeline.converters.json import JsonConverter
 from spark_tasks.pipeline.converters.primitive import ByteArrayConverter
 from spark_tasks.pipeline.converters.simple_header import SimpleHeaderConverter
 from spark_tasks.pipeline.converters.string import StringConverter
-from spark_tasks.pipeline.failures import Refuse, Stage, StageFailedError, good_records, intolerant, stage
+from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, intolerant, stage
 from spark_tasks.pipeline.making import Stages, made_stages
 from spark_tasks.pipeline.transforms.chain import Chain, TransformError
 from spark_tasks.pipeline.transforms.rows import joined, put
@@ -138,7 +138,7 @@ class SinkPipeline(_Pipeline):
             return pa.nulls(len(array)), {}
         converter: Converter = getattr(self.stages, part)
         name = type(converter).__name__
-        with stage(Stage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
+        with stage(FailedStage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
                    f"{part} of record {{}} cannot be read by {name}"):
             return converter.to_connect(topic, array, raw.column("headers"))
 
@@ -156,7 +156,7 @@ class SinkPipeline(_Pipeline):
             return
         name = type(converter).__name__
         for row, pairs in enumerate(headers.to_pylist()):
-            with stage(Stage.HEADER_CONVERTER, self.stages.names["header"],
+            with stage(FailedStage.HEADER_CONVERTER, self.stages.names["header"],
                        f"headers of record {{}} cannot be read by {name}", row):
                 for pair in pairs or ():
                     converter.to_connect_header(topic, pair["key"], pair["value"])
@@ -306,7 +306,7 @@ class SourcePipeline(_Pipeline):
             return pa.nulls(len(batch), pa.binary())
         field = batch.schema.field(part)
         converter: Converter = getattr(self.stages, part)
-        with stage(Stage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
+        with stage(FailedStage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
                    f"{part} of a record for topic {topic} cannot be written by {type(converter).__name__}"):
             return converter.from_connect(topic, plain(batch.column(part)), field.metadata)
 
@@ -315,7 +315,7 @@ class SourcePipeline(_Pipeline):
             return pa.nulls(len(batch), HEADERS_TYPE)
         headers = batch.column("headers")
         name = type(self.stages.header).__name__
-        with stage(Stage.HEADER_CONVERTER, self.stages.names["header"],
+        with stage(FailedStage.HEADER_CONVERTER, self.stages.names["header"],
                    f"headers of a record for topic {topic} cannot be written by {name}"):
             if pa.types.is_null(headers.type) or pa.types.is_binary(headers.type.value_type.field("value").type):
                 return _on_the_wire(headers)

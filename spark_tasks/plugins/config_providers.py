@@ -166,7 +166,7 @@ _BUILT_IN: Mapping[str, type[ConfigProvider]] = {
 }
 
 
-class Resolved(dict[str, str]):
+class ResolvedConfig(dict[str, str]):
     """A configuration with what providers gave; `given`: their values, by the key that they stand in; `placeholders`:
     what stood there instead, by value.
     """
@@ -189,7 +189,7 @@ class ConfigTransformer:
     on_ttl: Callable[[str, str, int], None] | None = None
     on_values: Callable[[str | None, Mapping[str, Sequence[str]]], None] = _hide
 
-    def transform(self, config: Mapping[str, str], connector: str | None = None) -> Resolved:
+    def transform(self, config: Mapping[str, str], connector: str | None = None) -> ResolvedConfig:
         """The configuration with what the providers know; placeholders of unknown providers or keys stay as they are.
 
         Each path is read once. With `config.action.reload=none` in the config, or without a connector's name, nobody
@@ -201,7 +201,7 @@ class ConfigTransformer:
                 if match[1] in self.providers:
                     wanted.setdefault((match[1], match[3] or ""), set()).add(match[4])
         if not wanted:
-            return Resolved(config)
+            return ResolvedConfig(config)
         found = {(name, path): self.providers[name].get(path, keys) for (name, path), keys in wanted.items()}
 
         given: dict[str, list[str]] = {}
@@ -216,7 +216,7 @@ class ConfigTransformer:
             placeholders[value] = match[0]
             return value
 
-        data = Resolved({
+        data = ResolvedConfig({
             k: v if v is None else _PLACEHOLDER.sub(partial(replacement, k), v) for k, v in config.items()
         })
         data.given, data.placeholders = given, placeholders

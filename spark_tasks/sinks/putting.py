@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from spark_tasks.data.rows import write_batches
 from spark_tasks.errors import RetriableError
 from spark_tasks.pipeline.bisection import good_parts
-from spark_tasks.pipeline.failures import Failure, Stage, StageFailedError, is_outage
+from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError, is_outage
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
@@ -130,7 +130,7 @@ def not_the_records_fault(error: Exception) -> None:
 
 def put_failure(error: Exception, where: str) -> Failure:
     """The failure of a record that the writer refuses, at `where`."""
-    return StageFailedError(0, Stage.TASK_PUT, SINK_TASK, error, _WORDS).failure(0, where)
+    return StageFailedError(0, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS).failure(0, where)
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -29,11 +29,11 @@ from spark_tasks.kafka.records.encode import encode
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicCreation
-from spark_tasks.kafka.transactions import Member
+from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.phases import Stopwatch, each, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.pipeline.failures import Failure, Stage
+from spark_tasks.pipeline.failures import FailedStage, Failure
 from spark_tasks.pipeline.stages import SourcePipeline
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.stream_offsets import StreamOffset, plain
@@ -145,7 +145,7 @@ class _Writing:
         self._cluster = shared_cluster(job.client)
         admit = None
         if lane.identity is not None and lane.identity.transactional_id is not None:
-            admit = Member(self._cluster, lane.identity, lane.added, lane.likely).admit
+            admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
         self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit, **job.appender)
         self._limit = int(job.appender.get("max_request_bytes", DEFAULT_REQUEST_BYTES))
         self.refusals = Refusals(job.errors)
@@ -203,7 +203,7 @@ class _Writing:
         for row, size in too_large(raw, self._limit):
             keep[row] = False
             error = RecordTooLargeError(row, size, self._limit, topic)
-            failure = Failure(Stage.KAFKA_PRODUCE, _SOURCE_TASK, error, str(error), row)
+            failure = Failure(FailedStage.KAFKA_PRODUCE, _SOURCE_TASK, error, str(error), row)
             small = Original(topic, without_value(raw.slice(row, 1)))
             self.refusals.add(failure, small)
         if keep.all():

@@ -11,7 +11,7 @@ from spark_tasks.config.connector_keys import COMMON
 from spark_tasks.config.definition import ConfigDef
 from spark_tasks.config.masking import ALONE, ANYWHERE
 from spark_tasks.errors import ConfigError, ConnectError
-from spark_tasks.plugins.config_providers import Resolved
+from spark_tasks.plugins.config_providers import ResolvedConfig
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import Connector
@@ -65,7 +65,7 @@ def make_task_configs(
     check_tasks_max(connector, len(answered), resolved)
     secrets = {key for key, value in raw.items() if value is not None and _PLACEHOLDER.search(value)}
     extra = {key: resolved[key] for key in _COPIED if key in resolved}
-    back = resolved.placeholders if isinstance(resolved, Resolved) else {}
+    back = resolved.placeholders if isinstance(resolved, ResolvedConfig) else {}
 
     def stored(key: str, value: str) -> str:
         if key in secrets:

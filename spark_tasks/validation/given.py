@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from spark_tasks.config.masking import MASK, Secrets
-from spark_tasks.plugins.config_providers import Resolved
+from spark_tasks.plugins.config_providers import ResolvedConfig
 from spark_tasks.validation.infos import ConfigInfo, ConfigInfos
 
 # Keys with names that become parts of other keys.
@@ -21,7 +21,7 @@ class Given:
     def __init__(self, raw: Mapping[str, str | None], props: Mapping[str, Any]) -> None:
         self._raw = raw
         self._props = props
-        self._by_key = props.given if isinstance(props, Resolved) else {}
+        self._by_key = props.given if isinstance(props, ResolvedConfig) else {}
         values = list(itertools.chain.from_iterable(self._by_key.values()))
         self._secrets = Secrets.of([*values, *(item for value in values for item in value.split(","))])
 

@@ -161,7 +161,7 @@ class WriteBook:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class WriteTicket:
     """A status on its way to the topic."""
 
     status: Status
@@ -170,7 +170,7 @@ class Ticket:
     lives: int
 
 
-def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, Ticket | None]:
+def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, WriteTicket | None]:
     """Begin to write a status; no ticket where a safe write would overwrite a newer worker's word, or say UNASSIGNED of
     what has no status.
     """
@@ -181,10 +181,10 @@ def admit(book: WriteBook, state: StatusState, status: Status, *, safe: bool) ->
     if safe and not _may_overwrite(state, status):
         return replace(book, generation=status.generation), None
     sequences = {**book.sequences, status.id: (sequence + 1, lives)}
-    return WriteBook(status.generation, sequences), Ticket(status, safe, sequence + 1, lives)
+    return WriteBook(status.generation, sequences), WriteTicket(status, safe, sequence + 1, lives)
 
 
-def may_repeat(book: WriteBook, state: StatusState, ticket: Ticket) -> bool:
+def may_repeat(book: WriteBook, state: StatusState, ticket: WriteTicket) -> bool:
     """Whether a write that failed for now is to be tried again.
 
     It is not once the item was removed, this worker has entered another generation, or has written a newer status

@@ -19,7 +19,7 @@ from spark_tasks.kafka.append import DEFAULT_REQUEST_BYTES
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.records import CorruptRecordsError, OversizedRecordError, encode
-from spark_tasks.kafka.sender import Batch, Sender
+from spark_tasks.kafka.sender import PendingBatch, Sender
 from tests.integration.test_sink_task import SinkRig, numbers
 from tests.rigs.support import wait_until
 
@@ -73,7 +73,7 @@ def append(cluster: KafkaCluster, topic: str, values: list[bytes], times: int = 
         cluster, None, acks=-1, in_flight=5, max_request_bytes=DEFAULT_REQUEST_BYTES, delivery_timeout_ms=120_000,
         done=lambda _: outcomes.put(None), broken=outcomes.put, split=lambda whole: [whole])
     for number in range(times):
-        sender.add([Batch((topic, 0), batch.data, batch.count, -1, (number,))])
+        sender.add([PendingBatch((topic, 0), batch.data, batch.count, -1, (number,))])
     for _ in range(times):
         if (error := outcomes.get(timeout=130)) is not None:
             raise error

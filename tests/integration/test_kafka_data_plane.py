@@ -26,7 +26,7 @@ from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.records import RecordTooLargeError
 from spark_tasks.kafka.records.partitioner import murmur2
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.kafka.transactions import Member, TransactionOwner
+from spark_tasks.kafka.transactions import TransactionMember, TransactionOwner
 
 pytestmark = pytest.mark.integration
 
@@ -263,7 +263,7 @@ def test_an_appender_that_outlives_its_owner_begins_no_transaction(cluster, topi
     owner = TransactionOwner(cluster, f"id-{name}")
     owner.init()
     append_as(owner, cluster, name, [b"left open"])
-    late = Member(cluster, owner.identity, ())
+    late = TransactionMember(cluster, owner.identity, ())
     owner.give_up()
     with pytest.raises(ProducerFencedError):
         late.admit([(name, 0)])

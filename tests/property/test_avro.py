@@ -18,14 +18,14 @@ from spark_tasks.data.arrow_types import PRECISION, to_arrow
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type, json_text
 from spark_tasks.pipeline.converters.avro import columns
 from spark_tasks.pipeline.converters.avro import names as n
-from spark_tasks.pipeline.converters.avro.codec import Codec
-from spark_tasks.pipeline.converters.avro.names import Options
+from spark_tasks.pipeline.converters.avro.codec import AvroCodec
+from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import parse
 from spark_tasks.pipeline.converters.base import BadRowsError
 
-OPTIONS = Options(enhanced=True)
+OPTIONS = AvroOptions(enhanced=True)
 WORDS = st.text("abcXYZ_", min_size=1, max_size=6)
 TEXTS = st.text(max_size=8)
 FLOATS = st.floats(width=32)
@@ -128,7 +128,7 @@ def records(draw, pairs=PAIRS, name="{letter}.N{number}"):
 
 
 def without_defaults(options=OPTIONS):
-    return Options(enhanced=options.enhanced, ignore_defaults=True)
+    return AvroOptions(enhanced=options.enhanced, ignore_defaults=True)
 
 
 def arrow(values, schema):
@@ -179,7 +179,7 @@ def test_schemas_and_values_come_back(pair):
     array = arrow(values, schema)
     wire = columns.from_connect(array, schema, node, without_defaults())
     wire.validate(full=True)
-    quick, slow = Codec(node), Codec(node, fast=False)
+    quick, slow = AvroCodec(node), AvroCodec(node, fast=False)
     written = quick.encode(wire).to_pylist()
     assert [maps_apart(one, judge) for one in written] == [maps_apart(one, judge) for one in
                                                            slow.encode(wire).to_pylist()]
@@ -251,7 +251,7 @@ def test_hostile_bytes_cost_their_record_alone(which, data):
         cut = data.draw(st.integers(0, len(good))) if kind == 1 else len(good)
         payloads.append(bytes(payload[:cut]))
     seen = []
-    for codec in (Codec(node), Codec(node, fast=False)):
+    for codec in (AvroCodec(node), AvroCodec(node, fast=False)):
         try:
             seen.append((codec.decode(payloads).to_pylist(), []))
         except BadRowsError as error:

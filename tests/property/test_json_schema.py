@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from spark_tasks.data.schema import Field, Schema
 from spark_tasks.pipeline.converters.avro import names as avro_names
 from spark_tasks.pipeline.converters.json_columns import read_tape
-from spark_tasks.pipeline.converters.json_schema.names import ENUM, Options
+from spark_tasks.pipeline.converters.json_schema.names import ENUM, JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
 from tests.property.test_avro import arrow, records, same
 
-OPTIONS = Options()
+OPTIONS = JsonSchemaOptions()
 
 
 def changed(schema: Schema, **changes):

@@ -11,8 +11,8 @@ from spark_tasks.data.schema import Field, Schema, Type
 from spark_tasks.pipeline.converters.base import BadRowsError
 from spark_tasks.pipeline.converters.protobuf import columns, indexes
 from spark_tasks.pipeline.converters.protobuf import names as n
-from spark_tasks.pipeline.converters.protobuf.codec import Codec
-from spark_tasks.pipeline.converters.protobuf.names import Options
+from spark_tasks.pipeline.converters.protobuf.codec import ProtobufCodec
+from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.protobuf.to_connect import connect_schema
 from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file
 from spark_tasks.pipeline.converters.protobuf.tree import Schemas
@@ -132,13 +132,13 @@ def own(schema, options):
 
 
 @settings(max_examples=60, deadline=None)
-@given(records(), st.sampled_from([Options(optional=True), Options(), Options(wrapper=True)]))
+@given(records(), st.sampled_from([ProtobufOptions(optional=True), ProtobufOptions(), ProtobufOptions(wrapper=True)]))
 def test_values_come_back_and_both_libraries_agree(record, options):
     schema, rows = record
     message, _ = own(schema, options)
     array = arrow(rows, schema)
     wire = columns.from_connect(array, schema, message, options)
-    fast, slow = Codec(message), Codec(message, fast=False)
+    fast, slow = ProtobufCodec(message), ProtobufCodec(message, fast=False)
     written = fast.encode(wire)
     assert written == slow.encode(wire)
     decoded = fast.decode(written)
@@ -147,11 +147,13 @@ def test_values_come_back_and_both_libraries_agree(record, options):
     back = columns.to_connect(decoded, message, connect_schema(message, options), options)
     back.validate(full=True)
     expected = [first_symbols(said(row, schema, options), schema) for row in array.to_pylist()]
-    assert repr([said(row, schema, Options(optional=True)) for row in back.to_pylist()]) == repr(expected)
+    assert repr([said(row, schema, ProtobufOptions(optional=True)) for row in back.to_pylist()]) == repr(expected)
 
 
 @settings(max_examples=40, deadline=None)
-@given(records(), st.sampled_from([Options(optional=True), Options(), Options(sums=True, indexes=False)]))
+@given(records(), st.sampled_from([
+    ProtobufOptions(optional=True), ProtobufOptions(), ProtobufOptions(sums=True, indexes=False),
+]))
 def test_a_schema_that_was_read_is_written_as_it_was(record, options):
     """Numbers, kinds and names stay: what is read from a topic can be written to another one with its schema."""
     schema, _ = record
@@ -172,9 +174,9 @@ def _shape(message):
 def test_hostile_bytes_cost_their_record_alone(record, data):
     """Where both libraries read something, it is the same; what Google's reads is read."""
     schema, rows = record
-    message, _ = own(schema, Options())
-    fast, slow = Codec(message), Codec(message, fast=False)
-    payloads = fast.encode(columns.from_connect(arrow(rows, schema), schema, message, Options())).to_pylist()
+    message, _ = own(schema, ProtobufOptions())
+    fast, slow = ProtobufCodec(message), ProtobufCodec(message, fast=False)
+    payloads = fast.encode(columns.from_connect(arrow(rows, schema), schema, message, ProtobufOptions())).to_pylist()
     for _ in range(data.draw(st.integers(1, 3))):
         base = bytearray(data.draw(st.sampled_from([b"", *payloads])))
         at = data.draw(st.integers(0, len(base)))

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
 from storage.log.record import KeyValue, LogRecord
 from storage.status import records as to
-from storage.status.fold import Ticket, WriteBook, admit, fold, forget, may_repeat
+from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.state import Restarts, Status, StatusState, TopicStatus
 from tests.rigs.memory_log import MemoryTopic
 
@@ -95,7 +95,7 @@ class Writers(RuleBasedStateMachine):
         super().__init__()
         self.book = WriteBook()
         self.state = StatusState()
-        self.failed: list[Ticket] = []
+        self.failed: list[WriteTicket] = []
         self.written: list[Status] = []
         self.newest: Status | None = None
         self.generation = 1
@@ -136,7 +136,7 @@ class Writers(RuleBasedStateMachine):
         self._append((to.status_key(ConnectorTaskId(ConnectorName("a"), 0)), None))
         self.newest = None
 
-    def _write(self, ticket: Ticket) -> None:
+    def _write(self, ticket: WriteTicket) -> None:
         self.written.append(ticket.status)
         assert ticket.status is self.newest, "an older status was written after a newer one"
         self._append(to.status_record(ticket.status))

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from heeler.cli.rest_client import RestError
 from heeler.cli.worker_process import WorkerProcess
-from spark_tasks.connectors.intervals import Summary
+from spark_tasks.connectors.intervals import SequenceSummary
 from spark_tasks.connectors.verify import read_summary
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, READY_S, Kafka, worker_settings
@@ -146,7 +146,7 @@ class Cluster:
         self.create("numbers-out", {"connector.class": "verify", "topics": f"{self.group}-numbers",
                                     "path": str(self.folder / "sums"), **SCHEMALESS}, tasks)
 
-    def summary(self) -> Summary:
+    def summary(self) -> SequenceSummary:
         """What has arrived so far."""
         return read_summary(self.folder / "sums")
 

@@ -36,6 +36,7 @@ from actors.messages.requests import (
     PutTaskConfigs,
     ReplayDeadLetters,
     Request,
+    RequestStage,
     ResetTopics,
     RestartConnectorAndTasks,
     RestartConnectorOnly,
@@ -43,7 +44,6 @@ from actors.messages.requests import (
     SetClusterLoggerLevel,
     SetTargetState,
     Signature,
-    Stage,
     StopConnectorRequest,
     StoreRequest,
     StoryEntry,
@@ -102,7 +102,9 @@ class FakeWorker:
 
     config: ClusterConfigState = field(default_factory=lambda: ClusterConfigState(session_key=KEY))
     statuses: StatusState = field(default_factory=StatusState)
-    stage: Stage | None = field(default_factory=lambda: Stage("polling the group coordinator", 1_800_000_000_123))
+    stage: RequestStage | None = field(
+        default_factory=lambda: RequestStage("polling the group coordinator", 1_800_000_000_123)
+    )
     started: bool = True
     kafka_cluster_id: str | None = "JId2V5dhQHe2u3B2X0FV4g"
     version: str = VERSION

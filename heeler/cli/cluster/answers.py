@@ -1,4 +1,4 @@
-"""What a worker answers, in shapes that the commands can rely on: an answer may be anything."""
+"""Parses a worker's responses into shapes that the commands can rely on. A response may be anything."""
 
 from __future__ import annotations
 
@@ -32,73 +32,73 @@ def a_config(value: Any, what: str) -> dict[str, str]:
 
 
 def a_text(value: Any) -> str:
-    """A text or number as it is, nothing for null, else its kind."""
+    """A string or number as text, empty for null, else the name of its type."""
     if value is None:
         return ""
     return str(value) if isinstance(value, str | int | float) else f"({type(value).__name__})"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class InstanceStatus:
     """A connector (`task` is None) or one of its tasks."""
 
     task: int | None
     state: str
     worker: str
     trace: str
-    restarts: str = ""  # what errors.restart.policy has done, in words: heeler's workers tell it
+    restarts: str = ""  # restarts by errors.restart.policy, in words; only from heeler's workers
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """What GET /connectors/{c}/status says."""
+class ConnectorOverview:
+    """The response of GET /connectors/{c}/status."""
 
     name: str
     kind: str
-    connector: Part
-    tasks: tuple[Part, ...]
+    connector: InstanceStatus
+    tasks: tuple[InstanceStatus, ...]
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[InstanceStatus]:
         """The connector, then its tasks."""
         yield self.connector
         yield from self.tasks
 
     @property
     def failed(self) -> bool:
-        """Whether any part is."""
+        """Whether the connector or a task has failed."""
         return any(part.state == "FAILED" for part in self)
 
     @property
     def running(self) -> int:
-        """How many tasks are."""
+        """The number of running tasks."""
         return sum(part.state == "RUNNING" for part in self.tasks)
 
 
-def a_status(value: Any) -> Status:
-    """Raises StrangeAnswerError."""
+def a_status(value: Any) -> ConnectorOverview:
+    """Parse a status. Raises StrangeAnswerError."""
     what = "a connector's status"
     said = an_object(value, what)
     connector = _part(an_object(said.get("connector"), what), None)
     tasks = [an_object(task, what) for task in a_list(said.get("tasks"), what)]
     if not all(isinstance(task.get("id"), int) for task in tasks):
-        raise StrangeAnswerError(f"What should be {what} has a task whose id is not a number.")
+        raise StrangeAnswerError(f"The response for {what} has a task whose id is not a number.")
     parts = tuple(_part(task, task["id"]) for task in tasks)
-    return Status(a_text(said.get("name")), a_text(said.get("type")), connector, parts)
+    return ConnectorOverview(a_text(said.get("name")), a_text(said.get("type")), connector, parts)
 
 
 def expanded(value: Any) -> Mapping[str, Mapping[str, Any]]:
-    """What GET /connectors?expand=… says: objects by names of connectors. Raises StrangeAnswerError."""
+    """The response of GET /connectors?expand=…: objects by connector name. Raises StrangeAnswerError."""
     what = "the list of connectors"
     return {name: an_object(parts, what) for name, parts in sorted(an_object(value, what).items())}
 
 
-def _part(said: Mapping[str, Any], task: int | None) -> Part:
-    return Part(task, a_text(said.get("state")), a_text(said.get("worker_id")), a_text(said.get("trace")),
+def _part(said: Mapping[str, Any], task: int | None) -> InstanceStatus:
+    return InstanceStatus(task, a_text(said.get("state")), a_text(said.get("worker_id")), a_text(said.get("trace")),
                 _restarts(said.get("restarts")))
 
 
 def _restarts(said: Any) -> str:
-    """How often it was restarted by itself, when it will be next, and why."""
+    """The number of automatic restarts, the time of the next one, and the reason."""
     if not isinstance(said, dict):
         return ""
     words = a_text(said.get("count"))
@@ -110,5 +110,5 @@ def _restarts(said: Any) -> str:
 
 
 def _strange(what: str, expected: str, value: Any) -> StrangeAnswerError:
-    return StrangeAnswerError(f"What should be {what} is not {expected} but of type {type(value).__name__}. Is that a "
-                              "worker of Kafka Connect?")
+    return StrangeAnswerError(f"The response for {what} is not {expected} but of type {type(value).__name__}. Is that "
+                              "a Kafka Connect worker?")

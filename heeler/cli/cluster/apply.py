@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heeler.cli.cluster.session import FILES, NO, YES, Session, cluster_command, confirm, connector_argument, each
+from heeler.cli.cluster.session import (
+    FILES,
+    NO,
+    YES,
+    ClusterSession,
+    cluster_command,
+    confirm,
+    connector_argument,
+    each,
+)
 from heeler.cli.safe_text import safe
 from spark_tasks.errors import ConnectError
 
@@ -25,13 +34,13 @@ _DONE: Final = {"create": "created", "change": "changed", "delete": "deleted"}
 @click.argument("paths", nargs=-1, type=FILES, metavar="[FILE|FOLDER]...")
 @click.option("-f", "--file", "more", multiple=True, type=FILES, metavar="FILE|FOLDER", help="The same.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change, and have the worker check it.")
-@click.option("--prune", is_flag=True, help="Delete the connectors of the cluster that are in no file.")
-@click.option("--exit-code", is_flag=True, help="With --dry-run: exit with 1 where something would change.")
+@click.option("--prune", is_flag=True, help="Delete connectors of the cluster that are not in the files.")
+@click.option("--exit-code", is_flag=True, help="With --dry-run: exit with 1 if something would change.")
 @YES
 @cluster_command
 def apply(
-    session: Session, paths: tuple[Path, ...], more: tuple[Path, ...], dry_run: bool, prune: bool, exit_code: bool,
-    yes: bool,
+    session: ClusterSession, paths: tuple[Path, ...], more: tuple[Path, ...], dry_run: bool, prune: bool,
+    exit_code: bool, yes: bool,
 ) -> int:
     """Make the cluster equal to files (JSON, YAML, properties) or folders of them. Shows the difference first."""
     from heeler.cli.cluster.answers import a_config, an_object, expanded
@@ -74,9 +83,9 @@ def apply(
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=FILES, metavar="FILE...")
-@click.option("--state", type=click.Choice(["running", "paused", "stopped"]), help="Begin in this state, not running.")
+@click.option("--state", type=click.Choice(["running", "paused", "stopped"]), help="Create them in this state.")
 @cluster_command
-def create(session: Session, paths: tuple[Path, ...], state: str | None) -> int:
+def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) -> int:
     """Create the connectors of files (JSON, YAML, properties); one that is there already is an error."""
     from dataclasses import replace
 
@@ -95,7 +104,7 @@ def create(session: Session, paths: tuple[Path, ...], state: str | None) -> int:
 @connector_argument(several=True)
 @YES
 @cluster_command
-def delete(session: Session, connectors: tuple[str, ...], yes: bool) -> int:
+def delete(session: ClusterSession, connectors: tuple[str, ...], yes: bool) -> int:
     """Delete connectors. Topics and offsets stay."""
     from heeler.cli.rest_client import path_of
 
@@ -109,7 +118,8 @@ def delete(session: Session, connectors: tuple[str, ...], yes: bool) -> int:
 
 
 def _hidden(
-    session: Session, changes: Sequence[Change], wanted: Mapping[str, Wanted], there: Mapping[str, Mapping[str, str]]
+    session: ClusterSession, changes: Sequence[Change], wanted: Mapping[str, Wanted],
+    there: Mapping[str, Mapping[str, str]],
 ) -> list[Change]:
     from heeler.cli.cluster.plan import mask_of, masked
     from heeler.cli.cluster.secret_keys import SecretKeys
@@ -127,7 +137,7 @@ def _hidden(
     return found
 
 
-def _show(session: Session, changes: Sequence[Change], *, final: bool) -> None:
+def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) -> None:
     from heeler.cli.cluster.plan import Action, counts
     from heeler.cli.output import Format, data_text
 
@@ -148,18 +158,18 @@ def _show(session: Session, changes: Sequence[Change], *, final: bool) -> None:
     click.echo(f"{counts(changes) or 'nothing'}.")
 
 
-def _report(session: Session, outcome: list[dict[str, Any]]) -> None:
+def _report(session: ClusterSession, outcome: list[dict[str, Any]]) -> None:
     from heeler.cli.output import Format, data_text
 
     if session.format is not Format.TABLE:
         click.echo(data_text({"changes": outcome}, session.format))
 
 
-def _do(session: Session, change: Change, wanted: Mapping[str, Wanted]) -> None:
+def _do(session: ClusterSession, change: Change, wanted: Mapping[str, Wanted]) -> None:
     from heeler.cli.cluster.plan import Action
     from heeler.cli.rest_client import path_of
 
-    if change.action is Action.CREATE:  # fails where somebody else has created it meanwhile
+    if change.action is Action.CREATE:  # fails if somebody else has created it meanwhile
         _post(session, wanted[change.name])
     elif change.action is Action.CHANGE:
         session.call("PUT", path_of("connectors", change.name, "config"), dict(wanted[change.name].config))
@@ -167,13 +177,13 @@ def _do(session: Session, change: Change, wanted: Mapping[str, Wanted]) -> None:
         session.call("DELETE", path_of("connectors", change.name))
 
 
-def _post(session: Session, wanted: Wanted) -> None:
+def _post(session: ClusterSession, wanted: Wanted) -> None:
     state = {"initial_state": wanted.initial_state} if wanted.initial_state else {}
     session.call("POST", "/connectors", {"name": wanted.name, "config": dict(wanted.config), **state})
 
 
-def _valid(session: Session, wanted: Wanted) -> bool:
-    """Whether the worker takes it; what it finds wrong is told."""
+def _valid(session: ClusterSession, wanted: Wanted) -> bool:
+    """Whether the worker accepts the configuration; prints its errors otherwise."""
     from heeler.cli.cluster.validation import checked
 
     try:

@@ -1,5 +1,5 @@
-"""Files of connectors: JSON, YAML and properties. Whoever wrote them, a connector comes out or an error that names the
-file.
+"""Reads connectors from JSON, YAML and properties files. The result is a connector, or an error that names the file,
+whatever is in it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from heeler.errors import SetupError
 ENDINGS: Final = (".json", ".yaml", ".yml", ".properties")
 LARGEST: Final = 4 * 1024 * 1024  # bytes of one file
 _STATES: Final = ("RUNNING", "PAUSED", "STOPPED")
-_ALSO: Final = {"name", "config", "initial_state", "tasks", "type"}  # the last two are in what GET answers: ignored
+_ALSO: Final = {"name", "config", "initial_state", "tasks", "type"}  # the last two, of GET's response, are ignored
 _MOST: Final = 10_000  # entries of a YAML mapping with all that it merges
 
 
 class ConfigFileError(SetupError):
-    """Files that hold no connector, or a wrong one; has a line for each."""
+    """Files without a connector, or with an invalid one; one line for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A connector as a file says it shall be. `initial_state` is for one that is new."""
+    """A connector as defined in a file. `initial_state` is for a new one."""
 
     name: str
     config: Mapping[str, str]
@@ -37,9 +37,9 @@ class Wanted:
 
 
 def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
-    """Those of all files, and of the files in all folders and the folders in them, in the order of their names.
+    """The connectors of all files, and of all files in folders and their subfolders, in the order of their names.
 
-    Raises ConfigFileError with all that is wrong: nothing is done with half of what was meant.
+    Raises ConfigFileError with all errors, so that nothing is done half.
     """
     found: list[Wanted] = []
     wrong: list[str] = []
@@ -63,10 +63,10 @@ def read_connectors(paths: Iterable[Path]) -> list[Wanted]:
 
 
 def parse_connectors(text: str, ending: str, stem: str, file: str) -> list[Wanted]:
-    """The connectors of one file's text, by its ending. One without a name gets the file's: `stem`.
+    """The connectors in the text of one file, by its ending. A connector without a name gets the file's: `stem`.
 
     A connector is an object as POST /connectors takes it (name, config, initial_state), or its config alone; JSON may
-    have a list of them, YAML also several documents. Numbers and true or false are taken as they are written.
+    have a list of them, YAML also several documents. Numbers and booleans are kept as they are written.
     """
     try:
         made = [_wanted(item, stem, file) for item in _items(text, ending)]

@@ -1,4 +1,4 @@
-"""`heeler connectors`: what is there, what it does, and what it shall do."""
+"""`heeler connectors`: list, show, control and change connectors."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import click
 
 from heeler.cli.cluster.apply import apply, create, delete
 from heeler.cli.cluster.dead_letters import replay
-from heeler.cli.cluster.session import NO, Session, cluster_command, connector_argument, each
+from heeler.cli.cluster.session import NO, ClusterSession, cluster_command, connector_argument, each
 from heeler.cli.cluster.status import status
 from heeler.cli.safe_text import safe
 
@@ -66,7 +66,7 @@ def _without_secrets(session: Session, found: Mapping[str, Mapping[str, Any]]) -
 @connector_argument()
 @click.option("--show-secrets", is_flag=True, help="Do not hide passwords.")
 @cluster_command
-def show(session: Session, connector: str, show_secrets: bool) -> None:
+def show(session: ClusterSession, connector: str, show_secrets: bool) -> None:
     """A connector's configuration, and its state. Passwords are hidden."""
     from heeler.cli.cluster.answers import a_config, a_status, a_text, an_object
     from heeler.cli.cluster.secret_keys import SecretKeys
@@ -97,7 +97,7 @@ def _target(verb: str, done: str, doc: str) -> None:
     @connectors.command(verb, help=doc)
     @connector_argument(several=True)
     @cluster_command
-    def change(session: Session, connectors: tuple[str, ...]) -> int:
+    def change(session: ClusterSession, connectors: tuple[str, ...]) -> int:
         from heeler.cli.rest_client import path_of
 
         def act(name: str) -> str:
@@ -114,12 +114,12 @@ _target("stop", "stopped", "Stop connectors: their tasks end, as offsets set and
 
 @connectors.command()
 @connector_argument(several=True)
-@click.option("--include-tasks", is_flag=True, help="The tasks, too.")
-@click.option("--only-failed", is_flag=True, help="Only what has failed.")
-@click.option("--task", type=click.IntRange(0), metavar="N", help="Only this task.")
+@click.option("--include-tasks", is_flag=True, help="Restart the tasks too.")
+@click.option("--only-failed", is_flag=True, help="Restart only what has failed.")
+@click.option("--task", type=click.IntRange(0), metavar="N", help="Restart only this task.")
 @cluster_command
 def restart(
-    session: Session, connectors: tuple[str, ...], include_tasks: bool, only_failed: bool, task: int | None
+    session: ClusterSession, connectors: tuple[str, ...], include_tasks: bool, only_failed: bool, task: int | None
 ) -> int:
     """Restart connectors, their tasks, or only those of them that have failed."""
     from heeler.cli.rest_client import path_of
@@ -142,7 +142,7 @@ def restart(
 @connector_argument()
 @click.option("--show-secrets", is_flag=True, help="Do not hide passwords.")
 @cluster_command
-def tasks(session: Session, connector: str, show_secrets: bool) -> int:
+def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
     """A connector's tasks: state, worker, configuration. Passwords are hidden."""
     from heeler.cli.cluster.answers import a_config, a_list, a_status, an_object
     from heeler.cli.cluster.secret_keys import SecretKeys
@@ -172,8 +172,8 @@ def tasks(session: Session, connector: str, show_secrets: bool) -> int:
 @connectors.command()
 @connector_argument()
 @cluster_command
-def story(session: Session, connector: str) -> None:
-    """What happened to a connector on the worker that answers, and why: of heeler's workers alone.
+def story(session: ClusterSession, connector: str) -> None:
+    """What happened to a connector on the worker that answers, and why. Only with heeler's workers.
 
     A worker with admin.listeners of its own is asked there: give their --url.
     """
@@ -184,21 +184,21 @@ def story(session: Session, connector: str) -> None:
     found = [an_object(step, "a step of a story") for step in a_list(said.get("story"), "a connector's story")]
     rows = [(*(a_text(step.get(key)) for key in ("at", "cause", "because", "what")),
              "; ".join(map(a_text, a_list(step.get("effects") or [], "a step's effects")))) for step in found]
-    session.show(said, ("AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "This worker has no story of it.")
+    session.show(said, ("AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "This worker has no story.")
 
 
 @connectors.command()
 @connector_argument()
 @click.option("--reset", is_flag=True, help="Clear the list.")
 @cluster_command
-def topics(session: Session, connector: str, reset: bool) -> None:
+def topics(session: ClusterSession, connector: str, reset: bool) -> None:
     """The topics that a connector has read or written."""
     from heeler.cli.cluster.answers import a_list, an_object
     from heeler.cli.rest_client import path_of
 
     if reset:
         session.call("PUT", path_of("connectors", connector, "topics", "reset"))
-        session.tell(f"{safe(connector)}: its list of topics was cleared")
+        session.tell(f"{safe(connector)}: the list of topics was cleared")
         return
     said = an_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
     found = a_list(an_object(said.get(connector), "a list of topics").get("topics"), "a list of topics")

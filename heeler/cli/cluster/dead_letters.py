@@ -1,4 +1,4 @@
-"""`heeler connectors replay`: what a sink could not take, once more."""
+"""`heeler connectors replay`: gives a sink the records of its dead letter queue again."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -9,40 +9,40 @@ from typing import Any, Final
 
 import click
 
-from heeler.cli.cluster.session import NO, YES, Session, cluster_command, confirm, connector_argument
+from heeler.cli.cluster.session import NO, YES, ClusterSession, cluster_command, confirm, connector_argument
 
 _LOOK_S: Final = 0.5
 _COLUMNS: Final = ("WHAT", "LETTERS")
 _TOTALS: Final = (
     ("looked at", "scanned"), ("would be replayed", "would_replay"), ("replayed", "replayed"),
-    ("refused again", "refused_again"), ("not wanted now", "left"), ("the sink has already", "held_by_the_sink"),
-    ("of others, or without context headers", "not_replayable"),
+    ("refused again", "refused_again"), ("excluded by the filter", "left"), ("already in the sink", "held_by_the_sink"),
+    ("of other connectors, or without context headers", "not_replayable"),
 )
 _SAMPLE: Final = ("queue_partition", "queue_offset", "topic", "partition", "offset", "stage", "exception", "message")
 
 
 @click.command()
 @connector_argument()
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only records of this topic; several times.")
-@click.option("--stage", "stages", multiple=True, metavar="STAGE", help="Only what failed in this stage, such as "
-              "VALUE_CONVERTER; several times.")
-@click.option("--exception", metavar="REGEX", help="Only where the exception's class name has a match.")
-@click.option("--message", metavar="REGEX", help="Only where its message has a match.")
-@click.option("--from", "first", metavar="TIME", help="Only records of this time or later: 2026-11-22T18:00:00Z.")
-@click.option("--to", "end", metavar="TIME", help="Only earlier ones.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only records of this topic; may be repeated.")
+@click.option("--stage", "stages", multiple=True, metavar="STAGE", help="Only records that failed in this stage, "
+              "such as VALUE_CONVERTER; may be repeated.")
+@click.option("--exception", metavar="REGEX", help="Only records whose exception's class name matches.")
+@click.option("--message", metavar="REGEX", help="Only records whose exception's message matches.")
+@click.option("--from", "first", metavar="TIME", help="Only records from this time on: 2026-11-22T18:00:00Z.")
+@click.option("--to", "end", metavar="TIME", help="Only records before this time.")
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Only this partition of the queue.")
 @click.option("--first-offset", type=click.IntRange(0), metavar="N", help="Only letters from this offset on.")
 @click.option("--last-offset", type=click.IntRange(0), metavar="N", help="Only letters up to this offset.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Replay at most this many.")
 @click.option("--values", is_flag=True, help="Show keys and values of the samples.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be replayed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be replayed.")
 @YES
 @cluster_command
-def replay(session: Session, connector: str, limit: int | None, values: bool, dry_run: bool, yes: bool,
+def replay(session: ClusterSession, connector: str, limit: int | None, values: bool, dry_run: bool, yes: bool,
            **chosen: Any) -> int:
-    """Give a sink the records of its dead letter queue once more, those that were not replayed yet.
+    """Give a sink the records of its dead letter queue again, except those that were replayed before.
 
-    Says first what that would be, then asks. The records go to this sink alone. Wants a running heeler sink with
+    Shows them first, then asks. The records go only to this sink. Requires a running heeler sink with
     errors.tolerance=all and errors.deadletterqueue.context.headers.enable=true.
     """
     from heeler.cli.output import Format
@@ -63,7 +63,7 @@ def replay(session: Session, connector: str, limit: int | None, values: bool, dr
     return 0 if said.get("state") == "DONE" else NO
 
 
-def _replay(session: Session, connector: str, order: Mapping[str, Any]) -> dict[str, Any]:
+def _replay(session: ClusterSession, connector: str, order: Mapping[str, Any]) -> dict[str, Any]:
     from heeler.cli.cluster.answers import an_object
     from heeler.cli.rest_client import path_of
 
@@ -75,7 +75,7 @@ def _replay(session: Session, connector: str, order: Mapping[str, Any]) -> dict[
     return said
 
 
-def _show(session: Session, said: Mapping[str, Any]) -> None:
+def _show(session: ClusterSession, said: Mapping[str, Any]) -> None:
     from heeler.cli.cluster.answers import a_list, a_text, an_object
     from heeler.cli.output import Format
     from heeler.cli.safe_text import safe
@@ -94,4 +94,4 @@ def _show(session: Session, said: Mapping[str, Any]) -> None:
         session.show(samples, [name.upper().replace("_", " ") for name in columns],
                      [tuple(one.get(name) for name in columns) for one in samples])
     if said.get("error"):
-        click.echo(f"heeler: it ended early: {safe(a_text(said.get('error')))}", err=True)
+        click.echo(f"heeler: the replay ended early: {safe(a_text(said.get('error')))}", err=True)

@@ -1,4 +1,4 @@
-"""`heeler offsets`: how far connectors are, and to have them go on elsewhere."""
+"""`heeler offsets`: show, set and reset the offsets of connectors."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Final, Literal
 
 import click
 
-from heeler.cli.cluster.session import FILES, YES, Session, cluster_command, confirm, connector_argument
+from heeler.cli.cluster.session import FILES, YES, ClusterSession, cluster_command, confirm, connector_argument
 from heeler.cli.topics import broker_options, broker_properties
 from heeler.errors import SetupError
 
 Offsets = list[dict[str, Any]]
-"""Objects with a partition and an offset, as the API has them; the offset is null where there is none."""
+"""Objects with a partition and an offset, as in the API; the offset is null if there is none."""
 _COLUMNS: Final = ("PARTITION", "NOW", "THEN")
 _PATIENCE_MS: Final = 15_000
 _DRY: Final = click.option("--dry-run", is_flag=True, help="Only show the difference.")
@@ -24,14 +24,14 @@ _DRY: Final = click.option("--dry-run", is_flag=True, help="Only show the differ
 
 @click.group()
 def offsets() -> None:
-    """See and change where connectors go on."""
+    """See and change the offsets of connectors."""
 
 
 @offsets.command()
 @connector_argument()
 @cluster_command
-def show(session: Session, connector: str) -> None:
-    """How far a connector is: a source in what it reads, a sink in its topics."""
+def show(session: ClusterSession, connector: str) -> None:
+    """Show a connector's offsets: a source's in the system that it reads, a sink's in its topics."""
     found = _ask(session, connector)
     session.show({"offsets": found}, ("PARTITION", "OFFSET"),
                  sorted((_shown(item["partition"]), _shown(item["offset"])) for item in found), "It has no offsets.")
@@ -45,34 +45,33 @@ def show(session: Session, connector: str) -> None:
 @YES
 @cluster_command
 def set_(
-    session: Session, connector: str, places: tuple[str, ...], file: Path | None, dry_run: bool, yes: bool
+    session: ClusterSession, connector: str, places: tuple[str, ...], file: Path | None, dry_run: bool, yes: bool
 ) -> None:
-    """Set offsets of a stopped connector: of a sink as TOPIC:PARTITION=OFFSET, of any by a file.
+    """Set offsets of a stopped connector: a sink's as TOPIC:PARTITION=OFFSET, any connector's from a file.
 
     Partitions that are not named keep theirs; a null offset resets its partition.
     """
     then = [*(_read(file) if file else []), *map(_place, places)]
     if not then:
-        raise click.UsageError("Say which offsets: TOPIC:PARTITION=OFFSET, or --from FILE.")
+        raise click.UsageError("Name the offsets to set: TOPIC:PARTITION=OFFSET, or --from FILE.")
     _alter(session, connector, then, dry_run=dry_run, yes=yes)
 
 
 @offsets.command()
 @connector_argument()
-@click.option("--to", metavar="beginning|end|TIME", help="A sink's: to the first records that are still there, to the "
-              "end of its topics, or to the records of a time or later: 2026-11-22T18:00:00Z (UTC where it does "
-              "not say).")
+@click.option("--to", metavar="beginning|end|TIME", help="For a sink: move to the earliest records, to the end of its "
+              "topics, or to the first records from a time on: 2026-11-22T18:00:00Z (UTC unless it names a zone).")
 @broker_options
 @_DRY
 @YES
 @cluster_command
 def reset(
-    session: Session, connector: str, to: str | None, bootstrap_servers: str | None, worker_config: Path | None,
+    session: ClusterSession, connector: str, to: str | None, bootstrap_servers: str | None, worker_config: Path | None,
     dry_run: bool, yes: bool,
 ) -> None:
     """Reset a stopped connector: forget its offsets or, with --to, move those of a sink.
 
-    --to asks Kafka itself: --bootstrap-servers or --worker-config says where it is.
+    --to asks Kafka: name it with --bootstrap-servers or --worker-config.
     """
     if to is not None:
         asked = broker_properties(bootstrap_servers, worker_config)
@@ -89,8 +88,8 @@ def reset(
 
 
 def changes(now: Iterable[Mapping[str, Any]], then: Iterable[Mapping[str, Any]]) -> list[tuple[Any, Any, Any]]:
-    """Partition, offset now, offset then, of those that differ; None: none. Of two offsets for a partition the last
-    counts.
+    """(partition, current offset, new offset) where they differ; None: no offset. If a partition is listed twice, the
+    last offset counts.
     """
     before = {_key(item["partition"]): item["offset"] for item in now}
     after = {_key(item["partition"]): item for item in then}
@@ -112,7 +111,7 @@ def where(to: str) -> Literal["earliest", "latest"] | int:
     return int(found.timestamp() * 1000)
 
 
-def _alter(session: Session, connector: str, then: Offsets, *, dry_run: bool, yes: bool) -> None:
+def _alter(session: ClusterSession, connector: str, then: Offsets, *, dry_run: bool, yes: bool) -> None:
     from heeler.cli.rest_client import path_of
 
     ahead = _show_difference(session, _ask(session, connector), then, final=dry_run)
@@ -124,8 +123,8 @@ def _alter(session: Session, connector: str, then: Offsets, *, dry_run: bool, ye
                                 {"offsets": list(wanted.values())}))
 
 
-def _show_difference(session: Session, now: Offsets, then: Offsets, *, final: bool) -> int:
-    """The number of offsets that differ."""
+def _show_difference(session: ClusterSession, now: Offsets, then: Offsets, *, final: bool) -> int:
+    """Show the offsets that differ; returns their number."""
     from heeler.cli.output import Format
 
     found = changes(now, then)
@@ -136,7 +135,7 @@ def _show_difference(session: Session, now: Offsets, then: Offsets, *, final: bo
     return len(found)
 
 
-def _tell(session: Session, said: Any) -> None:
+def _tell(session: ClusterSession, said: Any) -> None:
     from heeler.cli.cluster.answers import a_text, an_object
     from heeler.cli.output import Format
     from heeler.cli.safe_text import safe
@@ -149,9 +148,9 @@ def _tell(session: Session, said: Any) -> None:
 
 
 def _positions(
-    session: Session, connector: str, properties: Mapping[str, str], which: Literal["earliest", "latest"] | int
+    session: ClusterSession, connector: str, properties: Mapping[str, str], which: Literal["earliest", "latest"] | int
 ) -> Offsets:
-    """Of all partitions of a sink's topics, as Kafka says."""
+    """The offsets of all partitions of a sink's topics, from Kafka."""
     from heeler.cli.cluster.answers import a_config
     from heeler.cli.rest_client import path_of
     from spark_tasks.kafka.client_config import client_settings
@@ -168,7 +167,7 @@ def _positions(
     try:
         places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_PATIENCE_MS)]
         found = cluster.offsets(places, which, timeout_ms=_PATIENCE_MS)
-        late = [place for place, offset in found.items() if offset < 0]  # no record is as new: its end
+        late = [place for place, offset in found.items() if offset < 0]  # no record from that time on: the end
         if late:
             found |= cluster.offsets(late, "latest", timeout_ms=_PATIENCE_MS)
     finally:
@@ -177,7 +176,7 @@ def _positions(
             for (topic, p), offset in sorted(found.items())]
 
 
-def _ask(session: Session, connector: str) -> Offsets:
+def _ask(session: ClusterSession, connector: str) -> Offsets:
     from heeler.cli.cluster.answers import an_object
     from heeler.cli.rest_client import path_of
 
@@ -211,7 +210,7 @@ def _place(text: str) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """Briefly: a sink's partition as topic:partition, its offset as a number, others as JSON."""
+    """A short form: a sink's partition as topic:partition and its offset as a number; others as JSON."""
     if value is None:
         return "-"
     if isinstance(value, dict) and value.keys() == {"kafka_topic", "kafka_partition"}:

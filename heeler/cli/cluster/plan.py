@@ -1,4 +1,4 @@
-"""What has to change so that a cluster is as its files say: pure."""
+"""The changes that make a cluster equal to its files. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from spark_tasks.config.masking import MASK, Secrets, passwords, secret_name
 Config = Mapping[str, str]
 Mask = Callable[[str, str], str]
 
-_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")  # of a config provider: it says where a secret is, and is not one itself
+_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")  # a config provider's placeholder names a secret but is not secret itself
 _IN_URL = re.compile(r"(?<=://)([^/\s@:]*):([^/\s@]+)(?=@)")
-_CHANGED: Final = f"{MASK} (another one)"
+_CHANGED: Final = f"{MASK} (a different one)"
 
 
 class Action(Enum):
-    """What happens to a connector."""
+    """The kind of change to a connector."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -38,7 +38,7 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens to one connector, and to which of its keys, sorted."""
+    """A change to one connector, with the keys that change, sorted."""
 
     name: str
     action: Action
@@ -51,22 +51,20 @@ class Change:
 
 
 def plan(wanted: Mapping[str, Config], there: Mapping[str, Config], *, prune: bool = False) -> list[Change]:
-    """The changes that lead from the configs that are there to those that are wanted, by name; deletions come last, and
-    only with `prune`.
-    """
+    """The changes from the existing to the wanted configs, by name; deletions come last, and only with `prune`."""
     changes = [_change(name, config, there.get(name)) for name, config in sorted(wanted.items())]
     gone = sorted(there.keys() - wanted.keys()) if prune else []
     return [*changes, *(Change(name, Action.DELETE) for name in gone)]
 
 
 def masked(change: Change, mask: Mask) -> Change:
-    """The change with its secrets hidden; of two that are hidden, it says that they differ."""
+    """The change with its secrets hidden; two different hidden values are marked as different."""
     keys = []
     for k in change.keys:
         before = None if k.before is None else mask(k.key, k.before)
         after = None if k.after is None else mask(k.key, k.after)
         if before == after:
-            after = _CHANGED if after == MASK else f"{after} (another one: a part is hidden)"
+            after = _CHANGED if after == MASK else f"{after} (a different one; part of it is hidden)"
         keys.append(KeyChange(k.key, before, after))
     return Change(change.name, change.action, tuple(keys))
 
@@ -93,7 +91,7 @@ def mask_of(*configs: Config, secret_keys: Collection[str] = ()) -> Mask:
 
 
 def counts(changes: Iterable[Change]) -> str:
-    """In words: 1 to create, 2 to change, 3 as they should be."""
+    """A summary in words: 1 to create, 2 to change, 3 unchanged."""
     words = {Action.CREATE: "to create", Action.CHANGE: "to change", Action.DELETE: "to delete",
              Action.NONE: "as they should be"}
     actions = [change.action for change in changes]

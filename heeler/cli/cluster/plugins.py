@@ -1,4 +1,4 @@
-"""`heeler plugins` and `heeler loggers`: what a worker has, and how much it tells."""
+"""`heeler plugins` and `heeler loggers`: a worker's plugins and its log levels."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import datetime as dt
 
 import click
 
-from heeler.cli.cluster.session import Session, cluster_command
+from heeler.cli.cluster.session import ClusterSession, cluster_command
 from heeler.cli.safe_text import safe
 
 LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
@@ -21,7 +21,7 @@ def plugins() -> None:
 @plugins.command("list")
 @click.option("--all", "every", is_flag=True, help="Include converters, transforms and predicates.")
 @cluster_command
-def list_plugins(session: Session, every: bool) -> None:
+def list_plugins(session: ClusterSession, every: bool) -> None:
     """The connectors that can be created on the worker that answers."""
     from heeler.cli.cluster.answers import a_list, a_text, an_object
 
@@ -34,8 +34,8 @@ def list_plugins(session: Session, every: bool) -> None:
 @plugins.command()
 @click.argument("plugin")
 @cluster_command
-def describe(session: Session, plugin: str) -> None:
-    """What a plugin can be told: PLUGIN is a class, or the last part of one."""
+def describe(session: ClusterSession, plugin: str) -> None:
+    """Show a plugin's configuration keys. PLUGIN is a class name, or the last part of one."""
     from heeler.cli.cluster.answers import a_list, a_text, an_object
     from heeler.cli.rest_client import path_of
 
@@ -46,12 +46,12 @@ def describe(session: Session, plugin: str) -> None:
          else a_text(key.get("default_value")), a_text(key.get("importance")), a_text(key.get("documentation")))
         for key in found
     ]
-    session.show(found, ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "WHAT IT IS"), rows, "It has no keys.")
+    session.show(found, ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "DESCRIPTION"), rows, "It has no keys.")
 
 
 @click.group()
 def loggers() -> None:
-    """How much workers log. Levels last until a worker ends.
+    """See and change log levels. They last until a worker ends.
 
     A worker with admin.listeners of its own is asked there: give their --url.
     """
@@ -59,8 +59,8 @@ def loggers() -> None:
 
 @loggers.command("list")
 @cluster_command
-def list_loggers(session: Session) -> None:
-    """The loggers that have a level of their own, on the worker that answers."""
+def list_loggers(session: ClusterSession) -> None:
+    """List the loggers with their own level, on the worker that answers."""
     from heeler.cli.cluster.answers import a_text, an_object
 
     found = an_object(session.call_admin("GET", "/admin/loggers"), "the loggers")
@@ -74,9 +74,9 @@ def list_loggers(session: Session) -> None:
 @loggers.command("set")
 @click.argument("logger")
 @click.argument("level", type=click.Choice(LEVELS, case_sensitive=False))
-@click.option("--cluster", is_flag=True, help="On all workers, not only on the one that answers.")
+@click.option("--cluster", is_flag=True, help="Set it on all workers, not only on the one that answers.")
 @cluster_command
-def set_logger(session: Session, logger: str, level: str, cluster: bool) -> None:
+def set_logger(session: ClusterSession, logger: str, level: str, cluster: bool) -> None:
     """Set the level of LOGGER and of those below it; root is all of them."""
     from heeler.cli.cluster.answers import a_list
     from heeler.cli.rest_client import path_of
@@ -88,7 +88,7 @@ def set_logger(session: Session, logger: str, level: str, cluster: bool) -> None
 
 
 def _time(milliseconds: object) -> str:
-    """In UTC, nothing where it is not known."""
+    """The time in UTC, empty if it is not known."""
     if not isinstance(milliseconds, int):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to, and how: options, environment, or a file of profiles."""
+"""The cluster that a command talks to, from options, the environment, or a file of profiles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEYS: Final = ("url", "user", "password", "password-file", "ca", "cert", "key",
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """URLs that are tried in turn, who asks (HTTP basic authentication), and files in PEM for https."""
+    """URLs that are tried in turn, user and password (HTTP basic authentication), and PEM files for https."""
 
     urls: tuple[str, ...]
     user: str | None = None
@@ -28,10 +28,10 @@ class Profile:
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
-    insecure: bool = False  # takes any certificate
+    insecure: bool = False  # accepts any certificate
 
     def headers(self) -> dict[str, str]:
-        """The headers that authenticate requests. Raises SetupError where the file with the password cannot be read."""
+        """The headers that authenticate requests. Raises SetupError if the file with the password cannot be read."""
         if self.user is None:
             return {}
         password = self.password or ""
@@ -43,7 +43,7 @@ class Profile:
         return {"Authorization": f"Basic {base64.b64encode(f'{self.user}:{password}'.encode()).decode()}"}
 
     def tls(self) -> ssl.SSLContext | None:
-        """For https; None where no URL wants it. Raises SetupError for files that do not serve."""
+        """The TLS settings; None if no URL is https. Raises SetupError for files that cannot be used."""
         if not any(url.startswith("https:") for url in self.urls):
             return None
         try:
@@ -62,7 +62,7 @@ class Profile:
 def profile_of(urls: Sequence[str], name: str | None, environ: Mapping[str, str]) -> Profile:
     """The first of: --url; --profile; HEELER_URL; HEELER_PROFILE; the default profile of the file; localhost:8083.
 
-    Raises SetupError for a profile that is not there or not right.
+    Raises SetupError for a missing or invalid profile.
     """
     if urls:
         return _with_urls(urls, "--url")
@@ -101,7 +101,7 @@ def parse_profiles(text: str, wanted: str | None, file: str) -> Profile:
         return Profile((DEFAULT_URL,))
     if not isinstance(name, str) or name not in profiles:
         there = ", ".join(map(str, profiles)) or "none"
-        raise SetupError(f"There is no profile {name} in {file}; there: {there}")
+        raise SetupError(f"There is no profile {name} in {file}; available: {there}")
     return _profile(profiles[name], f"Profile {name} in {file}")
 
 
@@ -124,7 +124,7 @@ def _profile(said: Any, where: str) -> Profile:
 
 
 def _with_urls(given: Sequence[str], where: str) -> Profile:
-    """URLs, several of which may stand in one text; a user in one of them is taken out."""
+    """The URLs, which may be separated by commas in one text; user and password are taken out of them."""
     urls, user, password = [], None, None
     for url in (part for text in given for part in text.replace(",", " ").split()):
         full = url if "://" in url else f"http://{url}"
@@ -141,7 +141,7 @@ def _with_urls(given: Sequence[str], where: str) -> Profile:
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         urls.append(f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}")
     if not urls:
-        raise SetupError(f"{where} has no address of a worker")
+        raise SetupError(f"{where} has no worker address")
     return Profile(tuple(urls), user, password)
 
 

@@ -1,4 +1,4 @@
-"""Which keys of a configuration hold secrets: those whose names say so, and those that the plugins call passwords."""
+"""Finds the keys of a configuration that hold secrets: by their names, and by the plugins' PASSWORD keys."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from heeler.cli.cluster.plan import Mask, mask_of
 from heeler.cli.rest_client import RestError, path_of
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.session import Session
+    from heeler.cli.cluster.session import ClusterSession
 
 
 class SecretKeys:
     """Asks the worker once for each plugin's definitions."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ClusterSession) -> None:
         self._session = session
         self._known: dict[str, frozenset[str]] = {}
 
     def mask(self, config: Mapping[str, str], more: Collection[str] = ()) -> Mask:
-        """What hides the secrets of this config; `more` keys are secret, too."""
+        """A function that hides the secrets of this config; the `more` keys are secret too."""
         return mask_of(config, secret_keys={*self.keys_of(config), *more})
 
     def keys_of(self, config: object) -> frozenset[str]:
-        """The keys that the connector's plugin calls passwords; none where the worker does not know the plugin."""
+        """The PASSWORD keys of the connector's plugins; empty if the worker does not know the plugin."""
         plugin = a_config(config, "a connector's config").get("connector.class")
         if plugin is None:
             return frozenset()

@@ -1,4 +1,4 @@
-"""What all commands that talk to a cluster have: options, a client, errors as exit codes, one way to show things."""
+"""What all commands that talk to a cluster share: options, a client, exit codes for errors, output."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from heeler.cli.rest_client import ConnectClient
 
 NO: Final = 1
-"""The exit code for: what was asked about is not well (docs/cli.md)."""
+"""The exit code that reports a problem found by the command (docs/cli.md)."""
 _INTERRUPTED: Final = 130
 _NOT_FOUND: Final = 404
 _NO_SUCH_PATH: Final = "HTTP 404 Not Found"
@@ -31,19 +31,19 @@ _NO_SUCH_PATH: Final = "HTTP 404 Not Found"
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """What one command needs to talk to a cluster."""
+class ClusterSession:
+    """The client and the output format of one command."""
 
     client: ConnectClient
     format: Format
 
     def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
-        """As the client's, with a spinner on a terminal where it takes long."""
+        """Call the client, with a spinner on a terminal if it takes long."""
         with shown_when_slow(f"Waiting for {method} {path.split('/')[1]} …"):
             return self.client.call(method, path, body, query)
 
     def call_admin(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
-        """As `call`, for what a worker with admin.listeners answers there and nowhere else."""
+        """Like `call`, for paths that a worker with admin.listeners serves only there."""
         from heeler.cli.rest_client import RestError
 
         try:
@@ -51,18 +51,18 @@ class Session:
         except RestError as error:
             if error.status != _NOT_FOUND or error.message != _NO_SUCH_PATH:
                 raise
-            raise RestError(error.status, f"{error.message}: nothing answers {method} {path} at this address. A worker "
-                            "that has admin.listeners answers it there alone: give one of them as --url") from None
+            raise RestError(error.status, f"{error.message}: {method} {path} is not served at this address. A worker "
+                            "with admin.listeners serves it only there: give one of them as --url") from None
 
     def show(self, data: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "") -> None:
-        """The data for programs; for people the rows."""
+        """Show the data to programs, the rows to people."""
         if self.format is Format.TABLE:
             print_table(columns, rows, nothing)
         else:
             click.echo(data_text(data, self.format))
 
     def tell(self, text: str) -> None:
-        """A line for people: programs have the exit code."""
+        """Show a line to people; programs have the exit code."""
         if self.format is Format.TABLE:
             click.echo(text)
 
@@ -95,7 +95,7 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, urls: tuple[str, ...], profile: str | None, output: str, patience: float, **kw: Any) -> None:
         with told_without_trace():
             try:
-                code = function(Session(client_of(urls, profile, patience), Format(output)), *args, **kw)
+                code = function(ClusterSession(client_of(urls, profile, patience), Format(output)), *args, **kw)
             except KeyboardInterrupt:
                 sys.exit(_INTERRUPTED)
         sys.exit(code or 0)
@@ -104,7 +104,7 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless it was said. Raises UsageError where nobody can be asked, click.Abort for no."""
+    """Ask for confirmation, unless --yes was given. Raises UsageError without a terminal, click.Abort for no."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -112,8 +112,8 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def each(session: Session, names: Iterable[str], act: Callable[[str], str]) -> int:
-    """Do it for each name and report; a failure concerns its own name only. The exit code is the first error's."""
+def each(session: ClusterSession, names: Iterable[str], act: Callable[[str], str]) -> int:
+    """Call it for each name and report errors, which do not affect other names. The first error's exit code counts."""
     from heeler.cli.safe_text import safe
 
     code = 0
@@ -127,7 +127,7 @@ def each(session: Session, names: Iterable[str], act: Callable[[str], str]) -> i
 
 
 def complete_connectors(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of connectors for the shell; none where nobody answers at once."""
+    """The names of connectors, for the shell; empty if no worker answers at once."""
     from heeler.cli.cluster.answers import a_list
     from heeler.cli.safe_text import unsafe
 

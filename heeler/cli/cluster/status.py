@@ -1,4 +1,4 @@
-"""`heeler connectors status`: the states of connectors and tasks, once or for as long as one looks."""
+"""`heeler connectors status`: the states of connectors and tasks, once or continuously."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heeler.cli.cluster.session import NO, Session, cluster_command, complete_connectors
+from heeler.cli.cluster.session import NO, ClusterSession, cluster_command, complete_connectors
 from heeler.cli.safe_text import safe, safe_lines
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.answers import Status
+    from heeler.cli.cluster.answers import ConnectorOverview
 
 _COLUMNS = ("CONNECTOR", "PART", "STATE", "WORKER", "RESTARTS", "ERROR")
 _SPARE = ("WORKER",)  # on a narrow terminal
@@ -26,10 +26,10 @@ _RESTARTS = _COLUMNS.index("RESTARTS")
 @click.option("-w", "--watch", is_flag=True, help="Show changes until Ctrl-C.")
 @click.option("--interval", type=click.FloatRange(0.1), default=1.0, show_default=True, metavar="SECONDS",
               help="Time between two refreshes of --watch.")
-@click.option("--trace", is_flag=True, help="Show failures with their whole traces.")
+@click.option("--trace", is_flag=True, help="Show failures with their full stack traces.")
 @cluster_command
-def status(session: Session, connectors: tuple[str, ...], watch: bool, interval: float, trace: bool) -> int:
-    """States of all connectors, or of some, and of their tasks. Exits with 1 where one has failed."""
+def status(session: ClusterSession, connectors: tuple[str, ...], watch: bool, interval: float, trace: bool) -> int:
+    """Show the states of connectors and their tasks. Exits with 1 if one has failed."""
     if watch:
         _watch(session, connectors, interval)
         return 0
@@ -43,8 +43,8 @@ def status(session: Session, connectors: tuple[str, ...], watch: bool, interval:
     return NO if any(one.failed for one in statuses) else 0
 
 
-def ask(session: Session, names: Iterable[str]) -> tuple[dict[str, Any], list[Status]]:
-    """The statuses of these connectors, of all where none is named; as answered, and as they are shown."""
+def ask(session: ClusterSession, names: Iterable[str]) -> tuple[dict[str, Any], list[ConnectorOverview]]:
+    """The statuses of these connectors, or of all if none is named: the response, and its parsed form."""
     from heeler.cli.cluster.answers import a_status, expanded
     from heeler.cli.rest_client import path_of
 
@@ -57,7 +57,7 @@ def ask(session: Session, names: Iterable[str]) -> tuple[dict[str, Any], list[St
     return data, [a_status(said) for said in data.values()]
 
 
-def rows(statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
+def rows(statuses: Iterable[ConnectorOverview]) -> list[tuple[Any, ...]]:
     """One for each connector and task."""
     found: list[tuple[Any, ...]] = []
     for one in statuses:
@@ -69,16 +69,16 @@ def rows(statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
 
 
 def _told(found: Sequence[tuple[Any, ...]]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Columns and rows, without restarts where nothing was restarted by itself."""
+    """Columns and rows, without the column of restarts if there were no automatic ones."""
     if any(row[_RESTARTS] for row in found):
         return _COLUMNS, list(found)
     return tuple(name for name in _COLUMNS if name != "RESTARTS"), [
         (*row[:_RESTARTS], *row[_RESTARTS + 1:]) for row in found]
 
 
-def _watch(session: Session, names: tuple[str, ...], interval: float) -> None:
-    """On a terminal a table that changes in place; else what differs from the look before, a line for each part or a
-    document for all.
+def _watch(session: ClusterSession, names: tuple[str, ...], interval: float) -> None:
+    """On a terminal a table that is updated in place; elsewhere the differences from the last refresh, as lines or as
+    one document.
     """
     import sys
 
@@ -102,7 +102,7 @@ def _watch(session: Session, names: tuple[str, ...], interval: float) -> None:
         time.sleep(interval)
 
 
-def _live(session: Session, names: tuple[str, ...], interval: float) -> None:
+def _live(session: ClusterSession, names: tuple[str, ...], interval: float) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""`heeler top`: connectors and tasks on a full screen: states, records a second, lag, errors."""
+"""`heeler top`: connectors and tasks on a full screen, with states, records per second, lag and errors."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heeler.cli.cluster.session import Session, cluster_command
+from heeler.cli.cluster.session import ClusterSession, cluster_command
 from spark_tasks.errors import ConnectError
 
 if TYPE_CHECKING:
-    from heeler.cli.cluster.answers import Status
+    from heeler.cli.cluster.answers import ConnectorOverview
 
 COLUMNS: Final = ("CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "ERRORS", "WORKER", "WHAT IS WRONG")
 SPARE: Final = ("WORKER", "ERRORS", "LAG", "RECORDS/S")  # on a narrow terminal
@@ -30,8 +30,8 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(slots=True)
-class Numbers:
-    """Of tasks, as far as workers tell them: what came out of them since they began, lag, errors."""
+class TopFigures:
+    """Figures of tasks, as far as workers provide them: records since the start, lag, errors."""
 
     at: float  # seconds
     records: dict[Place, float] = field(default_factory=dict)
@@ -43,14 +43,14 @@ class Numbers:
 @click.option("--interval", type=click.FloatRange(0.2), default=2.0, show_default=True, metavar="SECONDS")
 @click.option("--times", type=click.IntRange(1), metavar="N", help="Exit after this many refreshes.")
 @cluster_command
-def top(session: Session, interval: float, times: int | None) -> None:
-    """Watch all connectors and tasks on a full screen, until Ctrl-C. What has failed comes first.
+def top(session: ClusterSession, interval: float, times: int | None) -> None:
+    """Watch all connectors and tasks on a full screen, until Ctrl-C. Failed ones come first.
 
-    Records, lag and errors are heeler's metrics; of Java's workers only the pace of sinks is known, by their offsets.
+    Records, lag and errors come from heeler's metrics; for Java workers only the rate of sinks is known, from offsets.
     """
     from heeler.cli.cluster.status import ask
 
-    before: Numbers | None = None
+    before: TopFigures | None = None
     screen = _Screen(live=sys.stdout.isatty() and times is None)
     with screen:
         count = 0
@@ -70,7 +70,7 @@ def top(session: Session, interval: float, times: int | None) -> None:
             time.sleep(interval)
 
 
-def lines(statuses: Iterable[Status], before: Numbers | None, now: Numbers) -> list[tuple[Any, ...]]:
+def lines(statuses: Iterable[ConnectorOverview], before: TopFigures | None, now: TopFigures) -> list[tuple[Any, ...]]:
     """A line for each connector, with the sums of its tasks, and for each task; failed connectors first."""
     found: list[tuple[Any, ...]] = []
     for one in sorted(statuses, key=lambda status: (not status.failed, status.name)):
@@ -85,8 +85,8 @@ def lines(statuses: Iterable[Status], before: Numbers | None, now: Numbers) -> l
     return found
 
 
-def parse_metrics(text: str, into: Numbers) -> None:
-    """Add what one worker's /metrics tells. Lines that are something else are passed over."""
+def parse_metrics(text: str, into: TopFigures) -> None:
+    """Add the figures in one worker's /metrics. Other lines are skipped."""
     for name, labels, value in _SAMPLE.findall(text):
         said = {key: re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], word) for key, word in
                 _LABEL.findall(labels)}
@@ -104,10 +104,10 @@ def parse_metrics(text: str, into: Numbers) -> None:
             kept[place] = kept.get(place, 0) + number
 
 
-def _rate(before: Numbers | None, now: Numbers, place: Place) -> float | None:
+def _rate(before: TopFigures | None, now: TopFigures, place: Place) -> float | None:
     if before is None or place not in before.records or place not in now.records or now.at <= before.at:
         return None
-    return max(0.0, now.records[place] - before.records[place]) / (now.at - before.at)  # a task that began anew: 0
+    return max(0.0, now.records[place] - before.records[place]) / (now.at - before.at)  # 0: restarted
 
 
 def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> str:
@@ -115,13 +115,13 @@ def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> str:
     return f"{sum(known):,.0f}" if known else "-"
 
 
-def _numbers(session: Session, statuses: Sequence[Status]) -> Numbers:
-    """Each worker tells of its own tasks: those of the addresses that were given, and those that the statuses name."""
+def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> TopFigures:
+    """Collect the figures from all workers: those whose addresses were given, and those named in the statuses."""
     client = session.client
     scheme = client.url.partition("://")[0]
     named = {part.worker for one in statuses for part in one if _ADDRESS.fullmatch(part.worker)}
     workers = [f"{scheme}://{worker}" for worker in sorted(named)]
-    found = Numbers(time.monotonic())
+    found = TopFigures(time.monotonic())
     told = False
     asked: dict[str, str] = {}
     for url in dict.fromkeys([*client.urls, *workers]):
@@ -135,8 +135,8 @@ def _numbers(session: Session, statuses: Sequence[Status]) -> Numbers:
     return found
 
 
-def _by_offsets(session: Session, statuses: Iterable[Status], found: Numbers) -> None:
-    """The pace of sinks by what they commit; all of it is counted as the first task's."""
+def _by_offsets(session: ClusterSession, statuses: Iterable[ConnectorOverview], found: TopFigures) -> None:
+    """The rate of sinks by their committed offsets, all counted for the first task."""
     from heeler.cli.rest_client import path_of
 
     sums: dict[Place, float] = defaultdict(float)
@@ -155,7 +155,7 @@ def _by_offsets(session: Session, statuses: Iterable[Status], found: Numbers) ->
 
 
 class _Screen:
-    """A live full screen on a terminal; elsewhere one table after the other."""
+    """A live full screen on a terminal; otherwise one table after the other."""
 
     def __init__(self, *, live: bool) -> None:
         self._live: Any = None
@@ -185,7 +185,7 @@ class _Screen:
         sys.stdout.flush()
 
     def say(self, text: str) -> None:
-        """Show why there is nothing new to see."""
+        """Show why there are no new figures."""
         from rich.text import Text
 
         if self._live is not None:

@@ -1,4 +1,4 @@
-"""`heeler validate`: what a worker says of configurations, without creating anything."""
+"""`heeler validate`: has a worker check configurations, without creating anything."""
 # ruff: noqa: PLC0415  (imports inside: the command line starts fast)
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from heeler.cli.cluster.session import FILES, NO, Session, cluster_command
+from heeler.cli.cluster.session import FILES, NO, ClusterSession, cluster_command
 
 if TYPE_CHECKING:
     from heeler.cli.cluster.config_files import Wanted
@@ -21,10 +21,10 @@ _UNKNOWN: Final = "Failed to find any class that implements Connector"
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=FILES, metavar="FILE...")
-@click.option("--all", "every", is_flag=True, help="Show the keys that are right, too.")
+@click.option("--all", "every", is_flag=True, help="Show valid keys too.")
 @cluster_command
-def validate(session: Session, paths: tuple[Path, ...], every: bool) -> int:
-    """Have a worker check the connectors of FILEs (JSON, YAML, properties). Exits with 1 where something is wrong."""
+def validate(session: ClusterSession, paths: tuple[Path, ...], every: bool) -> int:
+    """Have a worker check the connectors of FILEs (JSON, YAML, properties). Exits with 1 if there are errors."""
     from heeler.cli.cluster.config_files import read_connectors
 
     rows, data, errors = [], [], 0
@@ -34,7 +34,7 @@ def validate(session: Session, paths: tuple[Path, ...], every: bool) -> int:
         data.append({"name": wanted.name, "file": wanted.file,
                      "errors": {key: list(messages) for key, _, messages in found if messages}})
         rows += [(wanted.name, key, value, "; ".join(messages)) for key, value, messages in found if messages or every]
-    session.show(data, ("CONNECTOR", "KEY", "VALUE", "WHAT IS WRONG"), rows, "Everything is right.")
+    session.show(data, ("CONNECTOR", "KEY", "VALUE", "ERROR"), rows, "Everything is valid.")
     return NO if errors else 0
 
 

@@ -29,7 +29,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 _ROWS = 65_536
 
 
-class Part(Protocol):
+class FilePiece(Protocol):
     """The piece of a file to read; see files_reader.FilePart."""
 
     path: str
@@ -39,7 +39,7 @@ class Part(Protocol):
     columns: Columns | None
 
 
-def read(part: Part, settings: FilesSettings) -> Iterator[Column]:
+def read(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     """The values of the piece with the metadata of their field, in pieces of some megabytes."""
     if part.format is FileFormat.CSV:
         return _read_csv(part, settings)
@@ -112,7 +112,7 @@ def _header(path: str, parsing: csv.ParseOptions) -> list[str]:
     return list(table.column_names)
 
 
-def _read_csv(part: Part, settings: FilesSettings) -> Iterator[Column]:
+def _read_csv(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
     columns = part.columns or ()
     parsing, converting = _options(settings)
     names = _header(part.path, parsing) if settings.header else [name for name, _ in columns]
@@ -142,7 +142,7 @@ def _read_csv(part: Part, settings: FilesSettings) -> Iterator[Column]:
         raise DataError(f"a row of {where} cannot be read: {error}{hint}") from error
 
 
-def _bytes(part: Part) -> pa.Buffer:
+def _bytes(part: FilePiece) -> pa.Buffer:
     with pa.memory_map(part.path) as file:
         if file.size() < part.end:
             raise ConnectError(f"file {part.path} has {file.size()} bytes, but had {part.end}: was it truncated?")
@@ -150,7 +150,7 @@ def _bytes(part: Part) -> pa.Buffer:
         return file.read_buffer(part.end - part.start)
 
 
-def _read_json(part: Part) -> Iterator[Column]:
+def _read_json(part: FilePiece) -> Iterator[Column]:
     data = np.frombuffer(_bytes(part), np.uint8)
     at = 0
     while at < len(data):
@@ -193,7 +193,7 @@ def row_groups_within(path: Path, start: int, share: int | None) -> int:
     return end
 
 
-def _read_parquet(part: Part) -> Iterator[Column]:
+def _read_parquet(part: FilePiece) -> Iterator[Column]:
     with pq.ParquetFile(part.path) as file:
         groups = range(part.start, part.end)
         for batch in file.iter_batches(batch_size=_ROWS, row_groups=groups, use_threads=False):

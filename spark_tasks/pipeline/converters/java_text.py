@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import list_offsets
-from spark_tasks.arrays.joining import Member, join, join_members, null_like
+from spark_tasks.arrays.joining import JoinedField, join, join_members, null_like
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata, is_json, metadata_of, nulls_are_absent
 from spark_tasks.java.double import java_double
 from spark_tasks.java.hash import hash_order
@@ -94,7 +94,7 @@ def _map_texts(array: pa.Array) -> pa.Array:
     members = []
     for field, child in zip(array.type, array.flatten(), strict=True):
         optional = child.null_count > 0 and nulls_are_absent(metadata_of(field))
-        members.append(Member(field.name + "=", _child_texts(field, child, schemaless=True), optional))
+        members.append(JoinedField(field.name + "=", _child_texts(field, child, schemaless=True), optional))
     return null_like(array, join_members(members, "{", ", ", "}", len(array)))
 
 
@@ -103,7 +103,7 @@ def _struct_texts(array: pa.Array) -> pa.Array:
     members = []
     for field, child in zip(array.type, array.flatten(), strict=True):
         text = _child_texts(field, child, schemaless=False)
-        members.append(Member(field.name + "=", text, text.null_count > 0))
+        members.append(JoinedField(field.name + "=", text, text.null_count > 0))
     return null_like(array, join_members(members, "Struct{", ",", "}", len(array)))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import list_offsets
-from spark_tasks.arrays.joining import Member, join, join_members, null_like
+from spark_tasks.arrays.joining import JoinedField, join, join_members, null_like
 from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_absent
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
@@ -57,7 +57,7 @@ class JsonWriter:
                 # a null struct's children are null too: they must not fail the check for required values
                 inner = field.schema.as_optional() if array.null_count else field.schema
                 text = self.write(children[names.index(field.name)], inner)
-                members.append(Member(literal(field.name) + ":", text, optional=False))
+                members.append(JoinedField(literal(field.name) + ":", text, optional=False))
             return null_like(array, join_members(members, "{", ",", "}", len(array)))
         if schema.type is Type.MAP and pa.types.is_map(kind) and schema.key and schema.value:
             return self._map(array, schema.key, schema.value)
@@ -98,7 +98,7 @@ class JsonWriter:
         for field, child in zip(array.type, array.flatten(), strict=True):
             described = metadata_of(field)
             optional = child.null_count > 0 and nulls_are_absent(described)
-            members.append(Member(literal(field.name) + ":", self._schemaless(child, described), optional))
+            members.append(JoinedField(literal(field.name) + ":", self._schemaless(child, described), optional))
         return null_like(array, join_members(members, "{", ",", "}", len(array)))
 
     def _scalar(self, array: pa.Array) -> pa.Array:

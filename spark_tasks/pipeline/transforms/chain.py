@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from spark_tasks.config.definition import Type, parse_type
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, HeaderConverter
-from spark_tasks.pipeline.failures import Stage as FailedStage
-from spark_tasks.pipeline.failures import StageFailedError, StageOutageError, is_outage
+from spark_tasks.pipeline.failures import FailedStage, StageFailedError, StageOutageError, is_outage
 from spark_tasks.pipeline.transforms.base import Predicate, Transform
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Kind, Plugin, Plugins

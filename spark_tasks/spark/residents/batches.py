@@ -14,7 +14,7 @@ from spark_tasks.spark.executor import Outcome, value_of
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class SplitBatch:
     """One submission. `left`: splits that have not ended; `lost`: why the batch as a whole has failed."""
 
     task: str
@@ -47,7 +47,7 @@ class Batch:
 class Item:
     """One split of a batch, pickled."""
 
-    batch: Batch
+    batch: SplitBatch
     index: int
     payload: bytes
 

@@ -19,7 +19,7 @@ from typing import Any
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
 from spark_tasks.spark.life import EngineState, SparkLife
-from spark_tasks.spark.residents.batches import Batch
+from spark_tasks.spark.residents.batches import SplitBatch
 from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import Hangs, Monitor
@@ -53,7 +53,7 @@ class ResidentEngine:
         self._pool: Pool | None = None
         self._door: Door | None = None
         self._monitor: Monitor | None = None
-        self._early: list[tuple[Batch, list[bytes]]] = []  # submitted before the start
+        self._early: list[tuple[SplitBatch, list[bytes]]] = []  # submitted before the start
         self._submitted = 0
         self._suspect_until = 0.0
         self._first_at: float | None = None  # when the first batch began to wait
@@ -140,7 +140,7 @@ class ResidentEngine:
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
         """As Engine.submit: the future has one result a split, or the first split's error."""
         payloads = [pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits]
-        batch = Batch(task, len(payloads), outcomes=[None] * len(payloads))
+        batch = SplitBatch(task, len(payloads), outcomes=[None] * len(payloads))
         if not payloads:
             batch.end()
             return batch.future

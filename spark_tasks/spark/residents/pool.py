@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from spark_tasks.spark.executor import Outcome
-from spark_tasks.spark.residents.batches import Batch, Item
+from spark_tasks.spark.residents.batches import Item, SplitBatch
 from spark_tasks.spark.residents.crew import Crew
 from spark_tasks.spark.residents.fairness import FairQueue
 from spark_tasks.spark.residents.process import Expects, Launcher
@@ -26,7 +26,7 @@ class Pool:
     def __init__(
         self, settings: ExecutorSettings, door: Expects, lock: threading.Condition, died: Callable[[], None]
     ) -> None:
-        self.batches: dict[Future[list[Any]], Batch] = {}
+        self.batches: dict[Future[list[Any]], SplitBatch] = {}
         self.queue: FairQueue[Item] = FairQueue(settings.most_per_task, settings.most_per_connector)
         self._settings = settings
         self._lock = lock
@@ -35,7 +35,7 @@ class Pool:
             died=died, given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
-    def submit(self, batch: Batch, payloads: Sequence[bytes]) -> None:
+    def submit(self, batch: SplitBatch, payloads: Sequence[bytes]) -> None:
         """Run the splits."""
         with self._lock:
             self.batches[batch.future] = batch
@@ -69,10 +69,10 @@ class Pool:
         for batch in failed:
             batch.end()
 
-    def _waits(self, batch: Batch) -> bool:
+    def _waits(self, batch: SplitBatch) -> bool:
         return any(item.batch is batch for item in self.queue.waiting(batch.task))
 
-    def _drop(self, batch: Batch, why: Exception) -> None:
+    def _drop(self, batch: SplitBatch, why: Exception) -> None:
         """None of its splits goes on. The caller holds the lock."""
         batch.lost = batch.lost or why
         self.crew.kill([r for r in self.crew.residents.values() if r.item is not None and r.item.batch is batch])

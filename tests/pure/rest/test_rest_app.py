@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from werkzeug.test import Client
 
 from actors.errors import BadRequestError, RebalanceNeededError, TimedOutError
-from actors.messages.requests import AlterOffsets, PutConnector, PutTaskConfigs, SetClusterLoggerLevel, Stage
+from actors.messages.requests import AlterOffsets, PutConnector, PutTaskConfigs, RequestStage, SetClusterLoggerLevel
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, TopicName
@@ -30,7 +30,7 @@ def settings(**props: str) -> RestSettings:
 
 # ---------------------------------------------------------------- health, start-up, time-outs
 def test_time_out_names_the_stage() -> None:
-    worker = FakeWorker(silent=True, stage=Stage("flushing updates to the status topic", 1_800_000_000_000))
+    worker = FakeWorker(silent=True, stage=RequestStage("flushing updates to the status topic", 1_800_000_000_000))
     answer = client_of(worker, HASTY).get("/connectors/a")
     assert answer.status_code == 500
     assert answer.json == {"error_code": 500, "message": (
@@ -39,7 +39,7 @@ def test_time_out_names_the_stage() -> None:
 
 
 def test_time_out_names_the_completed_stage() -> None:
-    worker = FakeWorker(silent=True, stage=Stage("polling", 1_800_000_000_001, 1_800_000_000_120))
+    worker = FakeWorker(silent=True, stage=RequestStage("polling", 1_800_000_000_001, 1_800_000_000_120))
     answer = client_of(worker, HASTY).delete("/connectors/a")
     assert answer.json is not None
     assert answer.json["message"] == (

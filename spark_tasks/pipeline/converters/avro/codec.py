@@ -59,7 +59,7 @@ def _arrow_type(node: Node, plain: Mapping[str, pa.DataType]) -> pa.DataType:
     return plain[node.kind]
 
 
-class Codec:
+class AvroCodec:
     """The codec of one schema. Thread-safe. `fast`: whether pyruhvro may be used."""
 
     def __init__(self, node: Node, *, fast: bool = True) -> None:

@@ -16,7 +16,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro import decimals
 from spark_tasks.pipeline.converters.avro import names as n
 from spark_tasks.pipeline.converters.avro.codec import branches, wire_default, wire_type
-from spark_tasks.pipeline.converters.avro.names import Options
+from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_connect import is_map_entry, union_member
 from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Node
 from spark_tasks.pipeline.converters.base import BadRowError
@@ -74,7 +74,7 @@ def _entries(wire: pa.Array, node: Node, schema: Schema) -> pa.Array:
     return map_array(wire, np.asarray(list_offsets(wire)), columns["key"], columns["value"], schema)
 
 
-def from_connect(array: pa.Array, schema: Schema, node: Node, options: Options) -> pa.Array:
+def from_connect(array: pa.Array, schema: Schema, node: Node, options: AvroOptions) -> pa.Array:
     """Connect values as plain values of the node, without nulls unless the node is optional. `schema`: of the values;
     the node may be that schema in Avro, or another one that can hold them. BadRowError, DataError.
     """
@@ -82,7 +82,7 @@ def from_connect(array: pa.Array, schema: Schema, node: Node, options: Options) 
 
 
 class _Writer:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: AvroOptions) -> None:
         self._options = options
 
     def column(self, array: pa.Array, schema: Schema, node: Node, *, outermost: bool = False) -> pa.Array:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from spark_tasks.config.definition import ConfigDef, Importance
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata
 from spark_tasks.data.schema import Schema, to_text
-from spark_tasks.pipeline.converters.avro.names import Options
+from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import Node, parse
@@ -22,7 +22,7 @@ from spark_tasks.registry.client import SchemaText
 from spark_tasks.registry.errors import UnusableSchemaError
 
 if TYPE_CHECKING:
-    from spark_tasks.pipeline.converters.avro.codec import Codec
+    from spark_tasks.pipeline.converters.avro.codec import AvroCodec
 
 _NAME = "io.confluent.connect.avro.AvroConverter"
 
@@ -64,7 +64,7 @@ class AvroConverter(RegisteredConverter):
     write_words = "Failed to serialize Avro data from topic {}:"
 
     def _options_from(self, values: Mapping[str, Any]) -> None:
-        self._options = Options.of(values)
+        self._options = AvroOptions.of(values)
 
     @override
     def record_name(self, text: SchemaText) -> str | None:
@@ -109,17 +109,17 @@ class AvroConverter(RegisteredConverter):
         return write
 
 
-def _codec(node: Node) -> Codec:
-    from spark_tasks.pipeline.converters.avro.codec import Codec  # noqa: PLC0415 - needs an extra
+def _codec(node: Node) -> AvroCodec:
+    from spark_tasks.pipeline.converters.avro.codec import AvroCodec  # noqa: PLC0415 - needs an extra
 
-    return Codec(node)
+    return AvroCodec(node)
 
 
 def _record(node: Node) -> str | None:
     return node.name if node.kind == "record" else None
 
 
-def _check_fits(schema: Schema, node: Node, options: Options) -> None:
+def _check_fits(schema: Schema, node: Node, options: AvroOptions) -> None:
     """DataError if a reader with the records' own schema would miss a required field in the schema to write with."""
     node = node.optional_of or node
     if node.kind != "record":

@@ -43,7 +43,7 @@ AVRO_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AvroOptions:
     """The settings of the mapping; beside each its key in the converter's configuration."""
 
     enhanced: bool = False  # enhanced.avro.schema.support
@@ -56,7 +56,7 @@ class Options:
     ignore_defaults: bool = False  # ignore.default.for.nullables
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Options:
+    def of(cls, values: Mapping[str, Any]) -> AvroOptions:
         """The options of a parsed configuration."""
         return cls(
             values["enhanced.avro.schema.support"], values["scrub.invalid.names"], values["connect.meta.data"],

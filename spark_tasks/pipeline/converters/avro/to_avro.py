@@ -15,7 +15,7 @@ from spark_tasks.data.arrow_types import PRECISION
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type, json_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro import names as n
-from spark_tasks.pipeline.converters.avro.names import Options
+from spark_tasks.pipeline.converters.avro.names import AvroOptions
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGICAL = {DATE: "date", TIME: "time-millis", TIMESTAMP: "timestamp-millis"}
@@ -35,7 +35,7 @@ ANYTHING: dict[str, Any] = {
 """The schema for schemaless values: a record in which one field is not null, the value."""
 
 
-def avro_text(schema: Schema | None, options: Options) -> str:
+def avro_text(schema: Schema | None, options: AvroOptions) -> str:
     """The Avro schema as text. DataError for a schema that Avro cannot express."""
     if schema is None:
         return json_text(ANYTHING)
@@ -43,7 +43,7 @@ def avro_text(schema: Schema | None, options: Options) -> str:
 
 
 class _Mapping:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: AvroOptions) -> None:
         self._options = options
         self._defined: dict[str, Any] = {}  # named types already defined in the text, with their schemas
         self._unnamed = 0

@@ -12,8 +12,8 @@ from spark_tasks.data.arrow_types import PRECISION
 from spark_tasks.data.schema import DATE, DECIMAL, STRING, TIME, TIMESTAMP, Field, Schema, Type, json_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro import names as n
-from spark_tasks.pipeline.converters.avro.names import Options
-from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, Member, Node
+from spark_tasks.pipeline.converters.avro.names import AvroOptions
+from spark_tasks.pipeline.converters.avro.tree import NO_DEFAULT, AvroField, Node
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _LOGICAL = {
 }  # fmt: skip
 
 
-def connect_schema(node: Node, options: Options, version: int | None = None) -> Schema:
+def connect_schema(node: Node, options: AvroOptions, version: int | None = None) -> Schema:
     """The Connect schema of the node. `version`: its version in the subject, unless it names one itself. DataError."""
     return _Mapping(options).schema(node, version=version)
 
@@ -39,7 +39,7 @@ def is_map_entry(node: Node) -> bool:
     return node.kind == "record" and named
 
 
-def union_member(node: Node, index: int, options: Options) -> str:
+def union_member(node: Node, index: int, options: AvroOptions) -> str:
     """The name of a branch's field in the struct that stands for a union."""
     if options.sums:
         return f"connect_union_field_{index}"
@@ -49,7 +49,7 @@ def union_member(node: Node, index: int, options: Options) -> str:
 
 
 class _Mapping:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: AvroOptions) -> None:
         self._options = options
         self._unions = 0
 
@@ -120,7 +120,7 @@ class _Mapping:
             fields.append(Field(member.name, self._with_parameters(inner, member)))
         return Schema(Type.STRUCT, parameters=tuple(parameters.items()), fields=tuple(fields))
 
-    def _with_parameters(self, schema: Schema, member: Member) -> Schema:
+    def _with_parameters(self, schema: Schema, member: AvroField) -> Schema:
         """The schema with a field's parameters, which may differ from those of a named type defined elsewhere."""
         said = member.props.get(n.CONNECT_PARAMETERS)
         if not self._options.metadata or not isinstance(said, Mapping):

@@ -19,7 +19,7 @@ _MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class AvroField:
     """A field of a record. `default`: JSON, or NO_DEFAULT."""
 
     name: str
@@ -40,7 +40,7 @@ class Node:
     name: str | None = None
     props: Mapping[str, Any] = field(default_factory=dict)
     doc: str | None = None
-    members: tuple[Member, ...] = ()
+    members: tuple[AvroField, ...] = ()
     inner: tuple[Node, ...] = ()
     symbols: tuple[str, ...] = ()
     default_symbol: str | None = None
@@ -174,7 +174,7 @@ class _Parser:
         self._names[full] = node
         return node
 
-    def _members(self, said: Any, record: str, namespace: str) -> tuple[Member, ...]:
+    def _members(self, said: Any, record: str, namespace: str) -> tuple[AvroField, ...]:
         if not isinstance(said, list):
             raise DataError(f"the Avro record {record} has no list of fields")
         members = []
@@ -183,7 +183,7 @@ class _Parser:
                 raise DataError(f"the Avro record {record} has a field without name or type")
             doc = one.get("doc")
             props = {key: value for key, value in one.items() if key not in (*_STRUCTURE, "order")}
-            members.append(Member(
+            members.append(AvroField(
                 one["name"], self.node(one["type"], namespace), one.get("default", NO_DEFAULT),
                 doc if isinstance(doc, str) else None, props,
             ))  # fmt: skip

@@ -16,7 +16,7 @@ from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError, Column
 from spark_tasks.pipeline.converters.json_columns import read_tape
-from spark_tasks.pipeline.converters.json_schema.names import Options
+from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 from spark_tasks.pipeline.converters.json_schema.to_connect import connect_schema, parse
 from spark_tasks.pipeline.converters.json_schema.to_json_schema import json_schema_text
 from spark_tasks.pipeline.converters.json_schema.values import Reader, Writer
@@ -63,7 +63,7 @@ class JsonSchemaConverter(RegisteredConverter):
             require_packages("jsonschema_rs")
 
     def _options_from(self, values: Mapping[str, Any]) -> None:
-        self._options = Options.of(values)
+        self._options = JsonSchemaOptions.of(values)
 
     @override
     def record_name(self, text: SchemaText) -> str | None:

@@ -21,7 +21,7 @@ CONNECT_INDEX = "connect.index"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class JsonSchemaOptions:
     """The settings of the mapping."""
 
     additional: bool = True  # object.additional.properties
@@ -32,7 +32,7 @@ class Options:
     ignore_defaults: bool = False  # ignore.default.for.nullables
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Options:
+    def of(cls, values: Mapping[str, Any]) -> JsonSchemaOptions:
         """Of a parsed configuration."""
         return cls(
             values["object.additional.properties"], values["use.optional.for.nonrequired"],

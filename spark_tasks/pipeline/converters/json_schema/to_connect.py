@@ -12,7 +12,7 @@ from spark_tasks.data.schema import STRING, Field, Schema, Type, json_text
 from spark_tasks.errors import DataError
 from spark_tasks.limits import MAX_DEPTH, nests_deeper
 from spark_tasks.pipeline.converters.json_schema import names as n
-from spark_tasks.pipeline.converters.json_schema.names import Options
+from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 
 _CONNECT = {
     "int8": Type.INT8, "int16": Type.INT16, "int32": Type.INT32, "int64": Type.INT64, "float32": Type.FLOAT32,
@@ -34,7 +34,7 @@ def parse(text: str) -> Any:
 
 
 def connect_schema(
-    text: str, references: Mapping[str, str], options: Options, version: int | None = None
+    text: str, references: Mapping[str, str], options: JsonSchemaOptions, version: int | None = None
 ) -> Schema:
     """`references`: the texts of other schemas by the names that $ref has for them; `version`: of the schema in its
     subject. DataError: no schema, one that contains itself, or one that says no type.
@@ -45,7 +45,7 @@ def connect_schema(
 
 
 class _Mapping:
-    def __init__(self, root: Any, others: Mapping[str, Any], options: Options) -> None:
+    def __init__(self, root: Any, others: Mapping[str, Any], options: JsonSchemaOptions) -> None:
         self._documents = {"": root, **others}
         if isinstance(root, Mapping) and isinstance(root.get("$id"), str):
             self._documents.setdefault(root["$id"], root)

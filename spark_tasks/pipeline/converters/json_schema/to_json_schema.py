@@ -9,7 +9,7 @@ from typing import Any
 from spark_tasks.data.schema import DECIMAL, Schema, Type, json_text
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.json_schema import names as n
-from spark_tasks.pipeline.converters.json_schema.names import Options
+from spark_tasks.pipeline.converters.json_schema.names import JsonSchemaOptions
 
 _NUMBERS = {
     Type.INT8: ("integer", "int8"), Type.INT16: ("integer", "int16"), Type.INT32: ("integer", "int32"),
@@ -18,12 +18,14 @@ _NUMBERS = {
 _NULL = {"type": "null"}
 
 
-def json_schema_text(schema: Schema, options: Options) -> str:
+def json_schema_text(schema: Schema, options: JsonSchemaOptions) -> str:
     """The JSON Schema as text. DataError."""
     return json_text(_described(schema, options))
 
 
-def _described(schema: Schema, options: Options, index: int | None = None, *, plain: bool = False) -> dict[str, Any]:
+def _described(
+    schema: Schema, options: JsonSchemaOptions, index: int | None = None, *, plain: bool = False
+) -> dict[str, Any]:
     """`index`: of the field whose schema it is; `plain`: as if it were not optional."""
     at = {} if index is None else {n.CONNECT_INDEX: index}
     if n.is_union(schema):
@@ -48,7 +50,7 @@ def _described(schema: Schema, options: Options, index: int | None = None, *, pl
     return {**said, **at}
 
 
-def _typed(schema: Schema, options: Options) -> dict[str, Any]:
+def _typed(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
     if schema.type in _NUMBERS:
         kind, connect = _NUMBERS[schema.type]
         return {"type": kind, n.CONNECT_TYPE: connect}
@@ -69,7 +71,7 @@ def _typed(schema: Schema, options: Options) -> dict[str, Any]:
     return found if options.additional else {**found, "additionalProperties": False}
 
 
-def _text(schema: Schema, options: Options) -> dict[str, Any]:
+def _text(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
     parameters, word = dict(schema.parameters), f"{options.enum}."
     if n.ENUM not in parameters and n.SUM_ENUM not in parameters:
         return {"type": "string"}
@@ -77,7 +79,7 @@ def _text(schema: Schema, options: Options) -> dict[str, Any]:
     return {"enum": [None if symbol == n.NULL else symbol for symbol in symbols]}
 
 
-def _map(schema: Schema, options: Options) -> dict[str, Any]:
+def _map(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
     key, value = _part(schema.key), _part(schema.value)
     if n.has_text_keys(schema):
         return {"type": "object", "additionalProperties": _described(value, options), n.CONNECT_TYPE: "map"}

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.arrays.buffers import Bools, Ints
-from spark_tasks.arrays.joining import Member, join, join_members, null_like
+from spark_tasks.arrays.joining import JoinedField, join, join_members, null_like
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import Metadata, struct_array
 from spark_tasks.data.schema import Schema, Type
@@ -110,8 +110,8 @@ class Writer(JsonWriter):
             return lists(array, join('{"key":', keys, ',"value":', values, "}"))
         return super()._typed(array, schema)
 
-    def _member(self, name: str, child: pa.Array, schema: Schema) -> Member:
+    def _member(self, name: str, child: pa.Array, schema: Schema) -> JoinedField:
         filled = schema.default is not None and self._replace_nulls
         left_out = not schema.optional and not filled and child.null_count > 0
         text = self._typed(child, schema) if left_out else self.write(child, schema)
-        return Member(literal(name) + ":", text, optional=left_out)
+        return JoinedField(literal(name) + ":", text, optional=left_out)

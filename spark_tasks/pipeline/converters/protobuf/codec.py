@@ -19,7 +19,7 @@ from ptars._lib import ProtoRegistry
 
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.base import BadRowsError
-from spark_tasks.pipeline.converters.protobuf.tree import Member, Message
+from spark_tasks.pipeline.converters.protobuf.tree import Message, ProtobufField
 
 _ARROW = {
     "double": pa.float64(), "float": pa.float32(), "int64": pa.int64(), "uint64": pa.uint64(), "int32": pa.int32(),
@@ -41,7 +41,7 @@ def wire_type(message: Message) -> pa.DataType:
     return _struct_type(message, pa.string())
 
 
-def by_number(message: Message) -> list[Member]:
+def by_number(message: Message) -> list[ProtobufField]:
     """In the order in which they are written."""
     return sorted(message.members, key=lambda one: one.number)
 
@@ -51,7 +51,7 @@ def _struct_type(message: Message, text: pa.DataType) -> pa.DataType:
                       for one in by_number(message)])
 
 
-def _member_type(member: Member, text: pa.DataType) -> pa.DataType:
+def _member_type(member: ProtobufField, text: pa.DataType) -> pa.DataType:
     if member.message is not None:
         found = _struct_type(member.message, text)
     else:
@@ -59,7 +59,7 @@ def _member_type(member: Member, text: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("item", found, nullable=False)) if member.repeated else found
 
 
-class Codec:
+class ProtobufCodec:
     """Of one message. For any thread; `fast`: false keeps ptars out."""
 
     def __init__(self, message: Message, *, fast: bool = True) -> None:
@@ -169,7 +169,7 @@ def _plain(message: Message, text: str) -> bytes:
     return bytes(file.SerializeToString())
 
 
-def kind_packs(member: Member) -> bool:
+def kind_packs(member: ProtobufField) -> bool:
     """Whether lists of it can be packed."""
     return member.kind not in ("message", "string", "bytes")
 

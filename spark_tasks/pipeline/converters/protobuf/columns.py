@@ -21,11 +21,11 @@ from spark_tasks.pipeline.converters.nested import filled, inside, map_array, ma
 from spark_tasks.pipeline.converters.protobuf import logical
 from spark_tasks.pipeline.converters.protobuf import names as n
 from spark_tasks.pipeline.converters.protobuf.codec import wire_type
-from spark_tasks.pipeline.converters.protobuf.names import Options
-from spark_tasks.pipeline.converters.protobuf.tree import Enum, Member, Message
+from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
+from spark_tasks.pipeline.converters.protobuf.tree import Enum, Message, ProtobufField
 
 
-def to_connect(wire: pa.Array, message: Message, schema: Schema, options: Options) -> pa.Array:
+def to_connect(wire: pa.Array, message: Message, schema: Schema, options: ProtobufOptions) -> pa.Array:
     """The values of the schema that to_connect.connect_schema gave for the message. BadRowError."""
     if schema.type is not Type.STRUCT:
         return _Reader(options).wrapped(wire, message, schema)
@@ -33,7 +33,7 @@ def to_connect(wire: pa.Array, message: Message, schema: Schema, options: Option
 
 
 class _Reader:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
 
     def struct(self, wire: pa.Array, message: Message, schema: Schema) -> pa.Array:
@@ -67,7 +67,7 @@ class _Reader:
         mask = None if there.all() else pa.array(~there)
         return struct_array(children, list(to_arrow(schema)), len(there), mask)
 
-    def member(self, wire: pa.Array, member: Member, schema: Schema) -> pa.Array:
+    def member(self, wire: pa.Array, member: ProtobufField, schema: Schema) -> pa.Array:
         if member.message is not None and member.is_map:
             return self._map(wire, member.message, schema)
         if member.repeated:
@@ -76,7 +76,7 @@ class _Reader:
             wire = self._filled(wire, member)
         return self._value(wire, member, schema)
 
-    def _filled(self, wire: pa.Array, member: Member) -> pa.Array:
+    def _filled(self, wire: pa.Array, member: ProtobufField) -> pa.Array:
         """What a field that is not there has where Java asks for it all the same."""
         nullable = member.message is not None or (member.optional and (self._options.proto2 or not member.proto2))
         if nullable and not self._options.structs:
@@ -85,7 +85,7 @@ class _Reader:
         there = wire.is_valid().to_numpy(zero_copy_only=False)
         return pa.concat_arrays([wire, spare]).take(pa.array(np.where(there, np.arange(len(wire)), len(wire))))
 
-    def _list(self, wire: pa.Array, member: Member, schema: Schema) -> pa.Array:
+    def _list(self, wire: pa.Array, member: ProtobufField, schema: Schema) -> pa.Array:
         items = inside(wire, partial(self._value, wire.flatten(), member, part(schema.value)))
         return pa.ListArray.from_arrays(list_offsets(wire), items, type=to_arrow(schema), mask=mask_of(wire))
 
@@ -97,7 +97,7 @@ class _Reader:
         ]
         return map_array(wire, np.asarray(list_offsets(wire)), columns[0], columns[1], schema)
 
-    def _value(self, wire: pa.Array, member: Member, schema: Schema) -> pa.Array:
+    def _value(self, wire: pa.Array, member: ProtobufField, schema: Schema) -> pa.Array:
         if member.enum is not None:
             return _enum_values(wire, member.enum, schema)
         if member.message is None:
@@ -145,7 +145,7 @@ def _enum_values(wire: pa.Array, enum: Enum, schema: Schema) -> pa.Array:
     return pa.array(texts, pa.string()).take(places)
 
 
-def from_connect(array: pa.Array, schema: Schema, message: Message, options: Options) -> pa.Array:
+def from_connect(array: pa.Array, schema: Schema, message: Message, options: ProtobufOptions) -> pa.Array:
     """What the message's bytes have to say. `schema`: of the values, none of which is null; the message is its own or
     another one that can hold them. BadRowError, DataError.
     """
@@ -156,7 +156,7 @@ def from_connect(array: pa.Array, schema: Schema, message: Message, options: Opt
 
 
 class _Writer:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
 
     def struct(self, array: pa.Array, schema: Schema, message: Message) -> pa.Array:
@@ -197,7 +197,7 @@ class _Writer:
             return array
         return filled(array, schema)
 
-    def _member(self, array: pa.Array, schema: Schema, member: Member) -> pa.Array:
+    def _member(self, array: pa.Array, schema: Schema, member: ProtobufField) -> pa.Array:
         if member.message is not None and member.is_map and schema.type is Type.MAP:
             return self._map(array, schema, member.message)
         if member.repeated:
@@ -212,14 +212,14 @@ class _Writer:
         found = self._value(array, schema, member)
         return found if member.presence else _without_nulls(found, member)
 
-    def _value(self, array: pa.Array, schema: Schema, member: Member) -> pa.Array:
+    def _value(self, array: pa.Array, schema: Schema, member: ProtobufField) -> pa.Array:
         if member.message is not None:
             return self._message(array, schema, member.message, member)
         if member.enum is not None:
             return self._enum(array, schema, member.enum)
         return _to_scalar(array, schema, member)
 
-    def _message(self, array: pa.Array, schema: Schema, message: Message, member: Member) -> pa.Array:
+    def _message(self, array: pa.Array, schema: Schema, message: Message, member: ProtobufField) -> pa.Array:
         name = schema.name if schema.type is not Type.STRUCT else None
         if name in n.LOGICAL and n.LOGICAL[name][0] == message.full_name:
             if not (pa.types.is_decimal(array.type) and name == DECIMAL):
@@ -283,7 +283,7 @@ def _list_of(array: pa.Array, items: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(array), [None, starts], children=[items])
 
 
-def _absent(member: Member, size: int) -> pa.Array:
+def _absent(member: ProtobufField, size: int) -> pa.Array:
     if member.required:
         raise DataError(f"the schema that is written with wants a field {member.name}, which the records do not have")
     kind = _kind(member)
@@ -292,11 +292,11 @@ def _absent(member: Member, size: int) -> pa.Array:
     return pa.repeat(pa.scalar([] if member.repeated else member.default, kind), size)
 
 
-def _kind(member: Member) -> pa.DataType:
+def _kind(member: ProtobufField) -> pa.DataType:
     return wire_type(Message("", "", (member,)))[0].type
 
 
-def _without_nulls(array: pa.Array, member: Member) -> pa.Array:
+def _without_nulls(array: pa.Array, member: ProtobufField) -> pa.Array:
     """What has no presence has its default where it is null."""
     return pc.fill_null(array, pa.scalar(member.default, array.type)) if array.null_count else array
 
@@ -307,7 +307,7 @@ _TYPES = {"float": (Type.FLOAT32, Type.FLOAT64), "double": (Type.FLOAT32, Type.F
 _WHOLE = (Type.INT8, Type.INT16, Type.INT32, Type.INT64)
 
 
-def _to_scalar(array: pa.Array, schema: Schema, member: Member) -> pa.Array:
+def _to_scalar(array: pa.Array, schema: Schema, member: ProtobufField) -> pa.Array:
     if schema.type not in _TYPES.get(member.kind, _WHOLE) or schema.logical == DECIMAL:
         raise _misfit(schema, member)
     kind = _kind(member).value_type if member.repeated else _kind(member)
@@ -321,7 +321,7 @@ def _to_scalar(array: pa.Array, schema: Schema, member: Member) -> pa.Array:
     return array.cast(kind, safe=member.kind in ("int32", "sint32", "sfixed32"))
 
 
-def _misfit(schema: Schema, member: Member) -> DataError:
+def _misfit(schema: Schema, member: ProtobufField) -> DataError:
     return DataError(f"values of {schema.type.value} cannot be written as Protobuf's {member.kind} (field "
                      f"{member.name})")
 

@@ -17,7 +17,7 @@ from spark_tasks.data.schema import Schema, to_text
 from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError, Column, MixedSchemasError
 from spark_tasks.pipeline.converters.protobuf import indexes
-from spark_tasks.pipeline.converters.protobuf.names import Options
+from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.registered import (
     Described,
     Read,
@@ -82,7 +82,7 @@ class ProtobufConverter(RegisteredConverter):
                               "the files of google/protobuf, google/type and confluent")
 
     def _options_from(self, values: Mapping[str, Any]) -> None:
-        self._options = Options.of(values)
+        self._options = ProtobufOptions.of(values)
         size = max(1, values["schemas.cache.config"])
         self._own = lru_cache(size)(self._own_message)
         self._given_index = lru_cache(size)(lambda text, record: indexes.written(self._given(text, record)[1]))
@@ -154,7 +154,7 @@ class ProtobufConverter(RegisteredConverter):
     @override
     def writer(self, schema: Schema | None, text: SchemaText, *, given: bool) -> Write:
         from spark_tasks.pipeline.converters.protobuf import columns  # noqa: PLC0415 - needs an extra
-        from spark_tasks.pipeline.converters.protobuf.codec import Codec  # noqa: PLC0415
+        from spark_tasks.pipeline.converters.protobuf.codec import ProtobufCodec  # noqa: PLC0415
 
         if schema is None:
             raise DataError(_NO_SCHEMA)
@@ -165,7 +165,7 @@ class ProtobufConverter(RegisteredConverter):
             if self._strict:
                 _check_fits(message, theirs.message(place))
             message = theirs.message(place)
-        codec, options = Codec(message), self._options
+        codec, options = ProtobufCodec(message), self._options
 
         def write(array: pa.Array, metadata: Metadata) -> pa.Array:  # noqa: ARG001 - Write's shape
             return codec.encode(columns.from_connect(array, schema, message, options))
@@ -173,12 +173,12 @@ class ProtobufConverter(RegisteredConverter):
         return write
 
 
-def _decoder(message: Message, options: Options, version: int | None) -> Callable[[pa.Array], Column]:
+def _decoder(message: Message, options: ProtobufOptions, version: int | None) -> Callable[[pa.Array], Column]:
     from spark_tasks.pipeline.converters.protobuf import columns  # noqa: PLC0415 - needs an extra
-    from spark_tasks.pipeline.converters.protobuf.codec import Codec  # noqa: PLC0415
+    from spark_tasks.pipeline.converters.protobuf.codec import ProtobufCodec  # noqa: PLC0415
     from spark_tasks.pipeline.converters.protobuf.to_connect import connect_schema  # noqa: PLC0415
 
-    codec, schema = Codec(message), connect_schema(message, options, version)
+    codec, schema = ProtobufCodec(message), connect_schema(message, options, version)
     metadata = {SCHEMA_KEY: to_text(schema).encode()}
     return lambda payloads: (columns.to_connect(codec.decode(payloads), message, schema, options), metadata)
 

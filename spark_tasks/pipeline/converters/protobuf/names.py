@@ -53,7 +53,7 @@ _FLAGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProtobufOptions:
     """The settings of the mapping; _FLAGS has their names."""
 
     enhanced: bool = False
@@ -70,7 +70,7 @@ class Options:
     ignore_defaults: bool = False
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Options:
+    def of(cls, values: Mapping[str, Any]) -> ProtobufOptions:
         """Of a parsed configuration."""
         return cls(**{field.name: values[_FLAGS[field.name]] for field in fields(cls)})
 
@@ -101,7 +101,7 @@ def is_union(schema: Schema) -> bool:
         (schema.name or "").startswith(UNION) or SUM_UNION in dict(schema.parameters))
 
 
-def is_wrapped(schema: Schema, options: Options, *, in_oneof: bool) -> bool:
+def is_wrapped(schema: Schema, options: ProtobufOptions, *, in_oneof: bool) -> bool:
     """Whether a value is written in a message of its own, so that it may be null."""
     marked = dict(schema.parameters).get(WRAPPER, "").lower() == "true"
     return options.wrapper and schema.optional and (not in_oneof or marked)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
 from spark_tasks.pipeline.converters.protobuf import names as n
-from spark_tasks.pipeline.converters.protobuf.names import Options
-from spark_tasks.pipeline.converters.protobuf.tree import Member, Message
+from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
+from spark_tasks.pipeline.converters.protobuf.tree import Message, ProtobufField
 
 _KINDS = {
     "int32": Type.INT32, "sint32": Type.INT32, "sfixed32": Type.INT32, "uint32": Type.INT64, "fixed32": Type.INT64,
@@ -22,19 +22,19 @@ _LOGICAL = {
 }
 
 
-def connect_schema(message: Message, options: Options, version: int | None = None) -> Schema:
+def connect_schema(message: Message, options: ProtobufOptions, version: int | None = None) -> Schema:
     """`version`: of the schema in its subject."""
     if options.raw and message.full_name in n.WRAPPERS:
         return Schema(n.WRAPPERS[message.full_name], version=version)
     return replace(_struct(message, options), version=version)
 
 
-def union_name(message: Message, index: int, options: Options) -> str:
+def union_name(message: Message, index: int, options: ProtobufOptions) -> str:
     """The name of the field that holds a oneof."""
     return f"{message.oneofs[index]}_{index}" if options.indexes else message.oneofs[index]
 
 
-def _struct(message: Message, options: Options) -> Schema:
+def _struct(message: Message, options: ProtobufOptions) -> Schema:
     fields = []
     for index, oneof in enumerate(message.oneofs):
         mine = [Field(one.name, _member(one, options)) for one in message.members if one.oneof == index]
@@ -50,7 +50,7 @@ def _struct(message: Message, options: Options) -> Schema:
     return Schema(Type.STRUCT, name=name, fields=tuple(fields))
 
 
-def _member(member: Member, options: Options) -> Schema:
+def _member(member: ProtobufField, options: ProtobufOptions) -> Schema:
     schema = _typed(member, options)
     if member.repeated and schema.type is not Type.MAP:
         schema = Schema(Type.ARRAY, optional=True, value=schema.as_optional())
@@ -67,7 +67,7 @@ def _member(member: Member, options: Options) -> Schema:
     return replace(schema, optional=optional, parameters=(*parameters, (n.TAG, str(member.number))))
 
 
-def _typed(member: Member, options: Options) -> Schema:
+def _typed(member: ProtobufField, options: ProtobufOptions) -> Schema:
     if member.enum is not None:
         values = tuple((f"{options.enum}.{name}", str(number)) for name, number in member.enum.values)
         return Schema(Type.INT32 if options.int_enums else Type.STRING, optional=True,
@@ -83,7 +83,7 @@ def _typed(member: Member, options: Options) -> Schema:
     return Schema(kind, parameters=((n.KIND, said),) if said else ())
 
 
-def _message(member: Member, message: Message, options: Options) -> Schema:
+def _message(member: ProtobufField, message: Message, options: ProtobufOptions) -> Schema:
     if message.full_name == n.DECIMAL_MESSAGE:
         scale, precision = _number(member, "scale"), _number(member, "precision")
         more = () if precision is None else ((n.PRECISION, str(precision)),)
@@ -99,7 +99,7 @@ def _message(member: Member, message: Message, options: Options) -> Schema:
     return _struct(message, options)
 
 
-def _number(member: Member, name: str) -> int | None:
+def _number(member: ProtobufField, name: str) -> int | None:
     try:
         return int(member.meta[name])
     except (KeyError, ValueError):

@@ -12,7 +12,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.protobuf import names as n
 from spark_tasks.pipeline.converters.protobuf.files import KNOWN, MAIN, WRAPPERS_TEXT
 from spark_tasks.pipeline.converters.protobuf.meta import params_of, set_params
-from spark_tasks.pipeline.converters.protobuf.names import Options
+from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.protobuf.tree import Files
 
 _PROTO = descriptor_pb2.FieldDescriptorProto
@@ -31,7 +31,7 @@ _WRAPPERS = {
 }  # fmt: skip
 
 
-def protobuf_file(schema: Schema, options: Options) -> tuple[Files, str, str]:
+def protobuf_file(schema: Schema, options: ProtobufOptions) -> tuple[Files, str, str]:
     """The files, the text that is registered, and the full name of the message. DataError."""
     if schema.type is not Type.STRUCT:
         if schema.type not in _WRAPPERS or schema.logical:
@@ -49,7 +49,7 @@ def protobuf_file(schema: Schema, options: Options) -> tuple[Files, str, str]:
 
 
 class _Maker:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
         self._unnamed = 0
         self._file = descriptor_pb2.FileDescriptorProto(name=MAIN, syntax="proto3")

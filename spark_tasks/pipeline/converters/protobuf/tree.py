@@ -34,7 +34,7 @@ class Enum:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ProtobufField:
     """A field of a message. `kind`: Protobuf's word for its type; `presence`: it can be absent; `optional`: its schema
     says the word; `proto2`: so does its file; `oneof`: which of the message's it belongs to; `meta`: the parameters of
     confluent.field_meta.
@@ -67,7 +67,7 @@ class Message:
 
     name: str
     full_name: str
-    members: tuple[Member, ...]
+    members: tuple[ProtobufField, ...]
     oneofs: tuple[str, ...] = ()
 
     @property
@@ -157,14 +157,14 @@ class Schemas:
         self._messages[name] = found
         return found
 
-    def _member(self, said: Any, word: Any, oneofs: Mapping[str, int], proto2: bool, depth: int) -> Member:
+    def _member(self, said: Any, word: Any, oneofs: Mapping[str, int], proto2: bool, depth: int) -> ProtobufField:
         kind = _KINDS[said.type]
         if kind == "group":
             raise DataError(f"Unknown Connect schema type: the group {said.full_name}")
         oneof = said.containing_oneof
         message = self._message(said.message_type, depth + 1) if kind == "message" else None
         plain = kind != "message" and not said.is_repeated
-        return Member(
+        return ProtobufField(
             said.name, said.number, kind, said.is_repeated, not said.is_repeated and bool(said.has_presence),
             said.is_repeated and bool(said.is_packed), bool(said.is_required),
             word.proto3_optional or (proto2 and not said.is_repeated and not said.is_required and oneof is None),

@@ -227,7 +227,7 @@ class Node:
                 self.timers[key] = at
             case effects.CancelTimer(key):
                 self.timers.pop(key, None)
-            case effects.Halted():
+            case effects.EndWorker():
                 self.alive = False
                 self.world.disconnect(self)
             case effects.ForgetTopics() | effects.Log() | effects.SetLoggerLevel() | effects.Delegate():

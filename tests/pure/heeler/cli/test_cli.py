@@ -16,7 +16,7 @@ from rich.console import Console
 import heeler
 from heeler.cli.main import main
 from heeler.cli.rest_client import RestError
-from heeler.cli.terminal import Progress, interrupting_signals, told_without_trace
+from heeler.cli.terminal import ProgressLines, interrupting_signals, told_without_trace
 from heeler.embedded_kafka.jars import Step
 
 
@@ -78,7 +78,7 @@ def test_the_end_of_the_terminal_ends_a_program_unless_nohup_started_it():
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_one_bar_or_one_line(terminal):
     out = io.StringIO()
-    with Progress(Console(file=out, force_terminal=terminal, width=100)) as show:
+    with ProgressLines(Console(file=out, force_terminal=terminal, width=100)) as show:
         show("fetching it once [about 45 MB]")
         for n in range(1, 47):
             show(Step(f"a[{n}].jar", n, 46))

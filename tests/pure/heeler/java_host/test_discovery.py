@@ -75,7 +75,7 @@ def test_plugins_that_cannot_be_loaded_are_told_and_looked_for_again(folder):
     for asked in (1, 2):
         seen = Discovery([str(folder)], lambda _mode: host)
         assert len(seen.plugins()) == 1
-        assert [c.partition(", and")[0] for c in seen.complaints] == [f"plugin.path: {folder}/alone.jar names plugins"]
+        assert [c.partition(", but")[0] for c in seen.complaints] == [f"plugin.path: {folder}/alone.jar names plugins"]
         assert host.asked == asked
 
 

@@ -88,7 +88,7 @@ def test_a_message_is_a_frame():
 
 
 def test_what_is_no_batch():
-    with pytest.raises(ConnectError, match="sent what is no batch"):
+    with pytest.raises(ConnectError, match="sent an invalid batch"):
         batch(1, memoryview(b"short"))
 
 

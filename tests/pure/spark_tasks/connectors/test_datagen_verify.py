@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_tasks.connectors.datagen import DatagenSourceConnector
-from spark_tasks.connectors.intervals import Summary
+from spark_tasks.connectors.intervals import SequenceSummary
 from spark_tasks.connectors.verify import VerifySinkConnector, read_summary
 from spark_tasks.errors import ConnectError, DataError
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
@@ -83,7 +83,7 @@ def test_two_that_write_one_summary_lose_nothing(tmp_path, monkeypatch):
     """A worker that slept between reading the summary and writing it: another one has the task by now."""
     verify(tmp_path, numbers(0))
     late = threading.Thread(target=verify, args=(tmp_path, numbers(2)))
-    from_json = Summary.from_json
+    from_json = SequenceSummary.from_json
 
     def read(content):
         if late.ident is None:
@@ -91,7 +91,7 @@ def test_two_that_write_one_summary_lose_nothing(tmp_path, monkeypatch):
             late.join(0.2)
         return from_json(content)
 
-    monkeypatch.setattr(Summary, "from_json", read)
+    monkeypatch.setattr(SequenceSummary, "from_json", read)
     verify(tmp_path, numbers(1))
     late.join(10)
     assert read_summary(tmp_path).to_json()["records"] == 3

@@ -11,7 +11,7 @@ from spark_tasks.dead_letters.refusals import Original, Refusals
 from spark_tasks.errors import DataError, ToleranceExceededError
 from spark_tasks.kafka.records.errors import RecordTooLargeError
 from spark_tasks.metrics.task import TaskMetrics
-from spark_tasks.pipeline.failures import Failure, Stage
+from spark_tasks.pipeline.failures import FailedStage, Failure
 
 
 def original(offset=7, timestamp=5, headers=(("h", b"1"), ("h", None))):
@@ -20,7 +20,7 @@ def original(offset=7, timestamp=5, headers=(("h", b"1"), ("h", None))):
     return Original("t", pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA), 3, offset)
 
 
-FAILURE = Failure(Stage.VALUE_CONVERTER, "a.B", DataError("wrong"), "value of record t-3, offset 7: wrong", 0)
+FAILURE = Failure(FailedStage.VALUE_CONVERTER, "a.B", DataError("wrong"), "value of record t-3, offset 7: wrong", 0)
 
 
 def sent(refusals):
@@ -110,7 +110,7 @@ def test_what_was_left_out_is_counted_and_what_fails_the_task_is_not_counted_twi
     refusals = Refusals(ErrorHandling(tolerant=True, queue="dead", log=True))
     refusals.add(FAILURE, original())
     refusals.add(FAILURE, large())
-    refusals.add(Failure(Stage.TRANSFORMATION, "a.T", DataError("wrong"), "wrong", 0), original())
+    refusals.add(Failure(FailedStage.TRANSFORMATION, "a.T", DataError("wrong"), "wrong", 0), original())
     refusals.send(append)
     metrics = TaskMetrics()
     refusals.refused.tell(metrics, skipped=True)

@@ -7,7 +7,7 @@ import pytest
 from spark_tasks.data.schema import DECIMAL, Field, Schema, Type
 from spark_tasks.errors import DataError
 from spark_tasks.pipeline.converters.avro import names as n
-from spark_tasks.pipeline.converters.avro.names import Options
+from spark_tasks.pipeline.converters.avro.names import AvroOptions
 from spark_tasks.pipeline.converters.avro.to_avro import avro_text
 from spark_tasks.pipeline.converters.avro.to_connect import connect_schema
 from spark_tasks.pipeline.converters.avro.tree import parse
@@ -21,7 +21,7 @@ def struct(name=None, /, **fields):
 
 
 def written(schema, **options):
-    return json.loads(avro_text(schema, Options(**options)))
+    return json.loads(avro_text(schema, AvroOptions(**options)))
 
 
 def test_what_confluents_converter_registers():
@@ -30,7 +30,7 @@ def test_what_confluents_converter_registers():
                     small=Schema(Type.INT8, default="5"), when=Schema(
                         Type.INT64, name="org.apache.kafka.connect.data.Timestamp", version=1),
                     price=Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),), optional=True))
-    assert avro_text(schema, Options()) == (
+    assert avro_text(schema, AvroOptions()) == (
         '{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"id","type":"long"},'
         '{"name":"note","type":["null","string"],"default":null},'
         '{"name":"small","type":{"type":"int","connect.default":5,"connect.type":"int8"},"default":5},'
@@ -39,7 +39,7 @@ def test_what_confluents_converter_registers():
         '{"name":"price","type":["null",{"type":"bytes","scale":2,"precision":64,"connect.version":1,'
         '"connect.parameters":{"scale":"2"},"connect.name":"org.apache.kafka.connect.data.Decimal",'
         '"logicalType":"decimal"}],"default":null}],"connect.name":"shop.Order"}')
-    assert "connect." not in avro_text(schema, Options(metadata=False))
+    assert "connect." not in avro_text(schema, AvroOptions(metadata=False))
 
 
 def test_records_without_a_name():
@@ -74,7 +74,7 @@ def test_what_avro_alone_has():
         {"name": "u", "type": ["null", "int", {"type": "record", "name": "V", "fields": []}]},
         {"name": "m", "type": {"type": "long", "logicalType": "timestamp-micros"}},
         {"name": "i", "type": {"type": "string", "logicalType": "uuid"}}]})
-    found = connect_schema(parse(text), Options(), 3)
+    found = connect_schema(parse(text), AvroOptions(), 3)
     fields = {field.name: field.schema for field in found.fields}
     assert (found.name, found.version) == ("s.R", 3)
     assert dict(found.parameters) == {n.RECORD_DOC: "a record", f"{n.FIELD_DOC}e": "an enum"}

@@ -14,10 +14,10 @@ from spark_tasks.errors import ConfigError, DataError
 from spark_tasks.pipeline.converters.base import BadRowError
 from spark_tasks.pipeline.converters.protobuf import columns
 from spark_tasks.pipeline.converters.protobuf import names as n
-from spark_tasks.pipeline.converters.protobuf.codec import Codec
+from spark_tasks.pipeline.converters.protobuf.codec import ProtobufCodec
 from spark_tasks.pipeline.converters.protobuf.converter import ProtobufConverter
 from spark_tasks.pipeline.converters.protobuf.files import files_of
-from spark_tasks.pipeline.converters.protobuf.names import Options
+from spark_tasks.pipeline.converters.protobuf.names import ProtobufOptions
 from spark_tasks.pipeline.converters.protobuf.to_connect import connect_schema
 from spark_tasks.pipeline.converters.protobuf.to_protobuf import protobuf_file
 from spark_tasks.pipeline.converters.protobuf.tree import Schemas
@@ -103,12 +103,12 @@ def tag(number, *parameters):
 
 
 def of(text, options=None, index=(0,)):
-    return connect_schema(Schemas(files_of(text, {})).message(index), options or Options())
+    return connect_schema(Schemas(files_of(text, {})).message(index), options or ProtobufOptions())
 
 
 def test_the_text_of_a_schema():
     """It says the same to a compiler as the descriptor that records are written with."""
-    options = Options(optional=True)
+    options = ProtobufOptions(optional=True)
     files, text, name = protobuf_file(RECORD, options)
     assert (text, name) == (TEXT, "shop.Order")
     compiled, own = Schemas(files_of(text, {})), Schemas(files)
@@ -134,36 +134,36 @@ def test_the_schema_of_a_text():
 
 
 def test_the_options_of_the_mapping():
-    wrapped = {field.name: field.schema for field in of(PROTO, Options(wrapper=True, flatten=True)).fields}
+    wrapped = {field.name: field.schema for field in of(PROTO, ProtobufOptions(wrapper=True, flatten=True)).fields}
     assert list(wrapped)[:4] == ["a_text", "other", "boxed", "big"]
     assert wrapped["maybe"] == Schema(Type.STRING, optional=True, parameters=tag(5))
     assert wrapped["boxed"] == Schema(Type.INT32, optional=True, parameters=tag(12, (n.WRAPPER, "true")))
     assert not wrapped["big"].optional
-    options = Options(optional=True, enhanced=True, indexes=False)
+    options = ProtobufOptions(optional=True, enhanced=True, indexes=False)
     words = {field.name: field.schema for field in of(PROTO, options).fields}
     assert (words["sure"].optional, words["big"].optional, words["either"].name) == (
         True, False, f"{n.UNION}.shop.Order.either")
     enum = 'syntax = "proto3"; message M { E e = 1; enum E { option allow_alias = true; A = 0; B = 0; } }'
-    numbers = of(enum, Options(int_enums=True)).fields[0].schema
+    numbers = of(enum, ProtobufOptions(int_enums=True)).fields[0].schema
     assert (numbers.type, dict(numbers.parameters)[f"{n.ENUM}.B"]) == (Type.INT32, "0")
-    assert Options(scrub=True).name("1 grün/x") == "x1_gr_C3_BCn_2Fx"
+    assert ProtobufOptions(scrub=True).name("1 grün/x") == "x1_gr_C3_BCn_2Fx"
     assert (n.entry_name("my_map"), n.map_name("a.MyMapEntry")) == ("MyMapEntry", "a.my_map")
 
 
 def read(text, payload, options=None):
     message = Schemas(files_of(text, {})).message((0,))
-    schema = connect_schema(message, options or Options())
-    wire = Codec(message).decode(pa.array([payload], pa.binary()))
-    return columns.to_connect(wire, message, schema, options or Options()).to_pylist()[0]
+    schema = connect_schema(message, options or ProtobufOptions())
+    wire = ProtobufCodec(message).decode(pa.array([payload], pa.binary()))
+    return columns.to_connect(wire, message, schema, options or ProtobufOptions()).to_pylist()[0]
 
 
 def test_values_that_are_not_plain():
     enum = 'syntax = "proto3"; message M { E e = 1; enum E { A = 0; } Inner i = 2; message Inner { int32 x = 1; } }'
     assert read(enum, b"\x08\x07") == {"e": "UNKNOWN_ENUM_VALUE_E_7", "i": None}
-    assert read(enum, b"", Options(structs=True)) == {"e": "A", "i": {"x": 0}}
+    assert read(enum, b"", ProtobufOptions(structs=True)) == {"e": "A", "i": {"x": 0}}
     proto2 = 'syntax = "proto2"; message M { optional int32 a = 1 [default = 5]; required int32 b = 2; }'
     assert read(proto2, b"\x10\x01") == {"a": None, "b": 1}
-    assert read(proto2, b"\x10\x01", Options(proto2=False)) == {"a": 5, "b": 1}
+    assert read(proto2, b"\x10\x01", ProtobufOptions(proto2=False)) == {"a": 5, "b": 1}
     with pytest.raises(BadRowError, match="missing required fields"):
         read(proto2, b"\x08\x01")
     twice = 'syntax = "proto3"; message M { oneof one { int32 a = 1; int32 b = 2; } }'
@@ -194,7 +194,7 @@ def test_hostile_schemas_cost_no_memory():
     with pytest.raises(DataError, match="more than 20000 fields"):
         of(doubled, index=(59,))
     high = Schemas(files_of('syntax = "proto3"; message A { int32 x = 536870911; }', {})).message((0,))
-    codec = Codec(high)
+    codec = ProtobufCodec(high)
     assert codec.decode(codec.encode(pa.array([{"f536870911": 7}], codec.type))).to_pylist() == [{"f536870911": 7}]
     with pytest.raises(DataError, match="no file name"):
         files_of(PROTO, {"../up.proto": "x"})
@@ -216,7 +216,7 @@ def test_descriptors_are_schemas_too():
 ])  # fmt: skip
 def test_records_that_protobuf_cannot_say(schema, words):
     with pytest.raises(DataError, match=words):
-        Schemas(protobuf_file(schema, Options())[0])
+        Schemas(protobuf_file(schema, ProtobufOptions())[0])
 
 
 @pytest.mark.parametrize(("logical", "kind", "wire", "value"), [
@@ -232,17 +232,17 @@ def test_records_that_protobuf_cannot_say(schema, words):
 ])  # fmt: skip
 def test_days_times_and_moments(logical, kind, wire, value):
     schema = Schema(Type.STRUCT, name="A", fields=(Field("a", Schema(kind, name=logical, version=1, optional=True)),))
-    files, _, _ = protobuf_file(schema, Options())
+    files, _, _ = protobuf_file(schema, ProtobufOptions())
     message = Schemas(files).message((0,))
-    array = pa.array([None, {"f1": wire}, {"f1": None}], Codec(message).type)
+    array = pa.array([None, {"f1": wire}, {"f1": None}], ProtobufCodec(message).type)
     if value is None:
         with pytest.raises(BadRowError) as bad:
-            columns.to_connect(array, message, connect_schema(message, Options()), Options())
+            columns.to_connect(array, message, connect_schema(message, ProtobufOptions()), ProtobufOptions())
         assert bad.value.row == 1
         return
-    found = columns.to_connect(array, message, connect_schema(message, Options()), Options())
+    found = columns.to_connect(array, message, connect_schema(message, ProtobufOptions()), ProtobufOptions())
     assert found.to_pylist() == [None, {"a": value}, {"a": None}]
-    again = columns.from_connect(found[1:], schema, message, Options())
+    again = columns.from_connect(found[1:], schema, message, ProtobufOptions())
     kept = {**wire, "f4": wire["f4"] // 10**6 * 10**6} if "f4" in wire else wire
     kept = {**kept, "f2": kept["f2"] // 10**6 * 10**6} if logical == TIMESTAMP else kept
     assert again.to_pylist() == [{"f1": kept}, {"f1": None}]
@@ -250,18 +250,19 @@ def test_days_times_and_moments(logical, kind, wire, value):
 
 def test_decimals_have_the_scale_of_their_schema():
     schema = Schema(Type.STRUCT, name="A", fields=(RECORD.fields[2],))
-    message = Schemas(protobuf_file(schema, Options())[0]).message((0,))
-    kind = Codec(message).type
+    message = Schemas(protobuf_file(schema, ProtobufOptions())[0]).message((0,))
+    kind = ProtobufCodec(message).type
     good = [{"f1": {"f1": b"\x05", "f2": 1, "f3": scale}} for scale in (2, 1, 0)]
-    found = columns.to_connect(pa.array(good, kind), message, connect_schema(message, Options()), Options())
+    options = ProtobufOptions()
+    found = columns.to_connect(pa.array(good, kind), message, connect_schema(message, options), options)
     assert [str(one["price"]) for one in found.to_pylist()] == ["0.05", "0.50", "5.00"]
     for wire in ({"f1": b"\x05", "f3": 3}, {"f1": b"\x05", "f3": 2**31 - 1}, {"f1": b"", "f3": 2},
                  {"f1": b"\x7f" * 40, "f3": 2}):
         array = pa.array([good[0], {"f1": {"f2": 1, **wire}}], kind)
         with pytest.raises(BadRowError) as bad:
-            columns.to_connect(array, message, connect_schema(message, Options()), Options())
+            columns.to_connect(array, message, connect_schema(message, ProtobufOptions()), ProtobufOptions())
         assert bad.value.row == 1
-    assert to_arrow(connect_schema(message, Options()))[0].type.scale == 2
+    assert to_arrow(connect_schema(message, ProtobufOptions()))[0].type.scale == 2
 
 
 def test_it_is_listed_with_confluents_settings():

@@ -17,7 +17,7 @@ from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import packed, run_split
 from spark_tasks.spark.residents import crew, wire
-from spark_tasks.spark.residents.batches import Batch
+from spark_tasks.spark.residents.batches import SplitBatch
 from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.pool import Pool
@@ -94,7 +94,7 @@ class Rig:
         self.died += 1
 
     def submit(self, task: str, *splits: Any) -> Future[list[Any]]:
-        batch = Batch(task, len(splits), outcomes=[None] * len(splits))
+        batch = SplitBatch(task, len(splits), outcomes=[None] * len(splits))
         self.pool.submit(batch, [pickle.dumps(split) for split in splits])
         return batch.future
 

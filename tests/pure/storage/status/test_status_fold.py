@@ -8,7 +8,7 @@ import pytest
 
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
 from storage.status import records as to
-from storage.status.fold import Ticket, WriteBook, admit, fold, forget, may_repeat
+from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
 from storage.status.state import Status, StatusState, TopicStatus
 from tests.pure.storage.helpers import log_of, raw
 
@@ -106,7 +106,7 @@ def test_malformed_values_are_discarded(key: str, value: object) -> None:
 
 
 # ---------------------------------------------------------------- writing
-def ticket_for(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, Ticket]:
+def ticket_for(book: WriteBook, state: StatusState, status: Status, *, safe: bool) -> tuple[WriteBook, WriteTicket]:
     book, ticket = admit(book, state, status, safe=safe)
     assert ticket is not None
     return book, ticket

@@ -36,7 +36,7 @@ def run(fake, *words, code=0, url=None):
     (("connectors", "story", "c"), "GET /connectors/c/story"),
 ])
 def test_what_only_admin_listeners_answer_is_said_to_be_there(fake, words, request_line):
-    assert "admin.listeners answers it there alone" in run(fake, *words, code=4).stderr
+    assert "with admin.listeners serves it only there" in run(fake, *words, code=4).stderr
     fake.answers[request_line] = 404, {"error_code": 404, "message": "Connector c not found"}
     assert run(fake, *words, code=4).stderr == "heeler: HTTP 404: Connector c not found\n"
 
@@ -75,7 +75,7 @@ def test_errors_have_their_exit_codes(fake, answer, code, text):
 ])
 def test_statuses_of_any_shape(fake, status):
     fake.answers["GET /connectors/c/status"] = (200, status)
-    assert "What should be a connector's status" in run(fake, "connectors", "status", "c", code=7).stderr
+    assert "The response for a connector's status" in run(fake, "connectors", "status", "c", code=7).stderr
 
 
 def test_an_answer_without_end(fake, monkeypatch):
@@ -145,7 +145,7 @@ def test_workers_are_tried_in_turn_but_no_change_twice(fake):
         both = f"http://127.0.0.1:1,{dying.url},{fake.url}"
         assert "connector.class" in run(fake, "connectors", "show", "c", url=both).stdout
         asked = len(fake.asked)
-        assert "may have done" in run(fake, "connectors", "pause", "c", url=both, code=3).stderr
+        assert "may have carried it out" in run(fake, "connectors", "pause", "c", url=both, code=3).stderr
         assert len(fake.asked) == asked
 
 
@@ -181,7 +181,7 @@ def test_secrets_are_masked_by_name_and_by_what_the_plugin_says(fake, tmp_path):
     (tmp_path / "c.json").write_text(json.dumps({"name": "c", "config": config}))
     there = {"c": {**config, "name": "c", "pin": "1111111111", "db.password": "haddock99", "from": "${file:/p:old}"}}
     done = apply(fake, tmp_path, "--dry-run", there=there).output
-    assert "pin=[hidden] (another one)" in done
+    assert "pin=[hidden] (a different one)" in done
     assert "from=${file:/p:old}" in done
     assert "from=${file:/p:pw}" in done
     for secret in ("918273645", "1111111111", "swordfish", "haddock"):
@@ -358,5 +358,5 @@ def test_a_replay_that_ends_early_says_why(fake):
     ended = {**REPLAY, "state": "FAILED", "error": f"no{ESCAPE}"}
     fake.answers["POST /connectors/c/dead-letters/replay"] = (202, ended)
     done = run(fake, "connectors", "replay", "c", "--yes", code=1)
-    assert "it ended early: no" in done.stderr
+    assert "the replay ended early: no" in done.stderr
     assert "\x1b" not in done.output
