@@ -95,7 +95,7 @@ class StageFailedError(FailedPartError):
     """
 
     def __init__(
-        self, row: int | None, kind: Stage, class_name: str, error: Exception, words: str, *,
+        self, row: int | None, kind: FailedStage, class_name: str, error: Exception, words: str, *,
         guesses: Sequence[int] = (),
     ) -> None:
         super().__init__(row, error, guesses)

@@ -100,7 +100,7 @@ class Putting:
         def failed(error: Exception, begin: int, end: int) -> StageFailedError:
             not_the_records_fault(error)
             guesses = [row - begin for row in pointer.rows(error, begin, end)] if end - begin > 1 else ()
-            return StageFailedError(None, Stage.TASK_PUT, SINK_TASK, error, _WORDS, guesses=guesses)
+            return StageFailedError(None, FailedStage.TASK_PUT, SINK_TASK, error, _WORDS, guesses=guesses)
 
         def attempt(begin: int, end: int) -> tuple[Any, Reports]:
             try:

@@ -28,7 +28,7 @@ for command in (apply, create, delete, replay, status):
 @connectors.command("list")
 @click.option("--show-secrets", is_flag=True, help="Do not hide passwords (of --output json and yaml).")
 @cluster_command
-def list_(session: Session, show_secrets: bool) -> None:
+def list_(session: ClusterSession, show_secrets: bool) -> None:
     """All connectors, with their states. Passwords are hidden."""
     from heeler.cli.cluster.answers import a_list, a_status, expanded
     from heeler.cli.output import Format
@@ -47,7 +47,7 @@ def list_(session: Session, show_secrets: bool) -> None:
                  ("NAME", "TYPE", "STATE", "TASKS RUNNING", "WORKER"), sorted(rows), "There are no connectors.")
 
 
-def _without_secrets(session: Session, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _without_secrets(session: ClusterSession, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     from heeler.cli.cluster.answers import a_config, an_object
     from heeler.cli.cluster.secret_keys import SecretKeys
 

@@ -19,7 +19,7 @@ from spark_tasks.errors import ConnectError
 if TYPE_CHECKING:
     from heeler.cli.cluster.answers import ConnectorOverview
 
-COLUMNS: Final = ("CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "ERRORS", "WORKER", "WHAT IS WRONG")
+COLUMNS: Final = ("CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "ERRORS", "WORKER", "PROBLEM")
 SPARE: Final = ("WORKER", "ERRORS", "LAG", "RECORDS/S")  # on a narrow terminal
 Place = tuple[str, int]
 """A task: its connector and number."""
@@ -174,7 +174,7 @@ class _Screen:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+    def show(self, session: ClusterSession, rows: Sequence[tuple[Any, ...]]) -> None:
         """Show rows, in place of the former ones on a terminal."""
         from heeler.cli.output import fitting
 

@@ -38,7 +38,7 @@ def validate(session: ClusterSession, paths: tuple[Path, ...], every: bool) -> i
     return NO if errors else 0
 
 
-def checked(session: Session, wanted: Wanted) -> list[Finding]:
+def checked(session: ClusterSession, wanted: Wanted) -> list[Finding]:
     """What the worker says of each key; of connector.class alone where it does not know the plugin."""
     from heeler.cli.cluster.answers import a_list, a_text, an_object
     from heeler.cli.cluster.plan import mask_of
