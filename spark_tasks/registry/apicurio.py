@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigValue
 from spark_tasks.errors import ConfigError
+from spark_tasks.registry.settings import NO_REGISTRY
 
 PREFIX = "apicurio.registry."
 _URL = "schema.registry.url"
@@ -79,19 +80,27 @@ def _confluents(url: str) -> str:
     return f"{found[1]}{found[2] or ''}/apis/ccompat/v7"
 
 
+_REQUIRED = f'Missing required configuration "{_URL}" which has no default value.'
+_MISSING = f"{_REQUIRED} Please {NO_REGISTRY}."
+
+
 class RegistryConfigDef(ConfigDef):
     """The keys of a converter with a registry, which may also be given as Apicurio's keys."""
 
     @override
     def parse(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        return super().parse(translated(props))
+        props = translated(props)
+        if _URL not in props:
+            raise ConfigError(_MISSING)
+        return super().parse(props)
 
     @override
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
         """Errors in Apicurio's settings are reported for the registry's URL."""
         try:
-            return super().validate_all(translated(props))
+            found = super().validate_all(translated(props))
         except ConfigError as error:
             found = super().validate_all(props)
             found[_URL].errors[:] = [str(error)]
-            return found
+        found[_URL].errors[:] = [_MISSING if said == _REQUIRED else said for said in found[_URL].errors]
+        return found

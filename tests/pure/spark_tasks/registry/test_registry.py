@@ -61,6 +61,15 @@ def test_what_is_not_here_is_refused_where_it_is_set(wrong, words):
         AvroConverter().configure(wrong, is_key=False)
 
 
+def test_without_a_registry_there_is_nothing_to_convert():
+    """Said by validation, when a connector is created, and when it is started all the same."""
+    [said] = AvroConverter.config_def.validate_all({"converter.type": "key"})[URL].errors
+    assert said.startswith('Missing required configuration "schema.registry.url" which has no default value. Please')
+    assert "JsonConverter does without one" in said
+    with pytest.raises(ConfigError, match="JsonConverter does without one"):
+        AvroConverter().configure({}, is_key=True)
+
+
 @pytest.mark.parametrize("package", ["confluent_kafka.schema_registry", "pyruhvro", "fastavro"])
 def test_who_lacks_the_packages_is_told_which(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
