@@ -82,9 +82,7 @@ def _shown(names: Sequence[str]) -> str:
     return "[" + ", ".join(names) + "]"
 
 
-def _check_spec(name: str, value: Any) -> None:
-    if value is None:
-        raise invalid(name, None, "Must specify at least one field to cast.")
+def _check_spec(name: str, value: Any) -> None:  # noqa: ARG001 - a Check
     if not value:
         raise ConfigError("Must specify at least one field to cast.")
     _spec(value)

@@ -156,6 +156,34 @@ CASES: dict[str, tuple[str, str, dict[str, str | None]]] = {
         "transforms.a.plugin.version": "9.9"})),
 }
 
+# Each transform with options that are missing or wrong.
+WRONG: dict[str, tuple[dict[str, str], ...]] = {
+    "Cast$Value": ({}, {"spec": ""}, {"spec": "a:int9"}, {"spec": "a:b:c"}, {"spec": "int8,a:int8"}),
+    "DropHeaders": ({}, {"headers": ""}),
+    "ExtractField$Key": ({}, {"field": "a", "field.syntax.version": "V3"}),
+    "Filter": ({}, {"predicate": "none"}),
+    "Flatten$Value": ({}, {"delimiter": ""}),
+    "HeaderFrom$Value": ({}, {"fields": "", "headers": "", "operation": "copy"},
+                         {"fields": "a", "headers": "b,c", "operation": "swap"}),
+    "HoistField$Value": ({}, {"field": ""}),
+    "InsertField$Value": ({}, {"static.field": "f"}, {"replace.null.with.default": "perhaps"}),
+    "InsertHeader": ({}, {"header": "h"}, {"header": "", "value.literal": ""}),
+    "MaskField$Value": ({}, {"fields": ""}, {"fields": "a", "replacement": ""}),
+    "RegexRouter": ({"regex": "("}, {"regex": "", "replacement": ""}),
+    "ReplaceField$Value": ({"renames": "a"}, {"renames": "a:b:c", "include": "", "exclude": ""}, {"blacklist": "a"}),
+    "SetSchemaMetadata$Value": ({}, {"schema.version": "x"}),
+    "TimestampConverter$Value": ({}, {"target.type": "when"}, {"target.type": "string"},
+                                 {"target.type": "Date", "unix.precision": "days", "format": "bad"}),
+    "TimestampRouter": ({"topic.format": ""}, {"timestamp.format": ""}),
+    "ValueToKey": ({}, {"fields": ""}, {"fields": "a,a"}),
+}  # fmt: skip
+CASES |= {
+    f"wrong {name} {number}": ("default", "FileStreamSource", _with(SOURCE, {
+        "transforms": "a", "transforms.a.type": T + name,
+        **{f"transforms.a.{key}": value for key, value in options.items()}}))
+    for name, wrong in WRONG.items() for number, options in enumerate(wrong)
+}
+
 # POST /connectors with a bad config: only status and message count.
 CREATE: dict[str, dict[str, str | None]] = {
     "create_bad": _with(SOURCE, {"tasks.max": "0", "errors.tolerance": "some", "name": "n"}),

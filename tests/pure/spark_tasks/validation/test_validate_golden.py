@@ -10,7 +10,7 @@ import pytest
 
 from spark_tasks.config import healing
 from spark_tasks.errors import ConfigError
-from spark_tasks.plugins import PluginNotFoundError
+from spark_tasks.plugins import PluginNotFoundError, Plugins
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider, FileConfigProvider
 from spark_tasks.validation import NoConnectorClassError, plugin_config, validate_connector
 from tests.rigs.java_plugins import java_like
@@ -73,7 +73,24 @@ def _sub_key(entry):
     return ".override." in name or (".converter." in name and not name.endswith(".plugin.version"))
 
 
-@pytest.mark.parametrize("name", sorted(set(cases.CASES) - ELSEWHERE))
+WRONG = [name for name in cases.CASES if name.startswith("wrong ")]  # about heeler's own transforms
+
+
+@pytest.mark.parametrize("transform", cases.WRONG)
+def test_options_of_transforms_are_refused_as_java_does(transform):
+    for name in (name for name in WRONG if name.split()[1] == transform):
+        config = cases.CASES[name][2]
+        ours = validate_connector(config, plugins=Plugins(), worker=WORKER, resolve=TRANSFORMER.transform).to_json()
+        assert errors_of(ours) == errors_of(ANSWERS[name]["body"]), name
+
+
+def errors_of(body):
+    found = {entry["value"]["name"]: entry["value"]["errors"] for entry in body["configs"] if entry["value"]["errors"]}
+    regex = re.compile(r"Invalid regex: (?s:.*)")
+    return body["error_count"], {key: [regex.sub("Invalid regex", one) for one in said] for key, said in found.items()}
+
+
+@pytest.mark.parametrize("name", sorted(set(cases.CASES) - ELSEWHERE - set(WRONG)))
 def test_answers_as_java_does(name):
     answer = ANSWERS[name]
     if answer["status"] == 200:
