@@ -160,8 +160,8 @@ class Discovery:
                 if everything or not manifests:
                     _remember(digest, mine)
                 else:
-                    self.complaints.append(f"plugin.path: {place.path} names plugins, and none of them can be loaded; "
-                                           "the lines of the host in the log tell why")
+                    self.complaints.append(f"plugin.path: {place.path} names plugins, but none can be loaded; "
+                                           "see the host's lines in the log (heeler.java)")
             self._known = known
         return [plugin for plugins in known.values() for plugin in plugins or ()]
 

@@ -23,7 +23,7 @@ from heeler.errors import SetupError
 from heeler.java_host.building import host_classpath
 from heeler.java_host.connection import Connection, Event, HostGoneError, NoAnswerError
 from heeler.java_host.process import HostProcess
-from heeler.java_host.pulse import Pulse
+from heeler.java_host.pulse import HostPulse
 from spark_tasks.errors import ConnectError
 
 OPTIONS: Final = "java.plugins.jvm.options"
@@ -230,7 +230,7 @@ class _Host:
                     self._running.close()
                     self._running = None
         self._running = process = self._start()
-        Pulse(process, self._silence_s, lambda: self._silent(process), lambda why: self._retires(process, why))
+        HostPulse(process, self._silence_s, lambda: self._silent(process), lambda why: self._retires(process, why))
         return process.connect(), process
 
     def _retires(self, process: HostProcess, why: str) -> None:

@@ -15,7 +15,7 @@ EVERY_S: Final = 1.0
 _PARTS: Final = 10  # a worker that was stopped itself, and wakes up, has missed one of them at most
 
 
-class Pulse:
+class HostPulse:
     """Asks from now on until the JVM ends. `silent` is called once, after `limit_s` without an answer; `retires` with
     the reason, again and again, once the JVM is to be replaced.
     """

@@ -135,19 +135,14 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 }
 
 
-NO_REGISTRY: Final = ("name at least one URL, such as http://registry:8081; a converter of this kind is nothing "
-                      "without a registry (JsonConverter does without one)")
+NO_REGISTRY: Final = ("name at least one URL, such as http://registry:8081; a converter of this kind needs "
+                      "a registry (JsonConverter does not)")
 
 
 def check(values: Mapping[str, Any]) -> None:
     """ConfigError for a value that is not supported."""
     if not [url for url in values["schema.registry.url"] if url]:
-<<<<<<< HEAD
-        raise ConfigError("schema.registry.url: name at least one URL, such as http://registry:8081; a converter of "
-                          "this kind needs a registry (JsonConverter does not)")
-=======
         raise ConfigError(f"schema.registry.url: {NO_REGISTRY}")
->>>>>>> da0d1f0 (A converter with a registry that is given none says that it is nothing without)
     for url in values["schema.registry.url"]:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"Invalid value {url} for configuration schema.registry.url: must begin with http:// or "

@@ -45,7 +45,7 @@ class Process:
 @pytest.fixture
 def made(monkeypatch):
     monkeypatch.setattr(host, "HostProcess", Process)
-    monkeypatch.setattr(host, "Pulse", lambda *_: None)
+    monkeypatch.setattr(host, "HostPulse", lambda *_: None)
     monkeypatch.setattr(host, "LINGER_S", 0.0)
     Process.made.clear()
     yield Process.made

@@ -10,7 +10,7 @@ import pytest
 
 from heeler.java_host import pulse
 from heeler.java_host.frames import HEAD, message
-from heeler.java_host.pulse import Pulse
+from heeler.java_host.pulse import HostPulse
 from tests.rigs.support import wait_until
 
 
@@ -43,7 +43,7 @@ def refused(why):
 
 def test_one_that_is_to_be_replaced_says_so(process):
     told = []
-    Pulse(process, 600.0, lambda: refused("silent"), told.append)
+    HostPulse(process, 600.0, lambda: refused("silent"), told.append)
     assert process.read() == (0, "pulse")
     process.end.sendall(message(process.read()[0], {"op": "retire", "why": "It is old"}))
     wait_until(lambda: told == ["It is old"])
@@ -51,7 +51,7 @@ def test_one_that_is_to_be_replaced_says_so(process):
 
 def test_one_that_answers_no_more_is_silent_once(process):
     silent = threading.Semaphore(0)
-    Pulse(process, 0.05, silent.release, refused)
+    HostPulse(process, 0.05, silent.release, refused)
     assert process.read() == (0, "pulse")
     for number in (1, 2, 3):
         assert process.read() == (number, "ping")
@@ -63,7 +63,7 @@ def test_one_that_answers_no_more_is_silent_once(process):
 
 def test_one_that_has_ended_is_not_silent(process):
     before, silent = threading.active_count(), []
-    Pulse(process, 600.0, lambda: silent.append(1), refused)
+    HostPulse(process, 600.0, lambda: silent.append(1), refused)
     assert [process.read(), process.read()] == [(0, "pulse"), (1, "ping")]
     process.end.shutdown(socket.SHUT_RDWR)
     wait_until(lambda: threading.active_count() <= before, what="the end of its thread")

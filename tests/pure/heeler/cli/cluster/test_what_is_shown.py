@@ -73,7 +73,7 @@ def test_a_screen_has_what_there_is_room_for():
     assert wide[1].split()[:7] == ["connector-0", "source", "RUNNING", "1,000", "50", "-", "10.0.0.1:8083"]
     assert len(wide) == 19
     narrow = screen(ROWS, 62, 6)
-    assert narrow[0].split() == ["CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "WHAT", "IS", "WRONG"]
+    assert narrow[0].split() == ["CONNECTOR", "PART", "STATE", "RECORDS/S", "LAG", "PROBLEM"]
     assert narrow[1].endswith("…")
     assert narrow[1].split()[:3] == ["connector-0", "source", "RUNNING"]
     assert narrow[-1] == "… and 14 more"
