@@ -52,7 +52,8 @@ def _show(found: Sequence[Finding], form: Format) -> None:
 
     mask = process_secrets().mask
     if form is Format.TABLE:
-        print_table(("WHAT", "HOW", "SAID"), [(f.about, f.verdict.value, mask(f.said)) for f in found])
+        rows = [(f.about, f.verdict.value, " ".join(mask(f.said).split())) for f in found]  # each is one line
+        print_table(("WHAT", "HOW", "SAID"), rows)
     else:
         data = [{"about": f.about, "verdict": f.verdict.value, "said": mask(f.said)} for f in found]
         click.echo(data_text(data, form))

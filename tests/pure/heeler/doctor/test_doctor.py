@@ -119,6 +119,12 @@ def test_a_worker_that_is_ill():
         assert of(doctor("--url", fake.url), "workers")[0][0] == "look"
 
 
+def test_each_finding_is_a_line():
+    done = CliRunner().invoke(main, ["doctor", "--url", "http://127.0.0.1:1"])
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("workers")]
+    assert "HEELER_URL)? http://127.0.0.1:1: [Errno" in line
+
+
 def test_an_examination_that_fails_is_a_finding():
     def check():
         yield Finding("x", Verdict.OK, "first")

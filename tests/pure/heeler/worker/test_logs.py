@@ -232,6 +232,18 @@ def test_the_herders_lines_about_a_connector_are_among_its_own(recent):
         "a: started", "[a|task-0] one", "a-0: restarting"]
 
 
+def test_what_json_lines_name_is_among_the_recent_lines(lines):
+    written, recent = lines(form="json"), RecentLogs()
+    recent.install()
+    for about in (ConnectorName("a"), ConnectorTaskId(ConnectorName("a"), 0)):
+        logging.getLogger("actors.herder.actor").info("%s: started", about, extra={"about": about})
+    with log_context("a", 0):
+        logging.getLogger("actors.instances.task").error("failed", exc_info=ValueError("x"))
+    told = [json.loads(line)["message"] for line in written()]
+    assert [line.split("] ", 1)[1].split("\n")[0].partition(" ")[2].rpartition(" (")[0].removeprefix("[a|task-0] ")
+            for line in recent.lines("a")] == told == ["a: started", "a-0: started", "failed"]
+
+
 def test_json_lines_name_whom_they_are_about(lines):
     written = lines(form="json")
     logging.getLogger("x").info("restarting", extra={"about": ConnectorTaskId(ConnectorName("a"), 1)})
