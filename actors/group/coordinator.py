@@ -18,6 +18,7 @@ import kafka.errors as Errors  # noqa: N812 - the library's own name for it
 from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 from kafka.future import Future
+from kafka.metrics import Metrics
 from kafka.net.compat import KafkaNetClient
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
@@ -58,6 +59,7 @@ class GroupSettings:
     max_delay_ms: int = 300_000
     retry_backoff_ms: int = 100
     notice_ms: int = 500
+    metrics: Metrics | None = None  # where the client counts
 
 
 class _Heartbeat(Heartbeat):  # type: ignore[misc]
@@ -85,15 +87,19 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
     def __init__(
         self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], lost: Callable[[str], None]
     ) -> None:
+        counted = {"metrics": settings.metrics, "metric_group_prefix": "connect"}
         super().__init__(
-            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client}),
+            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client, **counted}),
             group_id=settings.group_id,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             max_poll_interval_ms=settings.rebalance_timeout_ms,  # also the time that others wait for this member
             retry_backoff_ms=settings.retry_backoff_ms,
+            **counted,
         )
         self.heartbeat = _Heartbeat(settings, self.config)
+        if settings.metrics is not None:
+            self._sensors.heartbeat = self.heartbeat  # not the library's own
         self.protocol = settings.protocol  # of the last completed round
         self._settings = settings
         self._snapshot = snapshot

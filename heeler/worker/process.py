@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pykka
 
+from actors.group.figures import Metrics, figures
 from actors.group.member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, Validate
@@ -301,7 +303,9 @@ class Worker:
             self._cleanup.callback(self._ticker.cancel, key)
 
     def _start_member(self, parts: KafkaParts) -> pykka.ActorRef[Any]:
-        settings = group_settings(self.config, self.rest.advertised_url, parts.settings)
+        counted = Metrics()
+        settings = replace(group_settings(self.config, self.rest.advertised_url, parts.settings), metrics=counted)
+        self.metrics.client = lambda: figures(counted)
         member = GroupMemberActor.start(settings, lambda: self._configs.config, self._tell_herder)
         self._cleanup.callback(member.stop, timeout=10)
         return member

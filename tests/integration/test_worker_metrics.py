@@ -57,6 +57,12 @@ def test_metrics_of_a_source_and_a_sink(rig):
         return found
 
     found = wait_until(all_moved, SOON_S, "the figures of 40 records")
+    client = "kafka_connect_connect_coordinator_metrics_"
+    assert 0 <= found[f"{client}last_heartbeat_seconds_ago",] < 10
+    assert found[f"{client}heartbeat_rate",] > 0
+    assert found[f"{client}join_time_max",] >= 0
+    assert found["kafka_connect_connect_metrics_connection_count",] >= 1
+    assert found["kafka_connect_connect_metrics_request_rate",] > 0
     for phase in ("plan", "wait", "fetch", "decode", "convert", "write", "commit"):  # it has no transforms
         assert found[("heeler_task_phase_seconds_count", "meter-out", phase, "0")] >= 1, phase
     for phase in ("plan", "wait", "read", "convert", "transform", "write", "commit"):

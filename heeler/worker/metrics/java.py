@@ -6,9 +6,10 @@ What Kafka Connect tells as a text is a label of a series that is 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from actors.group.figures import Figure
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import CLASSES, ConnectorRow, TaskRow
 from heeler.worker.metrics.text import Kind, Page, ended, escaped, labels
@@ -231,3 +232,10 @@ def worker(page: Page, seen: Observed, where: str, now: float) -> None:
     add(group, "rebalance-latency-total", "Time of all rebalances, in milliseconds.", 1000 * rounds.seconds)
     add(group, "last-rebalance-seconds-ago", "Time since the last rebalance; -1: there was none.",
         -1 if rounds.ended is None else now - rounds.ended)
+
+
+def client(page: Page, found: Iterable[Figure], where: str) -> None:
+    """What the Kafka client of the group membership counts."""
+    for figure in found:
+        name = name_of(figure.group, figure.attribute)
+        page.add(name, kind_of(name), figure.text, [(where, figure.value)])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
+from actors.group.figures import Figure
 from actors.herder.state import HerderState
 from actors.instances.scaler import Scaled
 from heeler.worker.metrics import java, own
@@ -51,6 +52,7 @@ class WorkerMetrics:
         self.scaling: Callable[[], Mapping[ConnectorName, Scaled]] = dict
         self.queues: Queues = lambda: ({}, {})
         self.engine: Callable[[], EngineFigures] = EngineFigures
+        self.client: Callable[[], Iterable[Figure]] = tuple
 
     # ------------------------------------------------------------ for the parts of the worker
     def task(self, task: ConnectorTaskId) -> TaskMetrics:
@@ -82,6 +84,7 @@ class WorkerMetrics:
         connectors = self._connector_rows(tasks, inboxes)
         if JAVA in names:
             java.worker(page, self._seen, where, time.monotonic())
+            java.client(page, self.client(), where)
             java.connectors(page, connectors)
             java.tasks(page, tasks)
         if OWN not in names:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
+from actors.group.figures import Figure
 from actors.herder.standing import Joining, Loading, Resolved, Syncing, member_of
 from actors.herder.state import Slot
 from actors.instances.scaler import Scaled
@@ -40,6 +41,9 @@ def cluster() -> Cluster:
     busy(cluster, "out", 0, "sink")
     cluster.metrics.connector(ConnectorName("src")).gauge("tables").set(3)
     cluster.metrics.queues = lambda: ({"herder": 2}, {ConnectorTaskId(ConnectorName("src"), 0): 1})
+    cluster.metrics.client = lambda: [
+        Figure("connect-coordinator-metrics", "heartbeat-rate", "Heartbeats each second.", float("nan")),
+        Figure("connect-metrics", "connection-count", "Connections.", 2.0)]
     cluster.metrics.engine = lambda: EngineFigures(up=True, slots=2, batches=9, waiting=1, running=1)
     return cluster
 
@@ -55,8 +59,10 @@ GROUPS = {
         connector-restarting-task-count""",
     "connect-worker-rebalance-metrics": """connect-protocol leader-name epoch completed-rebalances-total rebalancing
         rebalance-max-time-ms rebalance-avg-time-ms time-since-last-rebalance-ms""",
-    "connect-coordinator-metrics": """assigned-connectors assigned-tasks rebalance-total rebalance-rate-per-hour
-        rebalance-latency-avg rebalance-latency-max rebalance-latency-total last-rebalance-seconds-ago""",
+    "connect-metrics": "connection-count",
+    "connect-coordinator-metrics": """assigned-connectors assigned-tasks heartbeat-rate rebalance-total
+        rebalance-rate-per-hour rebalance-latency-avg rebalance-latency-max
+        rebalance-latency-total last-rebalance-seconds-ago""",
     "connector-metrics": "status connector-type connector-class connector-version",
     "connector-task-metrics": """status running-ratio pause-ratio offset-commit-max-time-ms offset-commit-avg-time-ms
         batch-size-max batch-size-avg offset-commit-failure-percentage offset-commit-success-percentage
