@@ -65,8 +65,8 @@ def test_without_a_registry_there_is_nothing_to_convert():
     """Said by validation, when a connector is created, and when it is started all the same."""
     [said] = AvroConverter.config_def.validate_all({"converter.type": "key"})[URL].errors
     assert said.startswith('Missing required configuration "schema.registry.url" which has no default value. Please')
-    assert "JsonConverter does without one" in said
-    with pytest.raises(ConfigError, match="JsonConverter does without one"):
+    assert "JsonConverter does not" in said
+    with pytest.raises(ConfigError, match="JsonConverter does not"):
         AvroConverter().configure({}, is_key=True)
 
 
