@@ -44,9 +44,11 @@ def on_purge_due(turn: Turn, _: TimerFired) -> None:
 
 
 def purge_statuses(turn: Turn) -> None:
-    """Leader: tombstone the statuses of connectors that are gone and of tasks beyond the current set."""
+    """Leader: tombstone the statuses of connectors that are gone and of tasks beyond the current set; and their topics,
+    of which a task that was just stopping may have told after the connector was gone.
+    """
     config, statuses = turn.state.store, turn.statuses
-    for connector in sorted({*statuses.connectors, *statuses.tasks}):
+    for connector in sorted({*statuses.connectors, *statuses.tasks, *statuses.topics}):
         known = config.contains(connector)
         keep = config.task_count(connector) if known else 0
         for task in sorted(statuses.tasks.get(connector, ())):
