@@ -1,4 +1,4 @@
-"""The `datagen` source: numbered records, for tests and benchmarks. What arrives is checked by the `verify` sink."""
+"""The `datagen` source: numbered records for tests and benchmarks. The `verify` sink checks what arrives."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class DatagenSourceConnector(SourceConnector):
         ConfigKey("topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The topic to write to."),
         ConfigKey(
             "streams", Type.INT, default=0, validator=at_least(0),
-            doc="How many numbered streams there are; 0: one a task (tasks.max).",
+            doc="The number of streams; 0: one per task (tasks.max).",
         ),
         ConfigKey("records", Type.LONG, default=-1, validator=at_least(-1), doc="Records of each stream; -1: no end."),
         ConfigKey(
-            "rate", Type.LONG, default=0, validator=at_least(0), doc="Records a second of each task; 0: no limit.",
+            "rate", Type.LONG, default=0, validator=at_least(0), doc="Records per second of each task; 0 for no limit.",
         ),
         ConfigKey("payload.bytes", Type.INT, default=20, validator=at_least(0), doc="The size of each payload."),
     )  # fmt: skip
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """Streams are dealt out; no task without one."""
+        """Distribute the streams; no task is without a stream."""
         streams = int(self.config_def.parse(self.config)["streams"]) or max_tasks
         count = min(max_tasks, streams)
         own = {"streams": str(streams), _COUNT: str(count)}
@@ -62,7 +62,7 @@ class DatagenSourceConnector(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
-        """A record is made from its number."""
+        """Supported: a record is made from its number."""
         return True
 
     @classmethod
@@ -106,7 +106,7 @@ class Numbers(InputPartition):  # type: ignore[misc]  # PySpark has no types
 
 
 class DatagenReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """Its offset is {stream: next sequence}, of the task's streams."""
+    """The offset is {stream: next sequence}, for the task's streams."""
 
     def __init__(self, topic: str, streams: Sequence[int], records: int, rate: int, payload: int) -> None:
         self._topic = topic

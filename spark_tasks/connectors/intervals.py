@@ -1,4 +1,4 @@
-"""Which sequence numbers of a stream have been seen, as a few intervals. Pure."""
+"""The sequence numbers seen of a stream, as a few intervals. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Interval = tuple[int, int]  # from, to (both included)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What has arrived of one stream, in order of arrival: `seen` has no neighbours or overlaps, sorted."""
+    """The numbers of one stream that have arrived. `seen` is sorted, without adjacent or overlapping intervals."""
 
     seen: tuple[Interval, ...] = ()
     records: int = 0
     duplicates: int = 0  # records that had been seen before
-    disorder: int = 0  # runs that began before a number that had already arrived, and were not seen before
+    disorder: int = 0  # new runs that began before a number that had already arrived
 
     @property
     def missing(self) -> int:
@@ -52,7 +52,7 @@ class Seen:
         return cls(seen, described["records"], described["duplicates"], described["disorder"])
 
     def joined(self, other: Seen) -> Seen:
-        """With what another task has seen of the same stream; what both have is duplicated."""
+        """Joined with the numbers that another task has seen of the same stream; common numbers count as duplicates."""
         both = merged([*self.seen, *other.seen])
         sizes = [sum(b - a + 1 for a, b in part) for part in (self.seen, other.seen, both)]
         return replace(
@@ -62,7 +62,7 @@ class Seen:
 
 
 def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """The same numbers in as few intervals as can be."""
+    """The same numbers in as few intervals as possible."""
     found: list[Interval] = []
     for first, last in sorted(intervals):
         if found and first <= found[-1][1] + 1:
@@ -74,7 +74,7 @@ def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SequenceSummary:
-    """All streams."""
+    """The numbers seen of all streams."""
 
     streams: Mapping[int, Seen] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class SequenceSummary:
         return SequenceSummary(streams)
 
     def joined(self, other: SequenceSummary) -> SequenceSummary:
-        """With another task's."""
+        """Joined with another task's summary."""
         streams = dict(self.streams)
         for stream, seen in other.streams.items():
             streams[stream] = streams[stream].joined(seen) if stream in streams else seen

@@ -1,4 +1,4 @@
-"""Lines of text in large pieces: bytes to a column of lines, and a column of values to bytes of lines."""
+"""Converts large pieces of text: bytes to a column of lines, and a column of values to bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def split_lines(data: Bytes, *, final: bool) -> tuple[pa.Array, int]:
     """The lines in `data` (ended by LF, CR or CR LF) as a string array, and how many bytes they take.
 
     `final`: a CR at the very end ends a line; otherwise it waits for what comes after it. Bytes that are not UTF-8
-    become U+FFFD. What is after the last line end is left over.
+    become U+FFFD. Bytes after the last line end are left over.
     """
     room = int(np.count_nonzero(data == _LF))
     returns = bool((data == _CR).any())
@@ -42,7 +42,7 @@ def _as_text(lines: pa.Array) -> pa.Array:
 
 @jit
 def _split(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int]:  # noqa: ARG001 - as _split_any
-    """Where there are only LFs: the bytes are copied, the LFs left out."""
+    """The fast path if all line ends are LF: copy the bytes without the LFs."""
     count, at, begin = 0, 0, 0
     offsets[0] = 0
     for i in range(len(data)):
@@ -79,7 +79,7 @@ def _split_any(data: Any, final: bool, offsets: Any, out: Any) -> tuple[int, int
 
 
 def to_lines(array: pa.Array, metadata: Metadata | None) -> pa.Buffer:
-    """Each value as Java prints it, a line each: the bytes, in one piece. Bytes are taken as they are."""
+    """The bytes of lines with each value as Java prints it. Binary values are written unchanged."""
     texts = array if pa.types.is_binary(array.type) else to_texts(array, metadata)
     if pa.types.is_binary(texts.type):
         joined = pc.binary_join_element_wise(texts, b"\n", b"", null_handling="replace", null_replacement=b"null")

@@ -1,4 +1,4 @@
-"""The `verify` sink: does everything that `datagen` numbered arrive, once and in order?"""
+"""The `verify` sink: checks that all records of `datagen` arrive once and in order."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _TASK = "verify.task"
 
 class VerifySinkConnector(SinkConnector):
     """Keeps a summary for each task, `task-<n>.json` in the folder `path`: records, duplicates, missing numbers and
-    disorder, in all and by stream. It is written when a batch is committed, before the offsets are; `read_summary`
-    joins those of all tasks.
+    disorder, in total and by stream. It is written when a batch is committed, before its offsets; `read_summary` joins
+    the summaries of all tasks.
     """
 
     version = "0.1.0"
@@ -58,7 +58,7 @@ class VerifySinkConnector(SinkConnector):
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:  # noqa: ARG003
-        """Any will do; what is read again counts as duplicates."""
+        """Any offsets are allowed; records read again count as duplicates."""
         return True
 
 
@@ -79,13 +79,13 @@ class VerifyData(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 @dataclass
 class Runs(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """Runs of consecutive numbers by stream, as they came."""
+    """Runs of consecutive numbers by stream, in the order of arrival."""
 
     runs: list[tuple[int, Interval]]
 
 
 class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """`write` boils a split down to runs of numbers, `commit` adds them to the summary."""
+    """`write` reduces a split to runs of numbers, `commit` adds them to the summary."""
 
     def __init__(self, file: str, stream: str, sequence: str) -> None:
         self._file = file
@@ -119,8 +119,8 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
                 yield int(stream), (int(numbers[begin]), int(numbers[end]))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Write the summary anew: again where somebody else has written it meanwhile. A worker that slept, and has
-        lost its task by now, may do so beside the one that has it.
+        """Rewrite the summary, and repeat that if another worker has written it meanwhile: a worker that slept and has
+        lost its task may write at the same time as the new one.
         """
         path = Path(self._file)
         code_folders.check(self._file, code_folders.of_plugins())  # runs on the worker
@@ -134,17 +134,17 @@ class VerifyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has 
                 if isinstance(message, Runs):
                     summary = summary.after(message.runs)
             hidden.write_text(json.dumps(summary.to_json(), indent=1))
-            if written := _version(path) == seen:  # a lock would have a sleeper stop who has its task
+            if written := _version(path) == seen:  # with a lock, a suspended worker could block the task's new worker
                 os.replace(hidden, path)  # noqa: PTH105
 
 
 def summary_file(folder: str, task: int) -> Path:
-    """Where a task's summary is."""
+    """The file of a task's summary."""
     return Path(folder) / f"task-{task}.json"
 
 
 def _version(path: Path) -> tuple[int, int] | None:
-    """Tells one writing of a file from the next."""
+    """A value that changes whenever the file is written."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -157,7 +157,7 @@ def _load(path: Path) -> SequenceSummary:
 
 
 def read_summary(folder: str | Path) -> SequenceSummary:
-    """What all tasks together have seen; records that two of them have count as duplicates."""
+    """The joined summary of all tasks; records that two of them have seen count as duplicates."""
     summary = SequenceSummary()
     for path in sorted(Path(folder).glob("task-*.json")):
         summary = summary.joined(_load(path))

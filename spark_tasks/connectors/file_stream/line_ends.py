@@ -1,4 +1,4 @@
-"""Where lines end in a file that may still grow."""
+"""Finds the ends of lines in a file that may still grow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _last_in(block: bytes, begin: int, at: int, size: int) -> int | None:
             return position + 1
         if position + 1 < size and index + 1 < len(block):
             return position + (2 if block[index + 1] == 10 else 1)
-        # a CR at the very end of the file: whether a LF follows is not known yet
+        # a CR at the very end of the file: a LF may still follow
         index = max(block.rfind(b"\n", 0, index), block.rfind(b"\r", 0, index))
     return None
 
@@ -58,7 +58,7 @@ def first_line_end(fd: int, start: int, size: int) -> int | None:
 
 
 def nth_line_end(fd: int, start: int, bound: int, lines: int) -> int:
-    """The position after so many complete lines from `start` on; `bound` where that is before them."""
+    """The position after this number of complete lines from `start` on, but at most `bound`."""
     at = start
     # One byte more, which tells whether a CR ends a line. Where the file has none, its end is the bound anyway.
     while len(block := np.frombuffer(os.pread(fd, min(BLOCK_BYTES, bound - at) + 1, at), np.uint8)) > 1:

@@ -20,7 +20,7 @@ from spark_tasks.process import code_folders
 
 
 class FileStreamSinkConnector(SinkConnector):
-    """As Kafka Connect's: the line is the value's toString. At least once."""
+    """Kafka Connect's FileStreamSink: each line is a value's toString. At least once."""
 
     version = "4.3.1"
     aliases = ("org.apache.kafka.connect.file.FileStreamSinkConnector", "FileStreamSink")
@@ -52,7 +52,7 @@ class FileStreamSinkConnector(SinkConnector):
 
 
 class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no types
-    """A file to append lines to."""
+    """Appends lines to a file."""
 
     @classmethod
     @override
@@ -61,7 +61,7 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
 
     @override
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """The file is there, or the task fails, from its start on, as in Kafka Connect."""
+        """The writer. The file is opened at once, so that the task fails at its start as in Kafka Connect."""
         file = self.options.get("file") or None
         if file is not None:
             os.close(_open(file, code_folders.of_plugins()))
@@ -70,7 +70,7 @@ class FileStreamSinkData(DataSource):  # type: ignore[misc]  # PySpark has no ty
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """What one split wrote; `lines` where the worker is to print them."""
+    """The result of one split; `lines`: lines for the worker to print."""
 
     rows: int
     size: int  # bytes
@@ -83,7 +83,7 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
     """
 
     def __init__(self, file: str | None, code: Sequence[str] = ()) -> None:
-        """`code`: folders of plugins, where nothing is written."""
+        """`code`: folders of plugins, in which no file may be written."""
         self._file = file
         self._code = code
 
@@ -106,7 +106,7 @@ class LineWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no
             os.close(fd)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Prints what is for the standard output."""
+        """Print the lines for the standard output."""
         if self._file is None:
             for message in messages:
                 if isinstance(message, Written) and message.lines:
@@ -128,4 +128,4 @@ def _open(file: str, code: Sequence[str]) -> int:
 
 def _append(fd: int, lines: memoryview) -> None:
     while len(lines):
-        lines = lines[os.write(fd, lines) :]  # short only where the disk is full or a signal came: then it may tear
+        lines = lines[os.write(fd, lines) :]  # writes less only on a full disk or a signal: then a line may be torn

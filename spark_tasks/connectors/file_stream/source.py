@@ -27,16 +27,16 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import Options, SourceConnector, SourceOffset, SourcePartition
 
 _LOG = logging.getLogger(__name__)
-_FIRST_CHUNK = 1024 * 1024  # small: the broker has work while the next one is read
+_FIRST_CHUNK = 1024 * 1024  # small, so that the broker has work while the next one is read
 CHUNK_BYTES = 8 * 1024 * 1024
-_HELD_BYTES = 64 * 1024 * 1024  # of the standard input: the worker's memory has them
+_HELD_BYTES = 64 * 1024 * 1024  # of the standard input, held in the worker's memory
 _MAX_LONG = 2**63 - 1
 
 
 class FileStreamSourceConnector(SourceConnector):
-    """As Kafka Connect's, with one source partition {"filename"} whose offset {"position"} counts the bytes of the
-    lines sent. (Java adds up characters and then skips as many bytes: ADR 0008.) `batch.size` counts where it is set:
-    for batches of its default, 2000 lines, Spark's jobs would cost far more than the reading.
+    """Kafka Connect's FileStreamSource, with one source partition {"filename"} whose offset {"position"} counts the
+    bytes of the lines sent. (Java adds up characters and then skips as many bytes: ADR 0008.) `batch.size` is used only
+    if it is set: for batches of its default, 2000 lines, Spark's jobs would cost far more than the reading.
     """
 
     version = "4.3.1"
@@ -52,8 +52,8 @@ class FileStreamSourceConnector(SourceConnector):
         ),
         ConfigKey(
             "batch.size", Type.INT, default=2000, importance=Importance.LOW,
-            doc="How many lines of the file a batch has at most, where it is set; with transaction.boundary=poll each "
-                "batch is a transaction. Where it is not set, batches are planned by bytes and time, which is faster.",
+            doc="The most lines of a batch; with transaction.boundary=poll each batch is a transaction. Unless set, "
+                "batches are planned by bytes and time, which is faster.",
         ),
     )  # fmt: skip
 
@@ -68,12 +68,12 @@ class FileStreamSourceConnector(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
-        """A file can be read again from a position; the standard input cannot."""
+        """Supported for a file, which can be read again from a position, but not for the standard input."""
         return bool(config.get("file"))
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
-        """Refuses what no task could start from; tombstones are always allowed."""
+        """Refuse offsets that no task could start from; tombstones are always allowed."""
         if not config.get("file"):
             raise ConnectError(
                 "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used "
@@ -104,7 +104,7 @@ def _is_long(value: object) -> bool:
 
 
 class FileStreamData(DataSource):  # type: ignore[misc]  # PySpark has no types
-    """One file's, or the standard input's, lines."""
+    """The lines of one file, or of the standard input."""
 
     @classmethod
     @override
@@ -135,9 +135,9 @@ class FileRange(InputPartition):  # type: ignore[misc]  # PySpark has no types
 
 
 class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """Its offset is {"filename", "position"}. Opens the file anew for each batch, so a file that was replaced under
-    its name is read on at the position; a file that has become shorter is waited for until it is longer again. A batch
-    has at most `lines` lines, but one at least.
+    """The offset is {"filename", "position"}. Opens the file again for each batch, so a file that was replaced is read
+    from the same position on; if a file gets shorter, the reader waits until it is longer again. A batch has at most
+    `lines` lines, but at least one.
     """
 
     def __init__(self, file: str, topic: str, lines: int | None = None) -> None:
@@ -155,7 +155,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         return ReadMaxBytes(DEFAULT_BYTES)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
-        """The end of the last complete line that the limit allows; `start` where there is nothing new."""
+        """The end of the last complete line within the limit; `start` if there is nothing new."""
         position = int(start["position"])
         try:
             fd = os.open(self._file, os.O_RDONLY)
@@ -192,7 +192,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         return [FileRange(self._file, self._topic, int(start["position"]), int(end["position"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The lines of the range, some megabytes a batch."""
+        """The lines of the range, in batches of some megabytes."""
         assert isinstance(partition, FileRange)  # noqa: S101
         at, end, room = partition.start, partition.end, _FIRST_CHUNK
         with open(partition.file, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered
@@ -204,7 +204,7 @@ class FileReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
                     raise ConnectError(f"file {partition.file} ends at {at}, but had {end} bytes: was it truncated?")
                 lines, used = split_lines(data[:got], final=at + got == end)
                 if not used:
-                    if got < len(data) or at + got == end:  # there was a line end when this was planned
+                    if got < len(data) or at + got == end:  # there was a line end when the batch was planned
                         raise ConnectError(f"file {partition.file} has no complete line at {at} any more: was it "
                                            "truncated or replaced?")
                     room *= 2  # a line longer than the chunk
@@ -232,7 +232,7 @@ _LINE_METADATA = {SCHEMA_KEY: to_text(STRING).encode()}
 
 
 def line_batch(topic: str, lines: pa.Array) -> pa.RecordBatch:
-    """A source batch of lines: no key, the present time."""
+    """A source batch of lines, without keys and with the current time."""
     now = pa.array(np.full(len(lines), int(time.time() * 1000), np.int64))
     topics = one_topic(topic, len(lines))
     fields = [
@@ -252,13 +252,13 @@ class Lines(InputPartition):  # type: ignore[misc]  # PySpark has no types
 
 
 class StandardInputReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """The worker's standard input, whose position nobody can go back to: {"filename": null} has {"position": null}."""
+    """The worker's standard input, which cannot be read again: {"filename": null} has {"position": null}."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """From where no batch was committed yet."""
+        """The position after the last committed batch."""
         return {"at": standard_input().begin}
 
     @override
@@ -277,7 +277,7 @@ class StandardInputReader(DataSourceStreamReader):  # type: ignore[misc]  # PySp
         yield line_batch(partition.topic, lines)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Forget what has arrived."""
+        """Forget lines that have been committed."""
         standard_input().forget(int(end["at"]))
 
     @override

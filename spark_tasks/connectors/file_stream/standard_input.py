@@ -12,7 +12,7 @@ _ROOM = 64 * 1024 * 1024
 
 
 class ReadAhead:
-    """What was read of a descriptor and is not committed yet; positions count from the first byte."""
+    """Data read from a descriptor and not committed yet; positions count from the first byte."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -26,7 +26,7 @@ class ReadAhead:
             try:
                 data = os.read(self._fd, _READ)
             except OSError:
-                return  # closed, or a terminal that is gone: there will be no more
+                return  # closed, or the terminal is gone: there is no more input
             if not data:
                 return
             with self._changed:
@@ -56,7 +56,7 @@ class ReadAhead:
             return bytes(self._data[start - self._begin : end - self._begin])
 
     def forget(self, end: int) -> None:
-        """What comes before `end` will not be asked for again."""
+        """Forget everything before `end`."""
         with self._changed:
             if end > self._begin:
                 del self._data[: end - self._begin]
@@ -66,5 +66,5 @@ class ReadAhead:
 
 @cache
 def standard_input() -> ReadAhead:
-    """The process's."""
+    """The standard input of this process."""
     return ReadAhead(sys.stdin.fileno())

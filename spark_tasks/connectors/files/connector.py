@@ -21,7 +21,7 @@ _INDEX, _COUNT = "files.task.index", "files.task.count"
 class FilesSourceConnector(SourceConnector):
     """Source partition {"filename"}; offset {"position"}: bytes of a CSV or JSON file, row groups of a Parquet file.
 
-    Rows keep their order within a file; several files are read in parallel, and shared out among tasks.
+    Rows keep their order within a file; several files are read in parallel, and distributed among tasks.
     """
 
     version = "0.1.0"
@@ -32,19 +32,19 @@ class FilesSourceConnector(SourceConnector):
         ConfigKey("topic", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The topic to write to."),
         ConfigKey(
             "format", Type.STRING, default="auto", validator=OneOf("auto", "csv", "json", "parquet"),
-            importance=Importance.HIGH, doc="What the files are; auto goes by their names.",
+            importance=Importance.HIGH, doc="The format of the files; auto decides by their names.",
         ),
-        ConfigKey("pattern", Type.STRING, default="*", doc="Which names count, such as *.csv; hidden files never do."),
-        ConfigKey("recursive", Type.BOOLEAN, default=False, doc="Whether to look into folders of the folder."),
+        ConfigKey("pattern", Type.STRING, default="*", doc="Names of files to read, such as *.csv; never hidden ones."),
+        ConfigKey("recursive", Type.BOOLEAN, default=False, doc="Whether to read subfolders."),
         ConfigKey(
             "schema", Type.STRING, default=None,
-            doc="Columns and types of CSV files, for example: id BIGINT, name STRING, at TIMESTAMP_NTZ (2024-01-02 "
+            doc="The columns and types of CSV files, for example: id BIGINT, name STRING, at TIMESTAMP_NTZ (2024-01-02 "
                 "03:04:05; TIMESTAMP where times have a zone). Unset: inferred from the beginning of the first file.",
         ),
-        ConfigKey("csv.delimiter", Type.STRING, default=",", doc="What separates fields; \\t for a tab."),
-        ConfigKey("csv.quote", Type.STRING, default='"', doc="What quotes fields."),
+        ConfigKey("csv.delimiter", Type.STRING, default=",", doc="The character between fields; \\t for a tab."),
+        ConfigKey("csv.quote", Type.STRING, default='"', doc="The character around quoted fields."),
         ConfigKey(
-            "csv.header", Type.BOOLEAN, default=True, doc="Whether each file begins with the names of its columns.",
+            "csv.header", Type.BOOLEAN, default=True, doc="Whether each file begins with a line of column names.",
         ),
         ConfigKey(
             "csv.null.values", Type.LIST, default=",NA,N/A,NULL,null,NaN", doc="What stands for null, unless quoted.",
@@ -52,10 +52,10 @@ class FilesSourceConnector(SourceConnector):
         ConfigKey("csv.multiline", Type.BOOLEAN, default=False, doc="Whether quoted fields may contain line ends."),
         ConfigKey(
             "last.line.wait.ms", Type.LONG, default=60000, validator=at_least(-1),
-            doc="A last line without an end is taken when the file has not changed for so long; -1: never.",
+            doc="A last line without a line end is read when the file has not changed for this time; -1 for never.",
         ),
         ConfigKey(
-            "files.parallel", Type.INT, default=4, validator=at_least(1), doc="How many files a batch reads at most.",
+            "files.parallel", Type.INT, default=4, validator=at_least(1), doc="The most files of a batch.",
         ),
     )  # fmt: skip
 
@@ -65,7 +65,7 @@ class FilesSourceConnector(SourceConnector):
         return FilesSettings.problems(config)
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """Each task takes the files whose names fall to it."""
+        """Tasks share the files by a hash of their names."""
         return [{**self.config, _INDEX: str(index), _COUNT: str(max_tasks)} for index in range(max_tasks)]
 
     @classmethod
@@ -75,7 +75,7 @@ class FilesSourceConnector(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
-        """Files can be read again from any position."""
+        """Supported: files can be read again from any position."""
         return True
 
     @classmethod

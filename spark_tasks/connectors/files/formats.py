@@ -30,7 +30,7 @@ _ROWS = 65_536
 
 
 class FilePiece(Protocol):
-    """The piece of a file to read; see files_reader.FilePart."""
+    """The piece of a file to read (see reader.FilePart)."""
 
     path: str
     format: FileFormat
@@ -40,14 +40,14 @@ class FilePiece(Protocol):
 
 
 def read(part: FilePiece, settings: FilesSettings) -> Iterator[Column]:
-    """The values of the piece with the metadata of their field, in pieces of some megabytes."""
+    """The values of the piece with the metadata of their field, in batches of some megabytes."""
     if part.format is FileFormat.CSV:
         return _read_csv(part, settings)
     return _read_json(part) if part.format is FileFormat.JSON else _read_parquet(part)
 
 
 def complete_until(path: Path, start: int, share: int | None, size: int, quote: str | None) -> int:
-    """The end of the last complete row within `share` bytes after `start`, of the first one if that is longer."""
+    """The end of the last complete row within `share` bytes after `start`, or of the first row if that is longer."""
     bound = size if share is None else min(size, start + share)
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -65,7 +65,7 @@ def complete_until(path: Path, start: int, share: int | None, size: int, quote: 
 
 @jit
 def _last_unquoted_end(data: Any, quote: int) -> int:
-    """After the last LF that is outside quotes; 0 if there is none."""
+    """The position after the last LF outside quotes; 0 if there is none."""
     inside, end = False, 0
     for i in range(len(data)):
         if data[i] == quote:
@@ -86,7 +86,7 @@ def _options(settings: FilesSettings) -> tuple[csv.ParseOptions, dict[str, Any]]
 
 
 def _head(path: str | Path) -> bytes:
-    """The beginning of a file, whole lines of it."""
+    """Complete lines from the beginning of a file."""
     with open(path, "rb") as file:  # noqa: PTH123
         data = file.read(_SAMPLE)
     end = data.rfind(b"\n") + 1
@@ -94,7 +94,7 @@ def _head(path: str | Path) -> bytes:
 
 
 def infer_columns(path: Path, settings: FilesSettings) -> Columns:
-    """Names and types by the beginning of a file; a column without values there is taken for text."""
+    """Infer names and types from the beginning of a file; a column without values there becomes text."""
     parsing, converting = _options(settings)
     reading = csv.ReadOptions(use_threads=False, block_size=_SAMPLE, autogenerate_column_names=not settings.header)
     try:
@@ -158,7 +158,7 @@ def _read_json(part: FilePiece) -> Iterator[Column]:
         last = at + len(piece) == len(data)
         lines, used = split_lines(piece, final=last)
         rest = piece[used:]
-        if last and len(rest):  # a last line that nobody ended
+        if last and len(rest):  # a last line without a line end
             lines, used = pa.concat_arrays([lines, pa.array([rest.tobytes().decode("utf-8", "replace")])]), len(piece)
         if not used:
             lines, used = split_lines(np.append(data[at:], np.uint8(10)), final=True)  # a line longer than a block
@@ -174,7 +174,7 @@ def _read_json(part: FilePiece) -> Iterator[Column]:
 
 
 def row_groups(path: Path) -> int | None:
-    """How many row groups a Parquet file has; None if it is not complete, or no Parquet file."""
+    """The number of row groups of a Parquet file; None if it is incomplete, or not a Parquet file."""
     try:
         return int(pq.read_metadata(path).num_row_groups)
     except (OSError, pa.ArrowInvalid):
@@ -182,7 +182,7 @@ def row_groups(path: Path) -> int | None:
 
 
 def row_groups_within(path: Path, start: int, share: int | None) -> int:
-    """The row group after the last one that `share` bytes allow; at least one more than `start`."""
+    """The row group after the last one within `share` bytes, but at least one more than `start`."""
     metadata = pq.read_metadata(path)
     end, size = start, 0
     while end < metadata.num_row_groups:

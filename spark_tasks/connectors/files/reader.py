@@ -1,4 +1,4 @@
-"""The stream reader of the `files` source: which bytes of which files make the next batch."""
+"""The stream reader of the `files` source, which chooses the parts of files for the next batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FilePart(InputPartition):  # type: ignore[misc]  # PySpark has no types
 
 
 class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """Its offset is {"files": {path: position}}, of all files of the task that it has begun to read."""
+    """The offset is {"files": {path: position}}, for all files of the task that it has begun to read."""
 
     def __init__(self, settings: FilesSettings, index: int, count: int) -> None:
         self._settings = settings
@@ -47,7 +47,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         self._count = count
         self._columns: formats.Columns | None = settings.columns
         self._complaints: dict[str, str] = {}
-        self._served: set[str] = set()  # what the last batch took to the end: files that always grow starve no other
+        self._served: set[str] = set()  # files read to the end by the last batch, for fairness
 
     @override
     def initialOffset(self) -> dict[str, Any]:
@@ -58,10 +58,10 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         return ReadMaxBytes(DEFAULT_BYTES)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
-        """`start`, with the next pieces of some files: as much as the limit allows in all, evenly shared."""
+        """`start` advanced by the next pieces of some files, up to the limit in all, evenly shared."""
         before: Mapping[str, int] = start["files"]
         grown = [path for path in self._files() if self._has_more(path, before.get(str(path), 0))]
-        grown.sort(key=lambda path: str(path) in self._served)  # by name, those with an old backlog first
+        grown.sort(key=lambda path: str(path) in self._served)  # by name, but files with an old backlog first
         most = max_files(limit) or self._settings.parallel
         allowed = max_bytes(limit)
         share = None if allowed is None else max(1, allowed // max(1, min(most, len(grown))))
@@ -77,7 +77,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         return {"files": after}
 
     def _files(self) -> list[Path]:
-        """The task's own, by name."""
+        """The task's files, by name."""
         root = Path(self._settings.path)
         if root.is_file():
             return [root] if self._index == 0 else []
@@ -103,7 +103,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         try:
             size = path.stat().st_size
         except FileNotFoundError:
-            return False  # gone since the folder was listed
+            return False  # removed since the folder was listed
         if size < position:
             self._complain(path, f"has {size} bytes, the next row is expected at {position}: waiting")
         return size > position
@@ -121,7 +121,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
             status = path.stat()
             end = formats.complete_until(path, position, share, status.st_size, quote)
         except FileNotFoundError:
-            return position  # gone since the folder was listed
+            return position  # removed since the folder was listed
         if end == position and self._is_abandoned(status):
             return status.st_size
         return end
@@ -131,7 +131,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         return 0 <= self._settings.wait_ms <= waited_ms
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """One for each file that has grown."""
+        """One partition for each file that has grown."""
         parts = []
         for path, until in sorted(end["files"].items()):
             begin = start["files"].get(path, 0)
@@ -142,7 +142,7 @@ class FilesReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has 
         return parts
 
     def _csv_columns(self) -> formats.Columns:
-        """The columns of all CSV files of the connector: given, or inferred from the first file by name."""
+        """The columns of all CSV files: configured, or inferred from the first file by name."""
         if self._columns is None:
             root = Path(self._settings.path)
             files = [root] if root.is_file() else sorted(

@@ -1,4 +1,4 @@
-"""What a `files` source is told, checked."""
+"""The checked settings of a `files` source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_tasks.plugins.api import Options
 
 
 class FileFormat(Enum):
-    """What a file is."""
+    """The format of a file."""
 
     CSV = "csv"
     JSON = "json"
@@ -33,7 +33,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class FilesSettings:
-    """A task's configuration. `columns`: given names and Arrow types, or None to infer them."""
+    """A task's configuration. `columns`: names and Arrow types, or None to infer them."""
 
     path: str
     topic: str
@@ -51,7 +51,7 @@ class FilesSettings:
 
     @classmethod
     def of(cls, parsed: Mapping[str, Any]) -> FilesSettings:
-        """From values that FilesSourceConnector.config_def has parsed. ConfigError for what is not a schema."""
+        """The settings from values parsed by FilesSourceConnector.config_def. ConfigError for an invalid schema."""
         return cls(
             path=parsed["path"],
             topic=parsed["topic"],
@@ -70,7 +70,7 @@ class FilesSettings:
 
     @staticmethod
     def problems(config: Options) -> Mapping[str, Sequence[str]]:
-        """What is wrong with single keys that a ConfigDef cannot say."""
+        """Errors in single keys that a ConfigDef cannot find."""
         found: dict[str, list[str]] = {}
         for key in ("csv.delimiter", "csv.quote"):
             value = config.get(key)
@@ -87,7 +87,7 @@ class FilesSettings:
         return found
 
     def format_of(self, path: Path) -> FileFormat | None:
-        """What the file is; None for one that is of no known kind."""
+        """The format of the file; None if it is unknown."""
         return self.format or _ENDINGS.get(path.suffix.lower())
 
 

@@ -1,9 +1,9 @@
-"""At most one file of the parquet sink begins at any offset, whoever writes.
+"""Ensures that at most one file of the parquet sink begins at any offset, even with several writers.
 
-A look at the folder is not enough: a task that is suspended after it has looked, and woken when its successor has
-written the same offsets with another end, would add its own. So a file is claimed first: a second name, made of the
-first offset only, is linked to it, which fails where that name exists. All tasks go on where a file ends, so their
-files form one chain. A claim holds the data; a file whose task died before it had its proper name gets it later.
+Checking the folder is not enough: a task that is suspended after the check, and resumed when its successor has
+written the same offsets with another end, would add its file. So a file is claimed first: a second name, made of the
+first offset only, is linked to it, which fails if that name exists. All tasks continue where a file ends, so their
+files form one chain. A claim keeps the data; a file whose task died before the final rename is renamed later.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _logger = logging.getLogger(__name__)
 
 RANGE_KEY = "heeler.offsets"  # in the file's metadata: its proper name
 _CLAIM = re.compile(r"\.(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})\.claim")
-KEPT_S = 3600  # a claim keeps a file's data on the disk, even if somebody takes the file away
+KEPT_S = 3600  # a claim keeps a file's data on the disk, even if the file is removed
 
 
 def name_of_claim(folder: Path, held: OffsetRange) -> Path:
-    """The second name of the file that holds these offsets."""
+    """The name of the claim for a file with these offsets."""
     return folder / f".{held.topic}-{held.partition}-{held.first:020d}.claim"
 
 
 def claim(folder: Path, path: str, held: OffsetRange) -> bool:
-    """Whether this file may be the one with these offsets; a file of the very same ones says yes as well.
+    """Claim the offsets for this file; True also if a file with exactly the same offsets has the claim.
 
-    On file systems without hard links everybody may.
+    On file systems without hard links it is always True.
     """
     name = name_of_claim(folder, held)
     try:
@@ -49,9 +49,9 @@ def claim(folder: Path, path: str, held: OffsetRange) -> bool:
 
 
 def finish(folder: Path, topic: str, partition: int) -> None:
-    """Give their names to claimed files that do not have them yet, and forget claims of long ago.
+    """Rename claimed files that do not have their final name yet, and remove old claims.
 
-    A file that somebody took away after it had its name is not brought back.
+    A file that was removed after it had its final name is not restored.
     """
     for name in folder.glob(f".{_escaped(topic)}-{partition}-*.claim") if folder.is_dir() else ():
         found = _CLAIM.fullmatch(name.name)
@@ -59,7 +59,7 @@ def finish(folder: Path, topic: str, partition: int) -> None:
         if held is None:
             continue
         with suppress(FileExistsError, FileNotFoundError):
-            if name.stat().st_nlink > 1:  # its hidden name, or the proper one
+            if name.stat().st_nlink > 1:  # its hidden or its final name
                 os.link(name, folder / held.name)
         with suppress(FileNotFoundError):
             if name.stat().st_nlink == 1 or time.time() - name.stat().st_mtime > KEPT_S:

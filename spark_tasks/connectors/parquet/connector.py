@@ -19,8 +19,8 @@ _CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 
 
 class ParquetSinkConnector(SinkConnector):
-    """Exactly once: a file is named by the offsets in it (topic-partition-first-last.parquet), written under a hidden
-    name and renamed when the whole batch is good; a task resumes behind the offsets of the files that are there.
+    """Exactly once: a file is named after its offsets (topic-partition-first-last.parquet), written under a hidden
+    name, and renamed when the whole batch is complete; a task resumes after the offsets of the existing files.
     """
 
     version = "0.1.0"
@@ -29,19 +29,19 @@ class ParquetSinkConnector(SinkConnector):
             "path", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH, doc="The folder for the files.",
         ),
         ConfigKey(
-            "compression", Type.STRING, default="snappy", validator=OneOf(*_CODECS), doc="How pages are compressed.",
+            "compression", Type.STRING, default="snappy", validator=OneOf(*_CODECS), doc="The compression of pages.",
         ),
         ConfigKey(
             "rotate.records", Type.LONG, default=1_000_000, validator=at_least(0),
-            doc="A file is closed when it has so many rows; 0: no limit.",
+            doc="A file is closed when it has this many rows; 0 for no limit.",
         ),
         ConfigKey(
             "rotate.bytes", Type.LONG, default=128 * 1024 * 1024, validator=at_least(0),
-            doc="A file is closed when its rows take so many bytes in memory; 0: no limit.",
+            doc="A file is closed when its rows take this many bytes in memory; 0 for no limit.",
         ),
         ConfigKey(
             "rotate.ms", Type.LONG, default=0, validator=at_least(0),
-            doc="A file is closed when it has been written to for so long; 0: no limit. A batch ends it in any case.",
+            doc="A file is closed after this time, and at the end of each batch; 0 for no limit.",
         ),
         ConfigKey(
             "kafka.columns", Type.BOOLEAN, default=False,

@@ -1,4 +1,4 @@
-"""What the parquet sink is told, and the names of its files, which say what offsets they hold."""
+"""The settings of the parquet sink, and the names of its files, which contain their offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<last
 
 @dataclass(frozen=True, slots=True)
 class ParquetSettings:
-    """What a writer is told. A limit of 0 means none."""
+    """The settings of a writer. A limit of 0 means no limit."""
 
     folder: str
     compression: str
@@ -19,7 +19,7 @@ class ParquetSettings:
     bytes: int
     millis: int
     kafka_columns: bool
-    code: tuple[str, ...] = ()  # folders of plugins, where nothing is written
+    code: tuple[str, ...] = ()  # folders of plugins, in which no file may be written
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,7 +43,7 @@ class OffsetRange:
 
 
 def parse(name: str) -> OffsetRange | None:
-    """What a file holds, by its name; None for other files."""
+    """Parse a file's name; None for other files."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -51,7 +51,7 @@ def parse(name: str) -> OffsetRange | None:
 
 
 def present(folder: str, topic: str, partition: int) -> list[OffsetRange]:
-    """The ranges of the files that are there, in order."""
+    """The ranges of the existing files, in order."""
     path = Path(folder)
     names = (entry.name for entry in path.iterdir()) if path.is_dir() else ()
     ranges = (parse(name) for name in names if name.startswith(f"{topic}-{partition}-"))

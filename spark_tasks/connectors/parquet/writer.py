@@ -26,27 +26,27 @@ from spark_tasks.pipeline.converters.json_write import JsonWriter
 from spark_tasks.plugins.origin import kafka_partition
 from spark_tasks.process import code_folders
 
-_STALE_S = 24 * 3600  # hidden files of that age belong to nobody any more
+_STALE_S = 24 * 3600  # older hidden files do not belong to any task
 
 
 @dataclass
 class Files(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """What one split wrote: hidden files and what they are to be called."""
+    """The result of one split: hidden files and their final names."""
 
     files: list[tuple[str, OffsetRange]]
 
 
 class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """`write` makes hidden files, `commit` gives them their names: a batch that fails half-way leaves nothing that a
+    """`write` makes hidden files, `commit` renames them: a batch that fails half-way leaves no files that a
     reader would see. The folder must be the same for the worker and the executors.
     """
 
     def __init__(self, settings: ParquetSettings) -> None:
         self.settings = settings
-        self._claims = deque[tuple[float, Path]]()  # of its own commits, and when they were made
+        self._claims = deque[tuple[float, Path]]()  # claims of its own commits, and when they were made
 
     def __reduce__(self) -> tuple[type[ParquetWriter], tuple[ParquetSettings]]:
-        """The claims stay with the one who commits."""
+        """Pickled without the claims, which only the committing worker needs."""
         return ParquetWriter, (self.settings,)
 
     @override
@@ -77,7 +77,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
         return Files(done)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Rename, in the order of the offsets: after a crash in between, what is there has no gap."""
+        """Rename in the order of the offsets, so that a crash in between leaves no gap."""
         files = sorted((r, path) for m in messages if isinstance(m, Files) for path, r in m.files)
         for held in {(r.topic, r.partition) for r, _ in files}:
             self._refuse_overlap([r for r, _ in files if (r.topic, r.partition) == held])
@@ -97,7 +97,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
             self._claims.popleft()[1].unlink(missing_ok=True)
 
     def _refuse_overlap(self, new: Sequence[OffsetRange]) -> None:
-        """Files that hold some of the offsets under other names were written by somebody else in the meantime."""
+        """Refuse offsets that are in files with other names, which another task has written in the meantime."""
         names = {one.name for one in new}
         for there in present(self.settings.folder, new[0].topic, new[0].partition):
             if there.name not in names and any(there.overlaps(one) for one in new):
@@ -107,7 +107,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
                 )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the splits wrote."""
+        """Remove the files of the splits."""
         _remove(path for m in messages if isinstance(m, Files) for path, _ in m.files)
 
     @override
@@ -127,7 +127,7 @@ class ParquetWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has
 
 
 class OverlapError(RetriableError):
-    """Another task has written the same offsets just now; the next batch starts behind them."""
+    """Another task has just written the same offsets; the next batch starts after them."""
 
 
 class _OpenFile:
@@ -145,7 +145,7 @@ class _OpenFile:
         self._writer = pq.ParquetWriter(self._path, schema, compression=settings.compression)
 
     def takes(self, batch: pa.RecordBatch, schema: pa.Schema) -> bool:
-        """Whether the batch belongs into this file."""
+        """Whether the batch can be added to this file."""
         limits = self._settings
         full = (
             (limits.records and self._records + len(batch) > limits.records)
@@ -206,7 +206,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
-    """The fields of the values as columns (a value that is neither a struct nor a map: one column `value`)."""
+    """The fields of the values as columns; values other than structs and maps become one column `value`."""
     value, field = batch.column("value"), batch.schema.field("value")
     if is_json(field.metadata):
         parsed, _ = parse_columns(value.cast(pa.binary()))
@@ -229,7 +229,7 @@ def as_table(batch: pa.RecordBatch, *, kafka_columns: bool) -> pa.Table:
 
 
 def storable(array: pa.Array, *, json: bool = False) -> pa.Array:
-    """The array as Parquet can hold it: numbers of mixed kinds as doubles, structs without fields as JSON."""
+    """The array in a form that Parquet supports: mixed numbers as doubles, structs without fields as JSON."""
     if json:
         parsed = _as_doubles(array)
         return array if parsed is None else parsed

@@ -1,4 +1,4 @@
-"""Finding PySpark Python data sources, and giving them the options that are theirs."""
+"""Finds PySpark Python data sources, and passes them their options."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _WHERE = (
 FORMAT_KEYS = ConfigDef(
     ConfigKey(
         "format", Type.STRING, validator=NonEmpty(), importance=Importance.HIGH,
-        doc="A Python data source of PySpark: its format name or the path of its class (package.module:Class). It lies "
-            "in a folder of plugin.path, or an installed package offers it.",
+        doc="A Python data source of PySpark: its format name or the path of its class (package.module:Class). It is "
+            "in a folder of plugin.path, or offered by an installed package.",
     ),
     ConfigKey(
         "schema", Type.STRING, default=None,
-        doc="The columns, as Spark writes them (id BIGINT, name STRING), where the data source needs to be told.",
+        doc="The columns as in Spark (id BIGINT, name STRING), if the data source needs a schema.",
     ),
 )  # fmt: skip
 
@@ -39,21 +39,21 @@ _OPTION = "option."
 
 
 def find(name: str) -> type[DataSource]:
-    """The class by its format name or its path. Only what was found as a data source is ever imported.
+    """The class by its format name or its path. Only classes that were found as data sources are ever imported.
 
-    ConfigError says what there is.
+    ConfigError lists the known data sources.
     """
     found = {f.target: f for f in offered() if _named(f, name)}
-    if not found and not set(name) & set(".:"):  # a class may work its name out, which is known once it is imported
+    if not found and not set(name) & set(".:"):  # a class may compute its name, which is known only after the import
         found = {f.target: f for f in offered() if f.alias is None and _says(f, name)}
     if not found:
         raise _wrong(name, f"{_nearest(name)}. {_WHERE}")
     if len(found) > 1:
-        raise _wrong(name, f"there are several: {', '.join(sorted(found))}; give the path of one")
+        raise _wrong(name, f"several data sources have it: {', '.join(sorted(found))}; use the path of one")
     [one] = found.values()
     try:
         source = resolve(one)
-    except Exception as error:  # the module is the author's
+    except Exception as error:  # the module is plugin code
         raise _wrong(name, f"{one.target} cannot be imported: {why(error)}") from error
     if not issubclass(source, DataSource):
         raise _wrong(name, "it is not a PySpark DataSource")
@@ -61,7 +61,7 @@ def find(name: str) -> type[DataSource]:
 
 
 def _named(found: Found, name: str) -> bool:
-    """By format name, by its class's path, or by that of a package that offers the class as its own."""
+    """The data source by format name, by its class's path, or by the path under which a package exports it."""
     if name in (found.name, found.target) or name.lower() == (found.alias or "").lower():
         return True
     package, _, attribute = name.replace(":", ".").rpartition(".")
@@ -74,7 +74,7 @@ def _says(found: Found, name: str) -> bool:
         source: Any = resolve(found)
         return str(source.name()).lower() == name.lower()
     except Exception as error:  # noqa: BLE001 - somebody else's, perhaps without what it needs; nobody asked for it
-        _log.debug("%s does not tell its name: %r", found.target, error)
+        _log.debug("The name of the data source %s cannot be read: %r", found.target, error)
         return False
 
 
@@ -90,12 +90,12 @@ def _wrong(name: str, what: str) -> ConfigError:
 
 
 def has(kind: type[DataSource], *methods: str) -> bool:
-    """Whether it has one of these methods of a DataSource."""
+    """Whether the class implements one of these methods of DataSource."""
     return any(getattr(kind, name) is not getattr(DataSource, name) for name in methods)
 
 
 def problems(config: Mapping[str, str], *methods: str) -> Mapping[str, Sequence[str]]:
-    """What is wrong, by key: an unknown data source, one without the methods needed, an unreadable schema."""
+    """Errors by key: an unknown data source, one without the required methods, an invalid schema."""
     name, found = config["format"], dict[str, list[str]]()
     try:
         if not has(find(name), *methods):
@@ -111,7 +111,7 @@ def problems(config: Mapping[str, str], *methods: str) -> Mapping[str, Sequence[
 
 
 def make(options: Mapping[str, str]) -> DataSource:
-    """The data source of a task's configuration; `schema` overrides its own."""
+    """Make the data source for a task's configuration; `schema` replaces its own schema."""
     own = {k.removeprefix(_OPTION): v for k, v in options.items() if k.startswith(_OPTION)}
     source: Any = find(options["format"])(options=CaseInsensitiveDict(own))
     if options.get("schema"):

@@ -1,4 +1,4 @@
-"""Any Python data source of PySpark that can be written to as a sink: the values' fields are its columns."""
+"""Any writable Python data source of PySpark as a sink, with the fields of the values as columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_tasks.plugins.api import Options, SinkConnector
 
 
 class PySparkSinkConnector(SinkConnector):
-    """At least once: what the data source commits may be repeated after a crash. `option.<name>` is given to the
+    """At least once: a commit of the data source may be repeated after a crash. `option.<name>` is passed to the
     data source as the option <name>; it appends (overwrite=False).
     """
 
@@ -60,13 +60,13 @@ class AnySink(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 @dataclass
 class Wrapped(WriterCommitMessage):  # type: ignore[misc]  # PySpark has no types
-    """Messages of the data source's own writers, each with the schema that its writer was made for."""
+    """Messages of the data source's writers, each with the schema of its writer."""
 
     messages: list[tuple[str, WriterCommitMessage | None]]
 
 
 class AnyWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpark has no types
-    """One of the data source's writers for each schema that the data has, row by row or by Arrow batches."""
+    """Uses one writer of the data source for each schema in the data, row by row or with Arrow batches."""
 
     def __init__(self, source: DataSource) -> None:
         self._source = source

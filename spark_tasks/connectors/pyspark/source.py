@@ -18,8 +18,8 @@ _STREAMS = ("streamReader", "simpleStreamReader")
 
 
 class PySparkSourceConnector(SourceConnector):
-    """One task. Streaming data sources go on where they were; of one that can only be read as a whole, the rows are
-    read once. `option.<name>` is given to the data source as the option <name>.
+    """One task. Streaming data sources continue from their offset; a data source that supports only batch reads is read
+    once. `option.<name>` is passed to the data source as the option <name>.
     """
 
     version = "0.1.0"
@@ -45,12 +45,12 @@ class PySparkSourceConnector(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:  # noqa: ARG003
-        """Streaming data sources can be read from an offset again: PySpark requires it."""
+        """Supported for streaming data sources, which PySpark requires to be readable again from an offset."""
         return True
 
 
 class ReadOnce(DataSource):  # type: ignore[misc]  # PySpark has no types
-    """A data source without a stream, as a stream that ends."""
+    """Presents a data source without streaming as a stream that ends."""
 
     def __init__(self, source: DataSource) -> None:
         super().__init__(source.options)
@@ -66,7 +66,7 @@ class ReadOnce(DataSource):  # type: ignore[misc]  # PySpark has no types
 
 
 class OnceReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has no types
-    """Its offset is {"done": false}, then {"done": true}."""
+    """The offset is {"done": false}, then {"done": true}."""
 
     def __init__(self, reader: DataSourceReader) -> None:
         self._reader = reader
@@ -80,10 +80,10 @@ class OnceReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark has n
         return {"done": True}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """All of the reader's, once."""
+        """All partitions of the reader, once."""
         if start["done"] or not end["done"]:
             return []
-        whole = [InputPartition(None)]  # as Spark: a reader without partitions reads all at once
+        whole = [InputPartition(None)]  # as in Spark, a reader without partitions reads everything at once
         try:
             return list(self._reader.partitions()) or whole
         except (PySparkNotImplementedError, NotImplementedError):

@@ -255,7 +255,7 @@ def test_formats_of_installed_packages_whatever_they_are_called(site):
 def test_two_formats_of_one_name(site):
     for which in ("a", "b"):
         install(site, f"acme-{which}", "for Spark", {f"acme_t_{which}.py": sample()})
-    assert "there are several: acme_t_a:Sample, acme_t_b:Sample; give the path of one" in problem("sample")
+    assert "several data sources have it: acme_t_a:Sample, acme_t_b:Sample; use the path of one" in problem("sample")
     assert not problem("acme_t_b:Sample")
 
 
