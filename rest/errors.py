@@ -55,7 +55,7 @@ _JAVA_NAMES: tuple[tuple[type[Exception], str], ...] = (
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status for an error of the herder or of a plugin; 500 for all that nobody raised on purpose."""
+    """The HTTP status for an error of the herder or of a plugin; 500 for unexpected errors."""
     return next((status(error) for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
@@ -84,7 +84,7 @@ def json_error(status: int, code: int, message: str | None) -> Response:
 
 
 def _http_response(error: HTTPException) -> Response:
-    """What werkzeug's routing and parsing refuse, in the words of JAX-RS."""
+    """Errors of werkzeug's routing and parsing, with the messages of JAX-RS."""
     status = error.code or 500
     response = json_error(status, status, f"HTTP {status} {error.name}")
     allow = error.get_response().headers.get("Allow")

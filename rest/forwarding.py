@@ -1,4 +1,4 @@
-"""Requests that are passed on to other workers: what is sent, what is passed back, how they fail."""
+"""Forwards requests to other workers, and returns their responses and errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one place that asks the herder, waits, and where another worker has to answer forwards or refuses (409).
+"""Asks the herder and waits; if another worker has to answer, forwards the request or refuses it (409).
 
-What a rebalance refuses is asked again for `rest.rebalance.wait.ms`, by the worker that the user has asked. It tells
-workers that it forwards to how much of that time is left: they wait no longer, and ask nobody again.
+A request refused because of a rebalance is repeated for `rest.rebalance.wait.ms`, by the worker that received it from
+the user. It tells workers that it forwards to how much of that time is left: they wait no longer, and do not repeat it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from storage.ids import Config
 
 
 class AskHerder(Protocol):
-    """Gives a request to whoever answers it."""
+    """Passes a request to the actor that handles it."""
 
     def __call__(self, request: Request | StoreRequest, wait_ms: int | None = None, /) -> pykka.Future[Any]:
         """The future is always completed. `wait_ms`: how long the request may wait for the group to settle."""
@@ -41,7 +41,7 @@ CONFLICT = "Cannot complete request because of a conflicting operation (e.g. wor
 
 
 class ValidationAnswer(Protocol):
-    """What ValidateConfig is answered with (spark_tasks.validation, which REST does not import)."""
+    """The result of ValidateConfig (spark_tasks.validation, which REST does not import)."""
 
     def to_json(self) -> dict[str, Any]:
         """The body of the answer."""
@@ -143,7 +143,7 @@ def _passes(error: Exception) -> bool:
 
 
 def summary(stage: RequestStage) -> str:
-    """What the herder is doing, in the words that operators search for."""
+    """What the herder is doing, in the words that Kafka Connect uses."""
     if stage.completed_ms is None:
         return f"The worker is currently {stage.description}, which began at {instant(stage.started_ms)}."
     return (f"The last operation the worker completed was {stage.description}, which began at "

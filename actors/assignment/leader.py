@@ -1,4 +1,4 @@
-"""What the leader does in a round: read what the members said, let an assignor decide, write what each is given."""
+"""The leader's part in a round: reads the members' metadata, has an assignor decide, writes the assignments."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId
 
-DEFAULT_RECORD_BYTES = 1_048_588  # max.message.bytes where nobody has set it
+DEFAULT_RECORD_BYTES = 1_048_588  # Kafka's default max.message.bytes
 LONGEST_NAME = 32_767  # bytes: the largest int16
 _RECORD, _MEMBER = 512, 320  # bytes beside: of batch and group, and of each member (its ids and its host)
 _ENTRY, _TASK = 6, 4  # of a connector beside its name, and of each of its items
 
 
 def too_long(config: ClusterConfigState) -> dict[ItemId, str]:
-    """Why connectors and tasks cannot be given to anybody, however few there are."""
+    """Why connectors and tasks cannot be assigned to any worker, however few there are."""
     found: dict[ItemId, str] = {}
     for name in config.connectors():
         size = len(name.encode())
@@ -30,7 +30,7 @@ def too_long(config: ClusterConfigState) -> dict[ItemId, str]:
 
 
 def no_room(used: int, limit: int) -> str:
-    """Why something cannot be given to anybody besides all the others."""
+    """Why something cannot be assigned to any worker in addition to everything else."""
     return (f"There is no room for it in the worker group: what the group's workers run takes {used} bytes, and Kafka "
             f"keeps it in one record, of at most {limit} bytes. Allow larger ones (max.message.bytes of the topic "
             "__consumer_offsets, message.max.bytes of the brokers), delete connectors, use shorter names or fewer "

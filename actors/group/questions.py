@@ -1,7 +1,7 @@
-"""What a group's leader knows beside the group protocol: how large the group may be, and who its members are.
+"""What a group's leader asks Kafka beside the group protocol: how large the group may be, and who its members are.
 
-It asks Kafka, for better decisions and log lines; where there is no answer, or no right to ask, the round goes on
-without.
+The answers serve better decisions and log lines; without an answer, or without the permission, the round continues
+anyway.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class LeaderNotes:
     def followed(self, plan: RoundPlan) -> list[tuple[frozenset[str], str]]:
         """A round is over. The members that get no work and are new, and why they get none."""
         liars = self.doubted & plan.ahead
-        found = [(plan.unread - self._odd, "says what no worker of Kafka Connect says, and gets no work"),
-                 (liars - self._odd, "says that it has read more of the config topic than there is, and gets no work")]
+        found = [(plan.unread - self._odd, "sends metadata that is not a Kafka Connect worker's, and gets no work"),
+                 (liars - self._odd, "claims to have read more of the config topic than there is, and gets no work")]
         self.doubted, self._ahead, self._odd = liars, (plan.generation, plan.ahead), plan.unread | liars
         self._asks = bool(plan.left_out)
         return [(members, why) for members, why in found if members]

@@ -125,7 +125,7 @@ class Delegated:
 class HerderActor(pykka.ThreadingActor):
     """Serialises every change of the worker's state."""
 
-    use_daemon_thread = True  # one that hangs keeps no worker from its end
+    use_daemon_thread = True  # the end of the worker does not wait for one that hangs
 
     def __init__(self, settings: HerderSettings, ports: Ports, ticker: Ticker) -> None:
         super().__init__()
@@ -213,8 +213,8 @@ class HerderActor(pykka.ThreadingActor):
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        # The state is sound, but who waits for what should have followed may wait for ever. Stopping is still possible.
-        self._ports.failed(f"The herder cannot go on after a defect ({type(error).__name__}: {error})")
+        # The state is sound, but requests that wait for this effect may wait forever. Stopping is still possible.
+        self._ports.failed(f"The herder cannot continue after a defect ({type(error).__name__}: {error})")
 
     def _carry_out(self, effect: Effect, cause: str) -> None:
         match effect:
@@ -294,7 +294,7 @@ class HerderActor(pykka.ThreadingActor):
             answer(reply, story)
 
     def _answer(self, request_id: RequestId, value: Any, error: Exception | None) -> None:
-        # Called from any thread: the futures belong to this actor's thread, so it goes through the inbox.
+        # Called from any thread: the futures belong to this actor's thread, so the result goes through the inbox.
         self.actor_ref.tell(Delegated(request_id, value, error))
 
     def _time_is_up(self, key: TimerKey) -> None:

@@ -27,8 +27,8 @@ from storage.errors import PrivilegedWriteError
 def step(state: HerderState, event: Event) -> tuple[HerderState, tuple[Effect, ...]]:
     """What a herder in `state` does about `event`. Pure.
 
-    A defect in what one request or op leads to is that one's error. An exception that leaves here is a defect of what
-    concerns all: a herder that goes on without that step may wait for ever.
+    A defect in handling one request or op becomes the error of that one. Any exception raised here concerns the whole
+    herder, which might wait forever if it continued without this step.
     """
     turn = Turn(state, event.now_ms, event.statuses)
     handle(turn, event.payload)
@@ -71,7 +71,7 @@ def advance(turn: Turn) -> None:
 
 
 def _on_defect(turn: Turn, queued: Queued, error: Exception) -> None:
-    """Serving a request raised: whoever asked hears of it; what the herder wants itself is tried again, or given up."""
+    """Serving a request raised: the requester gets the error; the herder's own work is tried again, or given up."""
     match queued.request:
         case Reconfigure() as reconfigure:
             task_configs.retry(turn, reconfigure, error)
@@ -94,4 +94,4 @@ def _on_op_end(turn: Turn, op: OpId, error: Exception | None) -> None:
         impossible(turn, then)
     defect = turn.attempt(lambda: handler(turn, then, error))
     if defect is not None:
-        handler(turn, then, defect)  # whoever waits for the op hears of its error
+        handler(turn, then, defect)  # whatever waits for the op gets its error

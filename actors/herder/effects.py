@@ -120,7 +120,7 @@ class Validate:
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """Hand a request to somebody who answers it without the herder (validation only, offsets)."""
+    """Pass a request to another actor, which answers it without the herder (validation only, offsets)."""
 
     request_id: RequestId
     request: Request
@@ -174,7 +174,7 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Say something to the operator; `level` is a name of the logging module. `about`: None where it concerns all."""
+    """Log a line for the operator; `level` is a name of the logging module. `about`: an instance."""
 
     level: str
     message: str

@@ -35,7 +35,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """Somebody asks. `wait_ms`: how long the request may wait for the group to settle; None for as long as it takes."""
+    """A request. `wait_ms`: how long it may wait for the group to settle; None without a limit."""
 
     request_id: RequestId
     request: Request
@@ -44,7 +44,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """The plugin's validation of a PutConnector is over. `error`: what is wrong, or why it could not be told."""
+    """The plugin's validation of a PutConnector is over. `error`: why it failed."""
 
     request_id: RequestId
     error: Exception | None = None

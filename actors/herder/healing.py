@@ -42,7 +42,7 @@ def on_failed(turn: Turn, item: ItemId) -> None:
 
 
 def on_stalled(turn: Turn, event: TaskStalled) -> None:
-    """A task makes no progress: say so, and restart it where its policy says so."""
+    """A task makes no progress: report it, and restart it if its policy says so."""
     slot = turn.state.slots.get(event.task)
     if slot is None or slot.epoch != event.epoch or slot.stopping:
         return
@@ -113,7 +113,7 @@ def on_new_configs(turn: Turn, connectors: Collection[ConnectorName]) -> None:
 
 
 def on_new_assignment(turn: Turn) -> None:
-    """What others run is theirs to heal."""
+    """Forget planned restarts of instances that other workers run now."""
     allocated = frozenset(turn.state.allocated())
     if not turn.state.healed.keys() <= allocated:
         healed = {item: known for item, known in turn.state.healed.items() if item in allocated}

@@ -21,7 +21,7 @@ PURGE_AGAIN_MS = 2000
 
 
 def on_settled(turn: Turn) -> None:
-    """The leader has read the configs that the round was made from: only now does it know what is no more."""
+    """The leader has read the configs that the round was made from: only now does it know which connectors are gone."""
     empty_stopped(turn)
     purge_statuses(turn)
     _tell_left_out(turn)
@@ -89,7 +89,7 @@ def on_claim_due(turn: Turn, _: TimerFired) -> None:
 
 
 def on_claimed(turn: Turn, _: PrivilegesClaimed, error: Exception | None) -> None:
-    """The right is ours, or that is tried again soon."""
+    """The right to write was claimed, or is claimed again soon."""
     turn.state = replace(turn.state, claims=turn.state.claims + 1)
     turn.claim(turn.state.claims if error is None else None)
     if error is not None and turn.state.is_leader:
@@ -98,7 +98,9 @@ def on_claimed(turn: Turn, _: PrivilegesClaimed, error: Exception | None) -> Non
 
 
 def on_fenced(turn: Turn) -> None:
-    """A write was refused. Perhaps a former leader fenced us by accident: whoever leads claims the right again."""
+    """A write was refused. A former leader may have fenced this worker by accident: the current leader claims the right
+    again.
+    """
     turn.claim(None)
     claim_privileges(turn)
 

@@ -1,4 +1,4 @@
-"""What is refused at the door, since it could be written and not be carried: by the group's protocol, by URLs.
+"""Names and numbers of tasks that are refused, because the group's protocol or URLs could not carry them.
 
 A record in the config topic holds longer names and more tasks than what comes after it.
 """
@@ -18,7 +18,7 @@ MAX_NAME_IN_URL = 8000  # many servers, proxies and clients, Kafka Connect's own
 
 
 def name_refusal(connector: ConnectorName) -> Exception | None:
-    """Why there can be no connector of this name."""
+    """Why a connector cannot have this name."""
     size = len(quote(connector, safe=""))
     if size <= MAX_NAME_IN_URL:
         return None

@@ -83,8 +83,8 @@ class WorkerConfig:
         return {k.removeprefix(prefix): v for k, v in self.originals.items() if k.startswith(prefix)}
 
     def client(self) -> dict[str, str]:
-        """Settings of the worker's own Kafka clients, in Kafka's names. As in Java, they get what nobody knows as well:
-        max.request.size is an example.
+        """Settings of the worker's own Kafka clients, in Kafka's names. As in Java, they include keys that the worker
+        does not define, such as max.request.size.
         """
         known = {k: v for k, v in self.originals.items() if k in CLIENT_KEYS or k.startswith(_CLIENT_PREFIXES)}
         unknown = {k: self.originals[k] for k in self.unknown_keys()}
@@ -95,7 +95,7 @@ class WorkerConfig:
         return own_offsets(self.originals, connector, exactly_once=self.exactly_once)
 
     def unknown_keys(self) -> list[str]:
-        """Settings that mean nothing to a worker: often misspelt ones."""
+        """Unknown settings, which are often misspelt."""
         return _unknown(self.originals)
 
 
@@ -125,7 +125,7 @@ def load_worker_config(file: Path, overrides: Iterable[str] = (), environ: Mappi
 
 
 def _decoded(data: bytes) -> str:
-    """UTF-8 where it is that, else Latin-1, which is what Java reads a worker file in."""
+    """The text of a worker file: UTF-8 if it is valid, else Latin-1, in which Java reads it."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -152,7 +152,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hide(_: str | None, given: Mapping[str, Sequence[str]]) -> None:
-    """Operators may read their settings; what a provider gave for a password, or for an unknown key, is a secret."""
+    """Mark secrets: values from providers in passwords and unknown keys. Operators may read their own settings."""
     for key, values in given.items():
         if key not in WORKER_KEYS or _is_secret(key):
             process_secrets().learn("", values)

@@ -1,8 +1,8 @@
-"""The data plane of a worker, and from a StartTask to the runner that moves its data.
+"""The data plane of a worker, and the runners of its tasks.
 
-Importing the data plane (PySpark, numba) costs about a second, and starting Spark several: both happen in the
-background, after REST is up. A task that is started before waits in its own thread. The engine comes first: what it
-starts imports the same in another process meanwhile.
+Importing the data plane (PySpark, numba) takes about a second, and starting Spark several: both happen in the
+background, after REST is up. A task that is started earlier waits in its own thread. The engine is started first,
+because its processes do the same imports in parallel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class DataPlane:
-    """`start_engine` and `start` return at once; `runners` waits until all is there."""
+    """`start_engine` and `start` return at once; `runners` waits until everything is ready."""
 
     def __init__(self, config: WorkerConfig, plugins: Plugins, tell_herder: Callable[[Remark], None]) -> None:
         self._config = config
@@ -60,7 +60,7 @@ class DataPlane:
             with self._lock:
                 if not self._closed:
                     engine.start()
-                self._engine.set_result(engine)  # before anybody who closes it looks
+                self._engine.set_result(engine)  # before `close` can look for it
         except Exception as error:  # noqa: BLE001 - told by whoever needs it
             self._engine.set_exception(error)
 
@@ -79,7 +79,7 @@ class DataPlane:
 
             runners = Runners(self._config.originals, self._plugins, engine=self._engine.result())
         except Exception as error:
-            # Whatever is wrong with this installation of Spark: each task that wants to start says so in its status.
+            # If this installation of Spark does not work, each task that is started reports it in its status.
             log.exception("The data plane could not be started")
             self._runners.set_exception(error)
             return
@@ -88,11 +88,11 @@ class DataPlane:
                 self._runners.set_result(runners)
 
     def runners(self) -> Runners:
-        """Waits; raises what went wrong at the start."""
+        """Wait for the runners; raises the error of the start."""
         return self._runners.result()
 
     def degraded(self) -> Sequence[str]:
-        """See SparkEngine. Nothing while it is not there."""
+        """Tasks with problems (see SparkEngine); empty before the engine has started."""
         ready = self._runners.done() and self._runners.exception() is None
         return self._runners.result().engine.degraded() if ready else ()
 
@@ -102,12 +102,12 @@ class DataPlane:
         return self._runners.result().engine.where(batch) if ready else None
 
     def figures(self) -> EngineFigures:
-        """Of the engine. Zeros while it is not there."""
+        """The figures of the engine; zeros before it has started."""
         ready = self._runners.done() and self._runners.exception() is None
         return self._runners.result().engine.figures() if ready else EngineFigures()
 
     def close(self) -> None:
-        """Stop Spark; the tasks must be gone. From now on it is not started any more."""
+        """Stop Spark, once all tasks have ended. It is not started again."""
         with self._lock:
             self._closed = True
         if self._runners.done() and self._runners.exception() is None:
@@ -118,7 +118,7 @@ class DataPlane:
 
 @dataclass(frozen=True, slots=True)
 class TaskRunners:
-    """Makes runners in the task actor's thread; whatever it raises makes the task FAILED."""
+    """Makes runners in the task actor's thread; an exception makes the task FAILED."""
 
     config: WorkerConfig
     settings: WorkerSettings

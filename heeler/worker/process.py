@@ -1,4 +1,4 @@
-"""One worker process: the newcomer's door.
+"""One worker process. This is the place to begin reading.
 
 `Worker.start` starts everything in order, `Worker.close` ends it in the reverse order; `run_worker` does both around
 the process's signals.
@@ -93,7 +93,7 @@ PULSE_MS = 1000
 
 
 def run_worker(config: WorkerConfig) -> int:
-    """Run until a signal asks for the end (exit code 0), or until something fails for good (1). Raises ConfigError."""
+    """Run until a signal stops the worker (exit code 0), or until it fails (1). Raises ConfigError."""
     worker = Worker(config)
     stop_on_signals(worker.halt)
     try:
@@ -127,7 +127,7 @@ class Worker:
         self._cleanup.callback(self._java.close)
         self._plugins = checked_plugins(config, self._java)
         self._configs, self._statuses = ConfigView(), StatusView()
-        # Any other worker than the connector's refuses: each one that used the value asks itself.
+        # Only the connector's worker accepts: each worker that used the value requests its own restart.
         self.resolve = Resolver(config.providers, self._ticker, lambda name: self.ask(RestartConnectorOnly(name)))
         trials = Trials(config.originals, config.providers)
         self.view = PublishedView(self._configs, self._statuses, self._plugins, trials)
@@ -165,7 +165,7 @@ class Worker:
         log.info("heeler worker %s of group %s started", self.rest.worker_id, self.config.group_id)
 
     def halt(self, reason: str) -> None:
-        """Begin to stop in order; any thread, any number of times."""
+        """Begin to stop in order. Any thread, any number of times."""
         if not self.halting.is_set():
             self.halting.set()
             log.info("Stopping: %s", reason)
@@ -180,14 +180,14 @@ class Worker:
             self._tell_herder(HaltRequested(reason))
 
     def wait_halted(self) -> None:
-        """Until connectors and tasks are stopped and their statuses written, or that takes too long."""
+        """Wait until connectors and tasks are stopped and their statuses written, or until that takes too long."""
         grace = self.config["task.shutdown.graceful.timeout.ms"] / 1000 + HALT_GRACE_S
         if not self._halted.wait(grace):
             log.error("The worker did not stop cleanly within %.0f s", grace)
             self.failed = True
 
     def close(self) -> None:
-        """End whatever was started, in the reverse order."""
+        """Stop all parts, in the reverse order of their start."""
         self._cleanup.close()
         log.info("heeler worker stopped")
 
@@ -207,7 +207,7 @@ class Worker:
         return server
 
     def _start_stores(self, parts: KafkaParts) -> None:
-        # A task that died leaves a transaction open on the offsets topic for up to its time-out: readers wait for it.
+        # A task that died leaves a transaction open on the offsets topic up to its timeout: readers wait for it.
         patience = 100.0 if self.config.exactly_once else 30.0
         self._offsets = OffsetStores(OffsetTopic(parts.log("offset")), parts.connector_offsets_log, timeout=patience)
         self._offsets_ready: Future[None] = Future()
@@ -310,9 +310,9 @@ class Worker:
         self._cleanup.callback(member.stop, timeout=10)
         return member
 
-    # ------------------------------------------------------------ what the parts call
+    # ------------------------------------------------------------ called by the parts
     def ask(self, request: Request | StoreRequest, wait_ms: int | None = None) -> pykka.Future[Any]:
-        """Hand a request to whoever answers it; the future is always completed."""
+        """Pass a request to the actor that handles it; the future is always completed."""
         reply: pykka.ThreadingFuture[Any] = pykka.ThreadingFuture()
         target = self._herder
         if isinstance(request, ResetTopics):

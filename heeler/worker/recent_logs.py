@@ -12,12 +12,12 @@ from heeler.worker.masked_output import MaskingFilter
 from spark_tasks.config.masking import process_secrets
 
 LINES: Final = 200  # for each connector
-CONNECTORS: Final = 1000  # those that wrote last
+CONNECTORS: Final = 1000  # of the connectors that logged last
 LONGEST: Final = 10_000  # characters of one, with its trace
 
 
 class RecentLogs(logging.Handler):
-    """Keeps what this worker's log says of connectors and tasks: their own lines, and the herder's about them."""
+    """Keeps the lines of this worker's log about connectors and tasks, including the herder's lines about them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class RecentLogs(logging.Handler):
         self.addFilter(MaskingFilter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it, if it is about a connector. The caller holds the handler's lock."""
+        """Keep the line if it is about a connector. The caller holds the handler's lock."""
         connector, _ = subject(record)
         if not connector:
             return
@@ -42,7 +42,7 @@ class RecentLogs(logging.Handler):
             self._lines.popitem(last=False)
 
     def lines(self, connector: str) -> Sequence[str]:
-        """Oldest first; masked once more, as a secret may have been learnt since."""
+        """The lines, oldest first; masked again, as secrets may have become known since."""
         self.acquire()
         try:
             found = list(self._lines.get(connector, ()))
@@ -51,7 +51,7 @@ class RecentLogs(logging.Handler):
         return [process_secrets().mask(line) for line in found]
 
     def install(self) -> None:
-        """Listen to all loggers; the one before it does no more."""
+        """Listen to all loggers, in place of a former instance."""
         root = logging.getLogger()
         for old in [handler for handler in root.handlers if isinstance(handler, RecentLogs)]:
             root.removeHandler(old)

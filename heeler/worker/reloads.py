@@ -1,4 +1,4 @@
-"""Values of config providers in configurations, and restarts of the connectors whose values run out (KIP-297)."""
+"""Values of config providers in configurations, and restarts of connectors whose values expire (KIP-297)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from storage.ids import ConnectorName
 
 
 class Resolver:
-    """Called with a configuration, and the name of its connector if it is to be at work, it puts in the values.
+    """Replaces the placeholders in a configuration; gets the connector's name if the connector is about to run.
 
-    `restart` is asked to restart a connector when a value has lived its time, unless `config.action.reload` is none.
+    `restart` is called to restart a connector when a value has expired, unless `config.action.reload` is none.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Resolver:
         self._restart = restart
 
     def __call__(self, config: Mapping[str, Any], name: ConnectorName | None = None) -> Mapping[str, str]:
-        """The configuration with the values. Raises ConfigError where a provider has none."""
+        """The configuration with the values. Raises ConfigError if a provider has no value."""
         return self._transformer.transform(config, name)
 
     def _expire(self, connector: str, path: str, ttl_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""What the worker's configuration means to the herder and to the group member."""
+"""The settings of the herder and the group member, from the worker's configuration."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from storage.ids import Config, WorkerId
 
 log = logging.getLogger(__name__)
 _CONVERTERS = ("key.converter", "value.converter", "header.converter", "plugin.path")
-_LONG_KEYS = ("HmacMD5", "HmacSHA1")  # Java's default for these: a leader of another size would make the key anew
+_LONG_KEYS = ("HmacMD5", "HmacSHA1")  # Java's default sizes: a leader with another size would replace the key
 
 
 def healing_of(worker: Mapping[str, str]) -> Callable[[Config], Healing]:
-    """What is done about the failures of a connector. One whose settings are wrong is left to its users."""
+    """The restart policy of a connector. A connector with invalid settings is not restarted."""
 
     def of(connector: Config) -> Healing:
         try:
             return Healing.of(worker, connector)
         except ConfigError as error:
-            log.warning("%s: not restarted by itself: %s", connector.get("name"), error)
+            log.warning("%s: no automatic restarts: %s", connector.get("name"), error)
             return Healing()
 
     return of
@@ -55,7 +55,7 @@ def progress_limit(worker: Mapping[str, str]) -> Callable[[Config], float]:
 
 
 def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callable[[Config], str]) -> HerderSettings:
-    """What the herder's core has to know."""
+    """The settings of the herder's core."""
     return HerderSettings(
         worker_id=WorkerId(worker_id),
         group_id=config.group_id,
@@ -76,7 +76,7 @@ def herder_settings(config: WorkerConfig, worker_id: str, connector_type: Callab
 
 
 def task_settings(config: WorkerConfig) -> WorkerSettings:
-    """What its tasks have to know."""
+    """The settings of the worker for its tasks."""
     return WorkerSettings(
         group_id=config.group_id,
         clients=of_worker(config.originals),
@@ -89,7 +89,7 @@ def task_settings(config: WorkerConfig) -> WorkerSettings:
 
 
 def group_settings(config: WorkerConfig, url: str, client: Mapping[str, Any]) -> GroupSettings:
-    """What the group member has to know; `client`: kafka-python's settings."""
+    """The settings of the group member; `client`: kafka-python's settings."""
     return GroupSettings(
         group_id=config.group_id,
         url=url,

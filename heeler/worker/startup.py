@@ -1,4 +1,4 @@
-"""What a worker checks before it starts, what stops it, and how its main thread waits, for Kafka and for its end."""
+"""Checks before a worker starts, its signals, and how its main thread waits for Kafka and for the end."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _FILES = 65_536
 
 
 class StoppedError(ConnectError):
-    """The worker is asked to stop before it has started."""
+    """The worker was asked to stop before it had started."""
 
 
 def checked_plugins(config: WorkerConfig, java: JavaRuntime | None = None) -> Plugins:
     """The worker's plugins, `java` among them. ConfigError where one of its converters is not there, as Kafka Connect
     says it.
     """
-    in_background(data_sources.installed)  # what is there when the worker starts, and nothing that comes later
+    in_background(data_sources.installed)  # the plugins at the start of the worker; later ones do not count
     plugins = Plugins(config["plugin.path"], others=java.found if java else None,
                       complaints=java.complaints if java else ())
     for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),
@@ -54,7 +54,7 @@ def _require(plugins: Plugins, kind: Kind, name: str, version: str) -> None:
 
 
 def java_runtime(config: WorkerConfig) -> JavaRuntime:
-    """The worker's Java plugins. Starts a JVM where there are jars that nobody has looked into."""
+    """The worker's Java plugins. Starts a JVM if there are jars that were never examined."""
     return JavaRuntime(config.originals, config["plugin.path"] or (), config[PREFER])
 
 
@@ -112,7 +112,7 @@ class Turns:
         may be given to any thread (one that came while the process was suspended mostly is), and its handler runs in
         the main thread, which that does not wake.
         """
-        before, silent = self._count, 0.0  # by the looks, not by the clock: a process may sleep
+        before, silent = self._count, 0.0  # counted in looks, not by the clock, because a process may sleep
         while not stop.is_set():
             time.sleep(_LOOK_S)
             silent = silent + _LOOK_S if self._count == before else 0.0

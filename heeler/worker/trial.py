@@ -1,5 +1,5 @@
-"""A trial of a connector's configuration (POST /connectors/try), in a process of its own: what a plugin does there ends
-with it, whatever it is.
+"""A trial of a connector's configuration (POST /connectors/try), in a separate process, so that everything that a
+plugin does there ends with the process.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Trials:
     def run(self, config: Mapping[str, str], records: Sequence[Any] | None, limit: int) -> Mapping[str, Any]:
         """`{"stages": [...]}` as `heeler try -o json` prints it.
 
-        Raises BadRequestError for what cannot be tried, ConflictError while others try, ConnectError where it takes too
-        long or its process ends.
+        Raises BadRequestError for a configuration that cannot be tried, ConflictError while other trials run,
+        ConnectError if it takes too long or its process ends.
         """
         if not self._free.acquire(blocking=False):
             raise ConflictError(f"{self._at_once} other configurations are being tried on this worker; try again later")
@@ -63,7 +63,7 @@ class Trials:
 
 
 def main() -> None:
-    """What that process does: a trial from standard input to standard output. What a plugin prints goes elsewhere."""
+    """The process: a trial from standard input to standard output. Output of plugins goes elsewhere."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -88,11 +88,11 @@ def main() -> None:
         answer = {"refused": str(error)}
     with out:
         json.dump(answer, out)
-    os._exit(0)  # threads of a plugin's may hang
+    os._exit(0)  # threads of a plugin may hang
 
 
 def _end_with(worker: int) -> None:
-    """End this process with its worker, or when its time is over."""
+    """End this process with its worker, or after its time limit."""
     deadline = time.monotonic() + LONGEST_S
     while os.getppid() == worker and time.monotonic() < deadline:
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""What the worker publishes for REST: atomic references to the newest snapshots, and the registry of plugins."""
+"""The worker's state for REST: atomic references to the newest snapshots, and the plugin registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storage.ids import Config
 from storage.status.state import StatusState
 from storage.status.view import StatusView
 
-KAFKA_VERSION = "4.3.1"  # what clients may count on: they switch features by it
+KAFKA_VERSION = "4.3.1"  # clients enable features by this version
 COMMIT = "heeler"
 
 
@@ -44,10 +44,10 @@ class PublishedView:
         self.started = False
         self.kafka_cluster_id: str | None = None
         self.metrics: Callable[[Collection[str]], str] = lambda _names: ""  # the worker's, from its first moment
-        self.degraded: Callable[[], Sequence[str]] = tuple  # the data plane says, once there is one
+        self.degraded: Callable[[], Sequence[str]] = tuple  # set by the data plane
 
     def follow(self, state: HerderState) -> None:
-        """What the herder is doing now."""
+        """Take the herder's newest state."""
         self.stage = state.stage
         self.started = self.started or state.phase is Phase.RESOLVED
 
@@ -62,7 +62,7 @@ class PublishedView:
         return self._statuses.statuses
 
     def connector_type(self, config: Config | None) -> Literal["source", "sink", "unknown"]:
-        """What the class in a connector's config is."""
+        """The type of the connector class in a config."""
         return cast("Literal['source', 'sink', 'unknown']", self._plugins.connector_type(config))
 
     def plugin_version(self, kind: Kind, name: str, wanted: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What each endpoint is for, takes and answers. The paths and methods are the application's own (document.py)."""
+"""The purpose, parameters and responses of each endpoint. Paths and methods come from the application (document.py)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 from rest.openapi.schemas import ANY, NUMBER, TEXT, Schema, listed, mapped, ref
 
 _FLAG: Final[Schema] = {"type": "boolean", "default": False}
-_REBALANCE = "A rebalance is going on, or is needed: try again soon"
-_NO_CONNECTOR = "There is no such connector"
-_REFUSED = "The request is wrong; the message says why"
+_REBALANCE = "A rebalance is in progress or needed: try again soon"
+_NO_CONNECTOR = "The connector does not exist"
+_REFUSED = "The request is invalid; the message says why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,47 +65,47 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "root.health": Operation("Whether the worker is ready for requests (KIP-1017).", {
         200: Answer("It is", ref("Health")),
         503: Answer("It is starting or shutting down", {"oneOf": [ref("Health"), ref("Error")]}),
-        500: Answer("It does not answer", ref("Health"))}),
+        500: Answer("The herder does not answer", ref("Health"))}),
     "metrics.metrics": Operation("Metrics for Prometheus.", {
         200: Answer("In Prometheus' text format", TEXT, "text/plain"), 400: _error(_REFUSED), **_FAILED},
         (Query("names", "Kafka Connect's names, heeler's, or both: java,heeler."),)),
     "openapi.document": Operation("This document.", {200: Answer("OpenAPI 3.0", {"type": "object"})}),
-    "openapi.page": Operation("This document, to read.", {200: Answer("HTML", TEXT, "text/html")}),
+    "openapi.page": Operation("This document as a page.", {200: Answer("HTML", TEXT, "text/html")}),
     "connectors.list_connectors": Operation("Names of all connectors.", {
         200: Answer("Names; with `expand` an object by name", {"oneOf": [listed(TEXT), mapped(mapped(ANY))]}),
         **_STARTING},
-        (Query("expand", "Once or twice: what to tell of each.",
+        (Query("expand", "What to show of each; may be repeated.",
                listed({"type": "string", "enum": ["status", "info"]})),)),
     "connectors.create": Operation("Create a connector.", {
-        201: Answer("It is created", ref("Connector")), **_CHANGE,
+        201: Answer("It was created", ref("Connector")), **_CHANGE,
         409: _error(f"It exists already. {_REBALANCE}")}, body=ref("NewConnector")),
     "connectors.describe": _get("A connector.", ref("Connector")),
-    "connectors.delete": Operation("Delete a connector.", {204: Answer("It is deleted"), **_CHANGE}),
+    "connectors.delete": Operation("Delete a connector.", {204: Answer("It was deleted"), **_CHANGE}),
     "connectors.get_config": _get("A connector's configuration.", ref("Config")),
     "connectors.put_config": Operation("Create a connector, or replace its configuration.", {
-        200: Answer("It is changed", ref("Connector")), 201: Answer("It is created", ref("Connector")), **_CHANGE},
+        200: Answer("It was changed", ref("Connector")), 201: Answer("It was created", ref("Connector")), **_CHANGE},
         body=ref("Config")),
     "connectors.patch_config": Operation("Change some keys of a configuration (KIP-477).", {
-        200: Answer("It is changed", ref("Connector")), **_CHANGE}, body=ref("Config")),
+        200: Answer("It was changed", ref("Connector")), **_CHANGE}, body=ref("Config")),
     "connectors.status": _get("States of a connector and its tasks.", ref("ConnectorStatus")),
     "connectors.tasks": _get("Tasks with their configurations.", listed(ref("Task"))),
     "connectors.task_status": _get("A task's state.", ref("TaskStatus")),
-    "lifecycle.pause": Operation("Pause a connector and its tasks.", {202: Answer("It will be"), **_CHANGE}),
-    "lifecycle.resume": Operation("Resume a paused or stopped connector.", {202: Answer("It will be"), **_CHANGE}),
+    "lifecycle.pause": Operation("Pause a connector and its tasks.", {202: Answer("It will be paused"), **_CHANGE}),
+    "lifecycle.resume": Operation("Resume a paused or stopped connector.", {202: Answer("It will resume"), **_CHANGE}),
     "lifecycle.stop": Operation("Stop a connector: its tasks are gone until it is resumed (KIP-875).", {
-        204: Answer("It is stopped"), **_CHANGE}),
+        204: Answer("It will stop"), **_CHANGE}),
     "lifecycle.restart": Operation("Restart a connector, and with the flags its tasks (KIP-745).", {
-        202: Answer("It will be; what restarts is RESTARTING", ref("ConnectorStatus")),
-        204: Answer("The connector's own instance is restarted"), **_CHANGE},
-        (Query("includeTasks", "Its tasks, too.", _FLAG), Query("onlyFailed", "Only what has failed.", _FLAG))),
-    "lifecycle.restart_task": Operation("Restart a task.", {204: Answer("It is restarted"), **_CHANGE}),
+        202: Answer("It will restart; RESTARTING marks what does", ref("ConnectorStatus")),
+        204: Answer("Its own instance will restart"), **_CHANGE},
+        (Query("includeTasks", "Its tasks too.", _FLAG), Query("onlyFailed", "Only what has failed.", _FLAG))),
+    "lifecycle.restart_task": Operation("Restart a task.", {204: Answer("It will restart"), **_CHANGE}),
     "offsets.get_offsets": _get("A connector's offsets (KIP-875).", ref("Offsets")),
     "offsets.alter": Operation("Set offsets of a stopped connector; null deletes one.", {
-        200: Answer("They are set", ref("Message")), **_CHANGE}, body=ref("Offsets")),
+        200: Answer("They were set", ref("Message")), **_CHANGE}, body=ref("Offsets")),
     "offsets.reset": Operation("Delete all offsets of a stopped connector.", {
-        200: Answer("They are deleted", ref("Message")), **_CHANGE}),
-    "dead_letters.replay": Operation("Give a sink the records of its dead letter queue once more.", {
-        202: Answer("It has begun; ask for its progress", ref("ReplayProgress")), **_CHANGE}, body=ref("Replay")),
+        200: Answer("They were deleted", ref("Message")), **_CHANGE}),
+    "dead_letters.replay": Operation("Replay the dead letter queue to the sink.", {
+        202: Answer("It has begun; GET returns its progress", ref("ReplayProgress")), **_CHANGE}, body=ref("Replay")),
     "dead_letters.progress": Operation("Progress of the last replay of dead letters.", {
         200: Answer("Progress", ref("ReplayProgress")), **_CHANGE}),
     "topics.topics": Operation("Topics that a connector has used (KIP-558).", {
@@ -118,32 +118,32 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
                {"type": "boolean", "default": True}),)),
     "plugins.plugin_config": Operation("A plugin's configuration keys (KIP-769).", {
         200: Answer("Keys", listed(ref("ConfigKey"))), 400: _error(f"{_REFUSED}: no installed version fits, perhaps"),
-        404: _error("There is no such plugin"), **_FAILED}, (Query("version", "A version or a range (KIP-891)."),)),
+        404: _error("The plugin does not exist"), **_FAILED}, (Query("version", "A version or a range (KIP-891)."),)),
     "plugins.validate": Operation("Check a configuration without creating anything.", {
         200: Answer("Every key with its errors", ref("Validation")), 400: _error(_REFUSED), **_STARTING},
         body=ref("Config")),
     "trial.try_config": Operation("Run a few records through a connector's configuration; nothing is kept.", {
         200: Answer("The records before and after each stage", ref("TrialResult")), 400: _error(_REFUSED),
-        409: _error("Others are being tried on this worker: try again later"), **_STARTING}, body=ref("Trial")),
-    "internal.put_task_configs": Operation("Between workers: task configurations for the leader.", {
-        200: Answer("They are written"), 403: _error("The signature is wrong"), **_CHANGE},
-        (Query("forward", "Whether it may be sent on.", _FLAG),), listed(ref("Config"))),
-    "internal.fence": Operation("Between workers: fence the producers of former tasks (KIP-618).", {
-        200: Answer("They are fenced"), 403: _error("The signature is wrong"), **_CHANGE},
-        (Query("forward", "Whether it may be sent on.", _FLAG),)),
+        409: _error("Other trials are running on this worker; try again later"), **_STARTING}, body=ref("Trial")),
+    "internal.put_task_configs": Operation("Internal, between workers: task configurations for the leader.", {
+        200: Answer("They were written"), 403: _error("The signature is wrong"), **_CHANGE},
+        (Query("forward", "Whether it may be forwarded again.", _FLAG),), listed(ref("Config"))),
+    "internal.fence": Operation("Internal, between workers: fence the producers of former tasks (KIP-618).", {
+        200: Answer("They were fenced"), 403: _error("The signature is wrong"), **_CHANGE},
+        (Query("forward", "Whether it may be forwarded again.", _FLAG),)),
     "loggers.list_loggers": Operation("Loggers whose level was set (KIP-495).", {
         200: Answer("Levels by logger", mapped(ref("LoggerLevel"))), **_STARTING}),
     "loggers.get_logger": Operation("A logger's level.", {
-        200: Answer("Its level", ref("LoggerLevel")), 404: _error("There is no such logger"), **_FAILED}),
+        200: Answer("Its level", ref("LoggerLevel")), 404: _error("The logger does not exist"), **_FAILED}),
     "loggers.set_level": Operation("Set the level of a logger and those below it (KIP-976).", {
         200: Answer("The loggers that changed", listed(TEXT)), 204: Answer("All workers will be told"),
-        400: _error(_REFUSED), 404: _error("There is no such level"), **_FAILED},
+        400: _error(_REFUSED), 404: _error("The level does not exist"), **_FAILED},
         (Query("scope", "This worker, or all.", {"type": "string", "enum": ["worker", "cluster"]}),),
         ref("NewLevel")),
     "story.story": _get("What happened to a connector on this worker, and why.", ref("Story")),
     "logs.logs": Operation("The last lines of this worker's log about a connector.", {
         200: Answer("Lines, oldest first", ref("Logs")), 400: _error(_REFUSED), **_OF_A_CONNECTOR},
-        (Query("lines", "How many, 200 at most.", {**NUMBER, "minimum": 1}),)),
+        (Query("lines", "The number of lines, at most 200.", {**NUMBER, "minimum": 1}),)),
 }
 
 

@@ -41,7 +41,7 @@ _MOMENT: Final[Schema] = {"anyOf": [_MILLIS, {"type": "string", "format": "date-
 _RESTARTS: Final = {
     **an_object("count cause", count=NUMBER, cause=TEXT, permanent={"type": "boolean"},
                 next_attempt={"type": "string", "format": "date-time"}),
-    "description": "What errors.restart.policy has done, where it has: restarts, the last failure, the next try.",
+    "description": "Restarts by errors.restart.policy, if any: their number, the last failure, the next try.",
 }
 _STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": TEXT, "trace": TEXT, "restarts": _RESTARTS}
 

@@ -1,4 +1,4 @@
-"""What every resource needs to serve a request."""
+"""The objects that every resource needs to serve a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rest.wire.view import WorkerView
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Handed to each blueprint."""
+    """Passed to each blueprint."""
 
     herder: HerderClient
     view: WorkerView

@@ -1,6 +1,6 @@
-"""cheroot, tuned: a pool that grows with what waits, TLS handshakes off the accepting thread, bounds for all it holds.
+"""cheroot, tuned: a thread pool that grows on demand, TLS handshakes outside the accepting thread, limits everywhere.
 
-All that reaches into cheroot's insides is here.
+All use of cheroot's internals is in this file.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 MIN_THREADS = 4
 MAX_THREADS = 200
 IDLE_TIMEOUT_S = 30  # of a kept-alive connection, and of each wait for a request's bytes; as Kafka Connect's server
-BODY_TIMEOUT_S = 90  # for all of a body; a head has the idle time
-SLOW_S = 2.0  # for all that a thread waits for one client's bytes, while others wait for a thread
+BODY_TIMEOUT_S = 90  # for a whole body; a head has the idle time
+SLOW_S = 2.0  # that a thread waits for the bytes of one client in all, while others wait for a thread
 DRAIN_S = 2.0
 SILENT_S = 5.0  # of a connection without a request, while others wait to be accepted
 BACKLOG = 4096  # connections that wait to be accepted; net.core.somaxconn may allow fewer
@@ -230,7 +230,7 @@ class _Connections(ConnectionManager):
         return None
 
     def _expire(self, threshold: float) -> None:
-        """Twice a second. Where all threads wait for slow clients, the slowest ones make way for those that wait."""
+        """Called twice a second. If all threads wait for slow clients, disconnect the slowest ones."""
         super()._expire(threshold)  # type: ignore[misc]
         if waiting := self.server.requests.waiting:
             late = time.monotonic() - SLOW_S
@@ -238,7 +238,7 @@ class _Connections(ConnectionManager):
             for _, _, connection in slow[:waiting]:
                 connection.hurry()
             if slow:
-                self._warn("All %d threads of REST wait for clients that send or read slowly: some are disconnected",
+                self._warn("All %d threads of REST are waiting for slow clients: disconnecting some of them",
                            MAX_THREADS)
 
     def _warn(self, *what: Any) -> None:
@@ -247,9 +247,9 @@ class _Connections(ConnectionManager):
             log.warning(*what)
 
     def _make_room(self) -> None:
-        """Let some go that have had an answer, or that have been silent for longer than a client is that wants one.
+        """Close some connections that are idle after a response, or that have sent nothing for long.
 
-        They are not taken from the selector, whose events are being gone through: it reports their end.
+        They are not removed from the selector, whose events are being iterated over: it reports their end.
         """
         self._warn("REST has %d connections open, or the process has no file descriptor left: new ones wait. Raise "
                    "the limit of open files (ulimit -n) if that is too few", len(self.server.open))
@@ -321,12 +321,12 @@ class HttpServer(wsgi.Server):
         """Stop now: cheroot would notice up to half a second later."""
         if self.ready and self.socket is not None:
             self._connections._stop_requested = True  # noqa: SLF001
-            with contextlib.suppress(OSError):  # whatever is wrong with the listening socket, it wakes or is closed
+            with contextlib.suppress(OSError):  # whatever the error, the listening socket wakes or is closed
                 socket.create_connection(self.socket.getsockname()[:2], 1).close()
         super().stop()
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
-        """To the logger of this module. What goes wrong on a client's connection has no trace: it is no defect."""
+        """Log to this module's logger, without a trace for errors of a client's connection, which are no defects."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             self.seldom.log(log, level, "A connection to REST failed: %s", error)

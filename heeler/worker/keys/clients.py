@@ -18,7 +18,7 @@ from spark_tasks.config.definition import (
     between,
 )
 
-_JVM = " Only a Java worker has a use for it: ignored, and refused where the security of a connection hangs on it."
+_JVM = " Used only by Java workers: ignored, or refused if the security of a connection depends on it."
 _KAFKAS = client_config_def("consumer").keys
 
 
@@ -43,8 +43,8 @@ CONNECTION_KEYS = ConfigDef(
          "How long metadata may be missing before a client starts over from bootstrap.servers.", at_least(0)),
     _key("send.buffer.bytes", "TCP send buffer; -1 leaves it to the system.", at_least(-1)),
     _key("receive.buffer.bytes", "TCP receive buffer; -1 leaves it to the system.", at_least(-1), default=32_768),
-    _key("reconnect.backoff.ms", "First pause before a broker is connected to again.", at_least(0)),
-    _key("reconnect.backoff.max.ms", "Longest pause before a broker is connected to again.", at_least(0)),
+    _key("reconnect.backoff.ms", "First pause before reconnecting to a broker.", at_least(0)),
+    _key("reconnect.backoff.max.ms", "Longest pause before reconnecting to a broker.", at_least(0)),
     _key("retry.backoff.ms", "First pause before a failed request is retried.", at_least(0)),
     _key("retry.backoff.max.ms", "Longest pause before a failed request is retried.", at_least(0)),
     _key("request.timeout.ms", "How long a broker may take to answer.", at_least(0), default=40_000),

@@ -1,7 +1,7 @@
-"""What a Java worker's file may say that heeler does not do: harmless things are ignored with a warning, so that the
-file can be used unchanged; where security hangs on it, the worker does not start.
+"""Keys of a Java worker's file that heeler does not support. Harmless ones are ignored with a warning, so that the
+file can be used unchanged; keys that affect security keep the worker from starting.
 
-What is about Kafka's clients is in spark_tasks/config/unsupported.py, what is about https in rest/server/tls.py.
+Keys of Kafka's clients are in spark_tasks/config/unsupported.py, those of https in rest/server/tls.py.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _CLIENTS: Final[tuple[Kind, ...]] = ("producer", "consumer", "admin")
 _CLIENT_AUTH: Final = "the key is ssl.client.auth, with required, requested or none"
 
 REFUSED: Final[Mapping[str, str]] = {
-    "rest.extension.classes": f"heeler runs no Java REST extensions; they may keep strangers out. {_PROXY}",
-    "rest.servlet.initializor.classes": f"heeler runs no Java servlets; they may keep strangers out. {_PROXY}",
+    "rest.extension.classes": f"heeler runs no Java REST extensions, which may control access. {_PROXY}",
+    "rest.servlet.initializor.classes": f"heeler runs no Java servlets, which may control access. {_PROXY}",
     "authentication.method": f"heeler's REST API does not authenticate. {_PROXY}",
     "authorizer.class.name": f"heeler's REST API does not authorize. {_PROXY}",
     "ssl.client.authentication": _CLIENT_AUTH,
     "listeners.https.ssl.client.authentication": _CLIENT_AUTH,
 }
-"""Keys on which the security of REST hangs, to what to do instead; the last five are those of Java's other servers."""
+"""Keys that affect the security of REST, with advice; the last five are those of Java's other servers."""
 _OFF: Final = ("", "NONE")
 
 IGNORED: Final[Mapping[str, str]] = {
@@ -36,11 +36,11 @@ IGNORED: Final[Mapping[str, str]] = {
                                "leave it out",
     "plugin.discovery": "plugins are found by their entry points and in plugin.path; leave it out",
 }
-"""Key to why, and what to do instead."""
+"""Keys with the reason, and what to do instead."""
 
 
 def why_ignored(key: str) -> str | None:
-    """Why heeler has no use for a key and what to do instead; None for a key that it uses, refuses or does not know."""
+    """Why heeler ignores a key, and what to do instead; None for a key that it uses, refuses or does not know."""
     kind, dot, rest = key.partition(".")
     if key.startswith("metrics.context."):
         return _METRICS
@@ -50,7 +50,7 @@ def why_ignored(key: str) -> str | None:
 
 
 def refusals(settings: Mapping[str, str]) -> list[str]:
-    """A line about everything that asks for security which this worker would not have."""
+    """An error for each key that asks for security which this worker would not provide."""
     found = {key: f"Invalid value {value} for configuration {key}: heeler cannot honour it: {why}"
              for key, why in REFUSED.items() if (value := settings.get(key, "").strip()).upper() not in _OFF}
     found |= unsupported.refused(settings)
@@ -65,6 +65,6 @@ def refusals(settings: Mapping[str, str]) -> list[str]:
 
 
 def warning(settings: Mapping[str, str]) -> str | None:
-    """One line about everything that was set for nothing; None where there is nothing to say."""
+    """One line about all ignored keys; None if there are none."""
     told = [f"{key} ({why})" for key in sorted(settings) if settings[key].strip() and (why := why_ignored(key))]
     return f"heeler ignores these settings: {'; '.join(told)}" if told else None

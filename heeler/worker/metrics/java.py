@@ -1,7 +1,7 @@
 """Kafka Connect's own metrics under the names that its dashboards use: `kafka_connect_<group>_<attribute>`.
 
-Milliseconds stay milliseconds here, as the names say; heeler's own metrics (own.py) have Prometheus' base units.
-What Kafka Connect tells as a text is a label of a series that is 1.
+Times are in milliseconds here, as the names say; heeler's own metrics (own.py) have Prometheus' base units. Texts in
+Kafka Connect's metrics are labels of a series with the value 1.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class _Figure:
 
 
 def name_of(group: str, attribute: str) -> str:
-    """As Prometheus has it."""
+    """The attribute's name in Prometheus."""
     return f"{PREFIX}{group}_{attribute}".replace("-", "_")
 
 
 def kind_of(name: str) -> Kind:
-    """Totals count up. Names that end in _count belong to histograms, unless nothing is said of the type."""
+    """Totals are counters. A name that ends in _count belongs to a histogram, so it is declared without a type."""
     return "counter" if name.endswith("_total") else "untyped" if name.endswith("_count") else "gauge"
 
 
@@ -61,16 +61,16 @@ def _commits(task: TaskMetrics) -> int:
 _TASK, _SOURCE, _SINK = "connector-task-metrics", "source-task-metrics", "sink-task-metrics"
 _ERRORS = "task-error-metrics"
 FIGURES: Sequence[_Figure] = (
-    _Figure(_TASK, "offset-commit-max-time-ms", "Longest offset commit lately.",
+    _Figure(_TASK, "offset-commit-max-time-ms", "Longest offset commit recently.",
             lambda t, now: 1000 * t.commit_seconds.most(now)),
-    _Figure(_TASK, "offset-commit-avg-time-ms", "Average time of an offset commit lately.",
+    _Figure(_TASK, "offset-commit-avg-time-ms", "Average time of an offset commit recently.",
             lambda t, now: 1000 * t.commit_seconds.average(now)),
-    _Figure(_TASK, "batch-size-max", "Records of the largest batch lately.", lambda t, now: t.batch_sizes.most(now)),
-    _Figure(_TASK, "batch-size-avg", "Records of a batch on average lately.",
+    _Figure(_TASK, "batch-size-max", "Records of the largest batch recently.", lambda t, now: t.batch_sizes.most(now)),
+    _Figure(_TASK, "batch-size-avg", "Records of a batch on average recently.",
             lambda t, now: t.batch_sizes.average(now)),
     _Figure(_TASK, "offset-commit-failure-percentage", "Part of the offset commits that failed, 0 to 1.",
             lambda t, _: _percent(t.commits["failed"], _commits(t))),
-    _Figure(_TASK, "offset-commit-success-percentage", "Part of the offset commits that went well, 0 to 1.",
+    _Figure(_TASK, "offset-commit-success-percentage", "Part of the offset commits that succeeded, 0 to 1.",
             lambda t, _: _percent(t.commits["done"], _commits(t))),
     _Figure(_SOURCE, "source-record-poll-rate", "Records read each second, before transforms.",
             lambda t, now: t.record_rates["read"].rate(now), "source"),
@@ -80,21 +80,21 @@ FIGURES: Sequence[_Figure] = (
             lambda t, now: t.record_rates["write"].rate(now), "source"),
     _Figure(_SOURCE, "source-record-write-total", "Records written to Kafka.",
             lambda t, _: t.records["write"], "source"),
-    _Figure(_SOURCE, "poll-batch-max-time-ms", "Longest time to read a batch lately.",
+    _Figure(_SOURCE, "poll-batch-max-time-ms", "Longest time to read a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.most(now), "source"),
-    _Figure(_SOURCE, "poll-batch-avg-time-ms", "Average time to read a batch lately.",
+    _Figure(_SOURCE, "poll-batch-avg-time-ms", "Average time to read a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.average(now), "source"),
-    _Figure(_SOURCE, "source-record-active-count", "Records that are read and not final yet.",
+    _Figure(_SOURCE, "source-record-active-count", "Records that are read and not committed yet.",
             lambda t, _: t.active, "source"),
-    _Figure(_SOURCE, "source-record-active-count-max", "The most of them lately.",
+    _Figure(_SOURCE, "source-record-active-count-max", "The most of them recently.",
             lambda t, now: t.active_counts.most(now), "source"),
-    _Figure(_SOURCE, "source-record-active-count-avg", "Their average lately.",
+    _Figure(_SOURCE, "source-record-active-count-avg", "Their average recently.",
             lambda t, now: t.active_counts.average(now), "source"),
-    _Figure(_SOURCE, "transaction-size-min", "Records of the smallest transaction lately.",
+    _Figure(_SOURCE, "transaction-size-min", "Records of the smallest transaction recently.",
             lambda t, now: t.transactions.least(now), "source"),
-    _Figure(_SOURCE, "transaction-size-max", "Records of the largest transaction lately.",
+    _Figure(_SOURCE, "transaction-size-max", "Records of the largest transaction recently.",
             lambda t, now: t.transactions.most(now), "source"),
-    _Figure(_SOURCE, "transaction-size-avg", "Records of a transaction on average lately.",
+    _Figure(_SOURCE, "transaction-size-avg", "Records of a transaction on average recently.",
             lambda t, now: t.transactions.average(now), "source"),
     _Figure(_SINK, "sink-record-read-rate", "Records read from Kafka each second.",
             lambda t, now: t.record_rates["read"].rate(now), "sink"),
@@ -103,39 +103,39 @@ FIGURES: Sequence[_Figure] = (
             lambda t, now: t.record_rates["write"].rate(now), "sink"),
     _Figure(_SINK, "sink-record-send-total", "Records given to the sink, after transforms.",
             lambda t, _: t.records["write"], "sink"),
-    _Figure(_SINK, "sink-record-lag-max", "How many offsets the partition that is furthest behind is behind.",
+    _Figure(_SINK, "sink-record-lag-max", "The largest lag of a partition, in offsets.",
             lambda t, _: max(t.lags.values(), default=0), "sink"),
-    _Figure(_SINK, "partition-count", "Topic partitions that are the task's.", lambda t, _: len(t.lags), "sink"),
+    _Figure(_SINK, "partition-count", "Topic partitions assigned to the task.", lambda t, _: len(t.lags), "sink"),
     _Figure(_SINK, "offset-commit-seq-no", "The number of the last offset commit.", lambda t, _: _commits(t), "sink"),
-    _Figure(_SINK, "offset-commit-completion-rate", "Offset commits that went well each second.",
+    _Figure(_SINK, "offset-commit-completion-rate", "Successful offset commits each second.",
             lambda t, now: t.commit_rates["done"].rate(now), "sink"),
-    _Figure(_SINK, "offset-commit-completion-total", "Offset commits that went well.",
+    _Figure(_SINK, "offset-commit-completion-total", "Successful offset commits.",
             lambda t, _: t.commits["done"], "sink"),
     _Figure(_SINK, "offset-commit-skip-rate", "Offset commits each second that came too late for the group.",
             lambda t, now: t.commit_rates["skipped"].rate(now), "sink"),
     _Figure(_SINK, "offset-commit-skip-total", "Offset commits that came too late for the group.",
             lambda t, _: t.commits["skipped"], "sink"),
-    _Figure(_SINK, "put-batch-max-time-ms", "Longest time to write a batch lately.",
+    _Figure(_SINK, "put-batch-max-time-ms", "Longest time to write a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.most(now), "sink"),
-    _Figure(_SINK, "put-batch-avg-time-ms", "Average time to write a batch lately.",
+    _Figure(_SINK, "put-batch-avg-time-ms", "Average time to write a batch recently.",
             lambda t, now: 1000 * t.batch_seconds.average(now), "sink"),
     _Figure(_SINK, "sink-record-active-count", "Records that are read and not committed yet.",
             lambda t, _: t.active, "sink"),
-    _Figure(_SINK, "sink-record-active-count-max", "The most of them lately.",
+    _Figure(_SINK, "sink-record-active-count-max", "The most of them recently.",
             lambda t, now: t.active_counts.most(now), "sink"),
-    _Figure(_SINK, "sink-record-active-count-avg", "Their average lately.",
+    _Figure(_SINK, "sink-record-active-count-avg", "Their average recently.",
             lambda t, now: t.active_counts.average(now), "sink"),
-    _Figure(_ERRORS, "total-record-failures", "Records that failed: those left out, and errors that failed the task.",
+    _Figure(_ERRORS, "total-record-failures", "Records that failed: skipped ones, and errors that failed the task.",
             lambda t, _: t.skipped + t.failures),
-    _Figure(_ERRORS, "total-record-errors", "Errors, those that were tried again too.",
+    _Figure(_ERRORS, "total-record-errors", "Errors, including those that were retried.",
             lambda t, _: sum(t.errors.values())),
-    _Figure(_ERRORS, "total-records-skipped", "Records left out because of errors (errors.tolerance=all).",
+    _Figure(_ERRORS, "total-records-skipped", "Records skipped because of errors (errors.tolerance=all).",
             lambda t, _: t.skipped),
-    _Figure(_ERRORS, "total-retries", "Batches that were tried again.", lambda t, _: t.retries),
-    _Figure(_ERRORS, "total-errors-logged", "Errors that the log has.", lambda t, _: t.logged),
+    _Figure(_ERRORS, "total-retries", "Batches that were retried.", lambda t, _: t.retries),
+    _Figure(_ERRORS, "total-errors-logged", "Errors that were logged.", lambda t, _: t.logged),
     _Figure(_ERRORS, "deadletterqueue-produce-requests", "Records for the dead letter queue.",
             lambda t, _: t.letters + t.lost_letters),
-    _Figure(_ERRORS, "deadletterqueue-produce-failures", "Those that could not be written.",
+    _Figure(_ERRORS, "deadletterqueue-produce-failures", "Records that could not be written to the dead letter queue.",
             lambda t, _: t.lost_letters),
     _Figure(_ERRORS, "last-error-timestamp", "When the last error was, in milliseconds since 1970; 0: never.",
             lambda t, _: 1000 * (t.last["error"] or 0)),
@@ -176,7 +176,7 @@ _WORKER = "connect-worker-metrics"
 
 
 def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
-    """Everything that Kafka Connect tells of connectors."""
+    """Kafka Connect's metrics of connectors."""
     here = [row for row in rows if row.state is not None]
     for attribute, text, values in (
         ("status", "The connector's state", [_WORDS[row.state] if row.state else "" for row in here]),
@@ -195,7 +195,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
 
 
 def worker(page: Page, seen: Observed, where: str, now: float) -> None:
-    """What Kafka Connect tells of the worker. `where`: its labels; `now` on the monotonic clock."""
+    """Kafka Connect's metrics of the worker. `where`: its labels; `now` on the monotonic clock."""
 
     def add(group: str, attribute: str, text: str, value: float) -> None:
         name = name_of(group, attribute)
@@ -214,8 +214,8 @@ def worker(page: Page, seen: Observed, where: str, now: float) -> None:
     add(group, "epoch", "The group's generation.", seen.generation)
     add(group, "completed-rebalances-total", "Rebalances that this worker has completed.", rounds.count)
     add(group, "rebalancing", "1 while this worker rebalances.", int(rounds.begun is not None))
-    add(group, "rebalance-max-time-ms", "Longest rebalance lately.", 1000 * rounds.lately.most(now))
-    add(group, "rebalance-avg-time-ms", "Average rebalance lately.", 1000 * rounds.lately.average(now))
+    add(group, "rebalance-max-time-ms", "Longest rebalance recently.", 1000 * rounds.lately.most(now))
+    add(group, "rebalance-avg-time-ms", "Average rebalance recently.", 1000 * rounds.lately.average(now))
     add(group, "time-since-last-rebalance-ms", "Time since the last rebalance.",
         _NAN if rounds.ended is None else 1000 * (now - rounds.ended))
     for attribute, text, told in (("connect_protocol", "The group's protocol", seen.protocol),
@@ -223,12 +223,12 @@ def worker(page: Page, seen: Observed, where: str, now: float) -> None:
         page.add(name_of(group, attribute), "gauge", f"{text}, as a label.",
                  [(f"{where},{labels({attribute: told})}", 1)] if told else [])
     group = "connect-coordinator-metrics"
-    add(group, "assigned-connectors", "Connectors that the group gave this worker.", seen.assigned_connectors)
-    add(group, "assigned-tasks", "Tasks that the group gave this worker.", seen.assigned_tasks)
+    add(group, "assigned-connectors", "Connectors assigned to this worker.", seen.assigned_connectors)
+    add(group, "assigned-tasks", "Tasks assigned to this worker.", seen.assigned_tasks)
     add(group, "rebalance-total", "Rebalances that this worker has completed.", rounds.count)
-    add(group, "rebalance-rate-per-hour", "Rebalances in an hour, as of lately.", 3600 * rounds.often.rate(now))
+    add(group, "rebalance-rate-per-hour", "Rebalances per hour, recently.", 3600 * rounds.often.rate(now))
     add(group, "rebalance-latency-avg", "Average rebalance lately, in milliseconds.", 1000 * rounds.lately.average(now))
-    add(group, "rebalance-latency-max", "Longest rebalance lately, in milliseconds.", 1000 * rounds.lately.most(now))
+    add(group, "rebalance-latency-max", "Longest rebalance recently, in milliseconds.", 1000 * rounds.lately.most(now))
     add(group, "rebalance-latency-total", "Time of all rebalances, in milliseconds.", 1000 * rounds.seconds)
     add(group, "last-rebalance-seconds-ago", "Time since the last rebalance; -1: there was none.",
         -1 if rounds.ended is None else now - rounds.ended)

@@ -1,4 +1,4 @@
-"""What a worker's metrics learn from the states of its herder: starts, restarts and their causes, rebalances. Pure."""
+"""Derives metrics from the herder's states: starts, restarts and their causes, rebalances. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REBALANCING = (Phase.JOINING, Phase.REVOKING, Phase.SYNCING)
 
 @dataclass(slots=True)
 class Starts:
-    """Of connectors, or of tasks."""
+    """The starts of connectors, or of tasks."""
 
     attempts: int = 0
     succeeded: int = 0
@@ -24,7 +24,7 @@ class Starts:
 
 @dataclass(slots=True)
 class Rounds:
-    """Rebalances. Seconds and moments of the clock that `follow` is told."""
+    """The rebalances of this worker. Times are in seconds of the clock given to `follow`."""
 
     count: int = 0
     seconds: float = 0.0
@@ -35,7 +35,7 @@ class Rounds:
 
 
 class Observed:
-    """Follows the herder's states, one after the other. Its thread writes, any reads."""
+    """Follows the herder's states. Only the herder's thread writes; any thread may read."""
 
     def __init__(self) -> None:
         self.connector_starts = Starts()
@@ -50,7 +50,7 @@ class Observed:
         self.connectors = self.tasks = 0
 
     def follow(self, state: HerderState, now: float) -> bool:
-        """The next state; whether what runs here has changed."""
+        """Take the next state; returns whether the instances that run here have changed."""
         self._rebalance(state.phase, now)
         self.generation = state.generation
         self.protocol = state.membership.protocol.value if state.membership is not None else ""
@@ -100,7 +100,7 @@ class Observed:
 
 
 def _over(state: HerderState, connector: ConnectorName) -> bool:
-    """Deleted, or stopped by its user: the next start is no restart."""
+    """Forget a connector that was deleted or stopped by its user: its next start is not a restart."""
     return state.store.target_state(connector) in (None, TargetState.STOPPED)
 
 

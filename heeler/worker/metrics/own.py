@@ -1,4 +1,4 @@
-"""heeler's own metrics: what users miss in Kafka Connect's, in Prometheus' base units."""
+"""heeler's own metrics, which Kafka Connect does not have, in Prometheus' base units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = ", ".join(f"{number} {state.value.lower()}" for state, number in STAT
 
 
 def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
-    """Of connectors."""
+    """Metrics of connectors."""
     page.add("heeler_connector_state", "gauge", f"The connector's state: {_NUMBERS}.",
              [(row.labels, STATES[row.state]) for row in rows if row.state is not None])
     page.add("heeler_connector_restarts_total", "counter", "Starts of a connector after its first one, by cause.",
@@ -26,7 +26,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
 
 
 def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
-    """Of tasks."""
+    """Metrics of tasks."""
     page.add("heeler_task_state", "gauge", f"The task's state: {_NUMBERS}. Also of one that failed at its start.",
              [(row.labels, STATES[row.state]) for row in rows])
     page.add("heeler_task_restarts_total", "counter", "Starts of a task after its first one, by cause.",
@@ -37,10 +37,10 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
                  "and after them (write).",
                  [(f'{row.labels},stage="{stage}"', count) for row, task in made
                   for stage, count in (task.records if what == "records" else task.bytes).items()])
-    page.add("heeler_task_errors_total", "counter", "Errors of batches by the stage that they came from.",
+    page.add("heeler_task_errors_total", "counter", "Errors of batches by stage.",
              [(f'{row.labels},stage="{stage}"', count) for row, task in made for stage, count in list(
                  task.errors.items())])
-    page.add("heeler_task_retries_total", "counter", "Batches that were tried again after an error.",
+    page.add("heeler_task_retries_total", "counter", "Batches that were retried after an error.",
              [(row.labels, task.retries) for row, task in made])
     for stage in ("read", "write", "commit", "error"):
         page.add(f"heeler_task_last_{stage}_age_seconds", "gauge", f"Time since the last {stage}; no series before it.",
@@ -56,7 +56,7 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
 
 
 def scaling(page: Page, rows: Sequence[ConnectorRow], found: Mapping[ConnectorName, Scaled]) -> None:
-    """Of connectors whose number of tasks follows their lag (tasks.auto)."""
+    """Metrics of connectors whose number of tasks follows their lag (tasks.auto)."""
     made = [(row, found[row.name]) for row in rows if row.name in found]
     page.add("heeler_connector_tasks_wanted", "gauge", "How many tasks the lag asks for (tasks.auto).",
              [(row.labels, figures.tasks) for row, figures in made])
@@ -65,7 +65,7 @@ def scaling(page: Page, rows: Sequence[ConnectorRow], found: Mapping[ConnectorNa
 
 
 def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ConnectorTaskId]) -> None:
-    """Of the watchdog."""
+    """Metrics of the watchdog."""
     page.add("heeler_task_stalled", "gauge", "1 while the task makes no progress for task.progress.timeout.ms.",
              [(row.labels, int(row.id in found)) for row in rows])
 
@@ -75,7 +75,7 @@ def _restarts(rows: Iterable[TaskRow | ConnectorRow]) -> list[tuple[str, float]]
 
 
 def worker(page: Page, seen: Observed, where: str, version: str) -> None:
-    """Of the worker and its group."""
+    """Metrics of the worker and its group."""
     page.add("heeler_worker_info", "gauge", "heeler's version, as a label.",
              [(f"{where},{labels({'version': version})}", 1)])
     rounds = seen.rounds
@@ -95,7 +95,7 @@ def queues(page: Page, core: Mapping[str, int], where: str, rows: Iterable[TaskR
 
 
 def spark(page: Page, figures: EngineFigures, where: str) -> None:
-    """Of the worker's Spark."""
+    """Metrics of the worker's Spark."""
     for name, text, value in (
         ("up", "1 while there is a Spark.", int(figures.up)),
         ("slots", "Splits that Spark runs at a time.", figures.slots),
@@ -110,8 +110,8 @@ def spark(page: Page, figures: EngineFigures, where: str) -> None:
 
 
 def plugins(page: Page, found: Iterable[tuple[str, Figures]]) -> None:
-    """What plugins count, by the labels of their connector or task. Of two plugins that give one name to metrics of two
-    kinds the first is shown.
+    """Metrics of plugins, with the labels of their connector or task. If two plugins use the same name for metrics of
+    different kinds, only the first is shown.
     """
     dropped = []
     kinds: dict[str, Kind] = {}

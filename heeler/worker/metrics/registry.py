@@ -1,7 +1,7 @@
-"""The worker's metrics: where its parts report, and what /metrics answers.
+"""The worker's metrics: its parts report here, and /metrics reads here.
 
-Series are made from what is there when they are asked for, so those of a connector, task or partition that goes vanish
-with it. Nothing here waits for an actor, and nothing on the way of records takes a lock.
+Series are built on request, so those of a removed connector, task or partition disappear with it. Nothing here waits
+for an actor, and nothing in the data path takes a lock.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class WorkerMetrics:
 
     # ------------------------------------------------------------ for the parts of the worker
     def task(self, task: ConnectorTaskId) -> TaskMetrics:
-        """Those of a task that is being started: new ones."""
+        """New metrics for a task that is being started."""
         metrics = self._tasks[task] = TaskMetrics()
         return metrics
 
     def connector(self, connector: ConnectorName) -> PluginMetrics:
-        """Those of a connector that is being started: new ones."""
+        """New metrics for a connector that is being started."""
         metrics = self._connectors[connector] = PluginMetrics()
         return metrics
 
     def follow(self, state: HerderState) -> None:
-        """What the herder is doing now; its thread."""
+        """Take the herder's newest state. Called by its thread."""
         if self._seen.follow(state, time.monotonic()):
             slots = state.slots
             for task in [task for task in list(self._tasks) if task not in slots]:
@@ -74,7 +74,7 @@ class WorkerMetrics:
             for name in [name for name in list(self._connectors) if name not in slots]:
                 self._connectors.pop(name, None)
 
-    # ------------------------------------------------------------ for those who look
+    # ------------------------------------------------------------ for readers
     def page(self, names: Collection[str] = (JAVA, OWN)) -> str:
         """All metrics in Prometheus' text format; `names`: Kafka Connect's names, heeler's, or both."""
         page = Page()
@@ -155,7 +155,7 @@ def _plugins(connectors: Iterable[ConnectorRow], tasks: Iterable[TaskRow]) -> It
 
 @cache
 def _collectors() -> Callable[[], bytes]:
-    # Imported by the first who looks: it takes a tenth of a second, which REST must not wait for.
+    # Imported on first use: it takes a tenth of a second, which the start of REST must not wait for.
     from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest  # noqa: PLC0415
 
     registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""What there is to show of the worker at one moment: a row for each connector and task."""
+"""The rows to show of a worker at one moment, one for each connector and task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _of_connector(connector: ConnectorName, worker: WorkerId) -> str:
 
 @dataclass(slots=True)
 class TaskRow:
-    """A task that is this worker's. `metrics` None: it could not even be made."""
+    """A task of this worker. `metrics` None: it could not be created."""
 
     id: ConnectorTaskId
     worker: WorkerId
@@ -52,7 +52,7 @@ class TaskRow:
 
 @dataclass(slots=True)
 class ConnectorRow:
-    """A connector whose own instance is this worker's, or some of whose tasks are (`state` None)."""
+    """A connector that runs on this worker, or of which only tasks do (`state` None)."""
 
     name: ConnectorName
     worker: WorkerId

@@ -1,5 +1,5 @@
-"""Prometheus' text format. prometheus_client's own rendering takes a second for what 500 connectors have to tell; this
-one takes some milliseconds. Pure.
+"""Prometheus' text format. prometheus_client takes a second to render the metrics of 500 connectors, this some
+milliseconds. Pure.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _WORDS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 
 
-@lru_cache(20_000)  # the same names stand in thousands of lines, page after page
+@lru_cache(20_000)  # the same names are in thousands of lines of every page
 def escaped(value: str) -> str:
-    """A label's value as it stands between quotes, whatever is in it."""
+    """A label's value, escaped for use between quotes."""
     return value.translate(_ESCAPED).encode("utf-8", "replace").decode()
 
 
 def labels(pairs: Mapping[str, object]) -> str:
-    """`a="1",b="2"`; the names must be ones that Prometheus has."""
+    """`a="1",b="2"`; the names must be valid in Prometheus."""
     return ",".join(f'{name}="{escaped(str(value))}"' for name, value in pairs.items())
 
 

@@ -348,7 +348,7 @@ def test_a_defect_that_concerns_all_stops_the_worker(rig: Rig, c: ConnectorName)
     rig.statuses = lambda: StatusState({c: None}, {c: None}, {})  # type: ignore[dict-item]
     rig.group(RequestRejoin("a round"))
     wait_until(lambda: rig.failures, WITHIN_S, "the defect to be told")
-    assert "cannot go on after a defect (TypeError" in rig.failures[0]
+    assert "cannot continue after a defect (TypeError" in rig.failures[0]
     assert rig.halted.wait(WITHIN_S), "it stopped in order"
     assert rig.group.left.is_set()
 
