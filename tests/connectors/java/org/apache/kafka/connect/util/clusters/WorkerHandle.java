@@ -19,8 +19,9 @@ import java.util.concurrent.TimeUnit;
  */
 public class WorkerHandle {
     private static final long READY_MS = 120_000;
-    /** Ends the worker when its standard input ends, which it does with this JVM at the latest. */
-    private static final String GUARD = "\"$@\" & worker=$!; cat >/dev/null; kill $worker; wait $worker";
+    /** Ends the worker when its standard input ends, which it does with this JVM at the latest; and ends with it. */
+    private static final String GUARD = "exec 3<&0; \"$@\" </dev/null 3<&- & worker=$!; "
+        + "(cat <&3 >/dev/null; kill $worker 2>/dev/null) & exec 3<&-; wait $worker";
     private static int started;
     private final String name;
     private final URI url;
@@ -57,10 +58,11 @@ public class WorkerHandle {
         }
     }
 
+    /** As with Java's workers, whose herder may end later, one that ends at once is found out by the test. */
     private void awaitReady(Path file) throws IOException {
         long until = System.currentTimeMillis() + READY_MS;
-        while (!answers()) {
-            if (!process.isAlive() || System.currentTimeMillis() > until)
+        while (process.isAlive() && !answers()) {
+            if (System.currentTimeMillis() > until)
                 throw new IOException("the worker did not start: " + Files.readString(Path.of(file + ".log")));
             try {
                 Thread.sleep(100);
