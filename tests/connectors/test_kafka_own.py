@@ -83,6 +83,8 @@ def run(kit, name):
         # It asks a worker that cannot make its topics how it is: heeler's has ended by then.
         "testFailToCreateInternalTopicsWithMoreReplicasThanBrokers"}),
     ("SourceConnectorsIntegrationTest", set()),
+    # It counts starts of a connector in the tests' own JVM, where heeler runs none.
+    ("RebalanceSourceConnectorsIntegrationTest", {"testReconfigConnector"}),
 ])
 def test_kafkas_own(kit, name, different):
     """`different`: those that expect what heeler does otherwise (docs/java-plugins.md)."""
