@@ -26,7 +26,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.structs import MemberState, OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_tasks.errors import ConfigError, RetriableError
+from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.connections import net_client
 from spark_tasks.kafka.errors import join_refusal, translated
@@ -39,6 +39,7 @@ _METADATA_BACKOFF_MS: Final = 1_000  # metadata of a missing topic is requested 
 _PATTERN_BACKOFF_MS: Final = 100  # each join first waits for the names of all topics
 _JOIN_TIMEOUT_MS: Final = 30_000
 _CLOSE_TIMEOUT_MS: Final = 3_000
+_STOP_TIMEOUT_MS: Final = 3_000  # for the IO thread, which may have a step to end
 _SETTLING_S: Final = 0.05
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
 _COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
@@ -93,27 +94,60 @@ class ConsumerSettings:
     expects_others: bool = True  # other members are about to join, which should be noticed quickly
 
 
+class _Net(NetworkSelector):  # type: ignore[misc]
+    """Ends although clients are open: their metadata loops would repeat for ever what a closed selector refuses, and
+    `close` would wait for them.
+    """
+
+    def end(self, timeout_ms: int) -> bool:
+        """Whoever waits, or comes later, gets an error. False if the thread did not end in time."""
+        thread, self._stop = self._io_thread, True
+        self.wakeup()
+        thread.join(timeout_ms / 1000)
+        if thread.is_alive():
+            return False
+        self._closed = True
+        for task in list(self._pending_tasks):
+            self.cancel(task)
+        self._fail_pending_waiters(protocol.KafkaConnectionError("the worker is stopping"))
+        for end in (self._wakeup_r, self._wakeup_w, self._selector):
+            end.close()
+        return True
+
+
 class GroupIo:
     """The IO thread that all group consumers of a worker share; starts with the first of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._net: NetworkSelector | None = None
+        self._net: _Net | None = None
+        self._closed = False
 
     def net(self) -> NetworkSelector:
-        """The running IO loop."""
+        """The running IO loop. ConnectError after `close`."""
         with self._lock:
+            if self._closed:
+                raise ConnectError("the worker is stopping")
             if self._net is None:
-                self._net = NetworkSelector(client_id="heeler-sinks", slow_task_threshold_secs=1.0)
+                self._net = _Net(client_id="heeler-sinks", slow_task_threshold_secs=1.0)
                 self._net.start()
             return self._net
 
+    @property
+    def closed(self) -> bool:
+        """Whether the thread was ended; consumers cannot do anything any more."""
+        return self._closed
+
     def close(self) -> None:
-        """End the thread; all consumers must be closed."""
+        """End the thread. Consumers that are open still, of tasks that did not stop in time, are cut off: the group
+        notices when their sessions end.
+        """
         with self._lock:
-            net, self._net = self._net, None
-        if net is not None:
-            net.close()
+            net, self._net, self._closed = self._net, None, True
+        if net is None:
+            return
+        if not net.end(_STOP_TIMEOUT_MS):
+            _logger.warning("The IO thread of the sinks' consumer groups did not end within %d ms", _STOP_TIMEOUT_MS)
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
@@ -196,6 +230,7 @@ class GroupConsumer:
     def __init__(self, settings: ConsumerSettings, io: GroupIo, wake: Callable[[], None]) -> None:
         """Connect (takes seconds if no broker answers)."""
         self._settings = settings
+        self._io = io
         self._changed = True
         self._pulse = process_pulse()
         self._joined_at = time.monotonic()
@@ -321,6 +356,13 @@ class GroupConsumer:
     def close(self) -> None:
         """Leave the group, so that others take over at once, and close the connections."""
         self._coordinator.wake = lambda: None
+        try:
+            self._leave()
+        except RuntimeError:
+            if not self._io.closed:  # else the worker has not waited for this
+                raise
+
+    def _leave(self) -> None:
         try:
             self._coordinator.close(autocommit=False, timeout_ms=_CLOSE_TIMEOUT_MS)
         except (protocol.KafkaError, OSError) as error:

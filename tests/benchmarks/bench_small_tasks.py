@@ -70,7 +70,7 @@ class Sender:
     """Sends a time stamp to each partition of each topic, `rate` times a second, evenly spread."""
 
     def __init__(self, bootstrap: str, topics: list[str], partitions: int, rate: float) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
         self._places = [(topic, number) for number in range(partitions) for topic in topics]
         self._pause = 1 / rate
         self._over = threading.Event()
@@ -127,7 +127,8 @@ class Run:
         return file
 
     def _backfill(self, name: str) -> float:
-        """Records a second, from the POST on."""
+        """Records a second, from the POST on; 0 if that took LATE_S."""
+        name = f"{self._label}-{name}"  # its consumer group must be new
         begun = time.perf_counter()
         file = self._create(name, "backfill", 1)
         size, deadline = self._asked.backfill * 81, begun + LATE_S
@@ -149,7 +150,7 @@ class Run:
         self._backfill("warm")
         self._tell("backfill alone, records/s", f"{self._backfill('alone'):,.0f}")
         begun = time.perf_counter()
-        files = [self._create(f"small-{i}", topic, asked.tasks) for i, topic in enumerate(topics)]
+        files = [self._create(f"{self._label}-small-{i}", topic, asked.tasks) for i, topic in enumerate(topics)]
         wanted = asked.connectors * asked.tasks
         self._workloads.wait_for(lambda: self._workloads.running(self._worker.rest, asked.connectors, asked.tasks), 300,
                                  "RUNNING")  # fmt: skip

@@ -1,0 +1,47 @@
+"""The end of the IO thread that sinks' consumer groups share, while a client is open."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from kafka.net.wakeup_notifier import WakeupNotifier
+
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.membership import GroupIo
+
+PATIENCE_S = 20
+
+
+def test_it_ends_although_a_client_goes_on_asking():
+    """As kafka-python's metadata loop does, which takes what a closed selector raises for an error that passes."""
+    io, over, busy, free = GroupIo(), threading.Event(), threading.Event(), threading.Event()
+    net = io.net()
+    again = WakeupNotifier(net)
+
+    async def ask() -> None:
+        while not over.is_set():
+            try:
+                await again(60)
+            except RuntimeError:
+                continue
+
+    async def hold_up() -> None:
+        busy.set()
+        free.wait(PATIENCE_S)
+
+    net.call_soon_threadsafe(ask)
+    net.call_soon_threadsafe(hold_up)
+    busy.wait(PATIENCE_S)
+    again.notify()  # it is its turn next
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "kafka-io-heeler-sinks"]
+    end = threading.Thread(target=io.close)
+    end.start()
+    end.join(0.1)
+    free.set()
+    end.join(PATIENCE_S)
+    ended = not end.is_alive() and not thread.is_alive()
+    over.set()
+    assert ended
+    with pytest.raises(ConnectError):
+        io.net()
