@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from weakref import WeakSet
 
 import kafka.errors as protocol
 from kafka.consumer.subscription_state import ConsumerRebalanceListener, SubscriptionState
@@ -42,6 +43,8 @@ _CLOSE_TIMEOUT_MS: Final = 3_000
 _STOP_TIMEOUT_MS: Final = 3_000  # for the IO thread, which may have a step to end
 _SETTLING_S: Final = 0.05
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
+COMMIT_PAUSE_S: Final = 0.5  # bounds what a crash repeats
+COMMITS_PER_S: Final = 100.0
 _COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
 
 _ASSIGNORS: Final[Mapping[str, Any]] = {
@@ -122,6 +125,7 @@ class GroupIo:
         self._lock = threading.Lock()
         self._net: _Net | None = None
         self._closed = False
+        self.members: WeakSet[GroupConsumer] = WeakSet()
 
     def net(self) -> NetworkSelector:
         """The running IO loop. ConnectError after `close`."""
@@ -132,6 +136,13 @@ class GroupIo:
                 self._net = _Net(client_id="heeler-sinks", slow_task_threshold_secs=1.0)
                 self._net.start()
             return self._net
+
+    @property
+    def commit_pause_s(self) -> float:
+        """How long a member should wait between two commits, so that the thread has time for joins and heartbeats: all
+        members together commit COMMITS_PER_S times a second at most, one alone every COMMIT_PAUSE_S.
+        """
+        return max(COMMIT_PAUSE_S, len(self.members) / COMMITS_PER_S)
 
     @property
     def closed(self) -> bool:
@@ -263,6 +274,7 @@ class GroupConsumer:
         if settings.expects_others:
             self._coordinator.heartbeat = _Heartbeat(**self._coordinator.config)
         self._coordinator.wake = wake
+        io.members.add(self)
 
     def _subscribe(self) -> None:
         cluster, listener = self._manager.cluster, _Listener(self._note_change)
@@ -356,6 +368,7 @@ class GroupConsumer:
     def close(self) -> None:
         """Leave the group, so that others take over at once, and close the connections."""
         self._coordinator.wake = lambda: None
+        self._io.members.discard(self)
         try:
             self._leave()
         except RuntimeError:

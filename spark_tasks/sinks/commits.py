@@ -14,18 +14,21 @@ from spark_tasks.metrics.task import TaskMetrics
 
 _logger = logging.getLogger(__name__)
 
-COMMIT_EVERY_S: Final = 0.5  # bounds what a crash repeats; many small tasks would keep the group's coordinator busy
 COMMIT_TIMEOUT_MS: Final = 5_000
 NOTHING_MS: Final = 60_000
 
 
 class PendingOffsets:
     """What the sink has taken and the group does not know yet. `refused` is called where the group has moved on; the
-    offsets stay pending until they are committed or forgotten.
+    offsets stay pending until they are committed or forgotten. `pause_s`: how long to wait between two commits.
     """
 
-    def __init__(self, metrics: TaskMetrics, refused: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, metrics: TaskMetrics, pause_s: Callable[[], float] = lambda: 0.0,
+        refused: Callable[[], None] = lambda: None,
+    ) -> None:
         self._metrics = metrics
+        self._pause_s = pause_s
         self._refused = refused
         self._offsets: dict[TopicPartition, int] = {}
         self._committed_at = float("-inf")
@@ -38,8 +41,8 @@ class PendingOffsets:
         self._offsets |= offsets
 
     def commit_due(self, consumer: GroupConsumer) -> int:
-        """Commit if the last commit is COMMIT_EVERY_S ago; the milliseconds until one is due. KafkaUnavailableError."""
-        wait_s = self._committed_at + COMMIT_EVERY_S - time.monotonic()
+        """Commit if the pause since the last commit is over; the milliseconds until it is. KafkaUnavailableError."""
+        wait_s = self._committed_at + self._pause_s() - time.monotonic()
         if self._offsets and wait_s > 0:
             return int(wait_s * 1000) + 1
         self.commit(consumer)

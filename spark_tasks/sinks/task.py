@@ -2,9 +2,9 @@
 
 A batch: the ends of the partitions (from the watcher) -> bounded ranges -> one split each in the executors -> the
 writer's commit on the worker -> the group's offsets, fenced by its generation. At most one batch is in flight, and
-rebalances happen between batches. Offsets are committed after a batch, twice a second at most, and before the
-group rebalances, so a partition that goes has its offsets committed. What a sink has taken since the last commit is
-written again after a crash: at least once, unless the writer says where to resume.
+rebalances happen between batches. Offsets are committed after a batch, twice a second at most (less often where many
+tasks run), and before the group rebalances, so a partition that goes has its offsets committed. What a sink has taken
+since the last commit is written again after a crash: at least once, unless the writer says where to resume.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SinkTask:
         self._replayed_last = False
         self._flight: Flight | None = None
         self._lag_asked = float("-inf")
-        self._pending = PendingOffsets(self._metrics, self._go_back)
+        self._pending = PendingOffsets(self._metrics, lambda: io.commit_pause_s, self._go_back)
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
 

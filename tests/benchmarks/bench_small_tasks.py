@@ -26,7 +26,7 @@ from confluent_kafka import Producer
 
 LOOK_S = 0.005
 LATE_S = 120.0
-WARM_S = 15.0
+WARM_S = 45.0
 
 
 class Lines:
@@ -70,7 +70,8 @@ class Sender:
     """Sends a time stamp to each partition of each topic, `rate` times a second, evenly spread."""
 
     def __init__(self, bootstrap: str, topics: list[str], partitions: int, rate: float) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5,
+                                   "queue.buffering.max.messages": 1_000_000})  # fmt: skip
         self._places = [(topic, number) for number in range(partitions) for topic in topics]
         self._pause = 1 / rate
         self._over = threading.Event()

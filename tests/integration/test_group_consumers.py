@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer, GroupIo
+from spark_tasks.kafka.membership import COMMIT_PAUSE_S, ConsumerSettings, GroupConsumer, GroupIo
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 
@@ -22,6 +22,7 @@ def test_a_worker_ends_although_tasks_are_still_members(broker, topic_name):
                for n in range(3)]
     for member in members[:2]:
         wait_until(lambda member=member: member.poll(1000) and member.assignment(), 30, "the assignment")
+    assert (len(io.members), io.commit_pause_s) == (3, COMMIT_PAUSE_S)
     before = {thread for thread in threading.enumerate() if "heeler-sinks" in thread.name}
     assert len(before) == 1
     ends = [threading.Thread(target=io.close), threading.Thread(target=members[0].close)]
@@ -33,5 +34,6 @@ def test_a_worker_ends_although_tasks_are_still_members(broker, topic_name):
     assert not any(thread.is_alive() for thread in before)
     for member in members:
         member.close()  # whenever its task gets that far
+    assert not io.members
     with pytest.raises(ConnectError):
         GroupConsumer(ConsumerSettings(topic_name, client, (topic_name,)), io, lambda: None)

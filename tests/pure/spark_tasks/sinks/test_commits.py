@@ -11,9 +11,10 @@ from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.membership import CommitRefusedError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks import commits
-from spark_tasks.sinks.commits import COMMIT_EVERY_S, NOTHING_MS, PendingOffsets
+from spark_tasks.sinks.commits import NOTHING_MS, PendingOffsets
 
 ONE, TWO = ("t", 0), ("t", 1)
+PAUSE_S = 0.5
 
 
 class Group:
@@ -53,7 +54,8 @@ def group() -> Group:
 
 
 def pending(refused: list[str] | None = None) -> PendingOffsets:
-    return PendingOffsets(TaskMetrics(), lambda: (refused if refused is not None else []).append("refused"))
+    told = refused if refused is not None else []
+    return PendingOffsets(TaskMetrics(), lambda: PAUSE_S, lambda: told.append("refused"))
 
 
 def test_the_first_batch_is_committed_at_once_and_those_just_after_together(clock: Clock, group: Group) -> None:
@@ -62,11 +64,11 @@ def test_the_first_batch_is_committed_at_once_and_those_just_after_together(cloc
     offsets.add({ONE: 1, TWO: 5})
     assert offsets.commit_due(group) == NOTHING_MS
     for offset in (2, 3):
-        clock.now += COMMIT_EVERY_S / 4
+        clock.now += PAUSE_S / 4
         offsets.add({ONE: offset})
-        assert 0 < offsets.commit_due(group) <= COMMIT_EVERY_S * 1000
+        assert 0 < offsets.commit_due(group) <= PAUSE_S * 1000
     assert group.commits == [{ONE: 1, TWO: 5}]
-    clock.now += COMMIT_EVERY_S / 2
+    clock.now += PAUSE_S / 2
     assert offsets.commit_due(group) == NOTHING_MS
     assert group.commits == [{ONE: 1, TWO: 5}, {ONE: 3}]
     assert not offsets
@@ -104,6 +106,6 @@ def test_what_the_group_refuses_stays_until_it_is_forgotten(clock: Clock, group:
     assert (told, bool(offsets)) == (["refused"], True)
     offsets.forget()
     group.error = None
-    clock.now += COMMIT_EVERY_S
+    clock.now += PAUSE_S
     offsets.commit(group)
     assert group.commits == []
