@@ -7,7 +7,7 @@ import pytest
 from spark_tasks.connectors.verify import read_summary
 from tests.rigs.java_connectors import worker_with_jars
 from tests.rigs.support import wait_until
-from tests.rigs.workers import JSON, PATIENT, Kafka, Rig, running_worker
+from tests.rigs.workers import JSON, PATIENT, Kafka, running_worker, shared
 
 
 @pytest.fixture(scope="session")
@@ -37,10 +37,8 @@ def warm_worker(kafka, tmp_path_factory):
 @pytest.fixture
 def rig(warm_worker, tmp_path):
     """The shared worker with a folder of this test's own; its connectors go afterwards."""
-    assert warm_worker.process.exit_code() is None, warm_worker.process.tail()
-    own = Rig(warm_worker.process, warm_worker.kafka, tmp_path)
-    yield own
-    own.tidy()
+    with shared(warm_worker, tmp_path) as own:
+        yield own
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from tests.rigs.java_connectors import (
     worker_with_jars,
 )
 from tests.rigs.support import wait_until
-from tests.rigs.workers import Rig, wait_gone
+from tests.rigs.workers import shared, wait_gone
 
 pytestmark = pytest.mark.integration
 
@@ -49,10 +49,8 @@ def java_worker(kafka, stuck, tmp_path_factory):
 
 @pytest.fixture
 def rig(java_worker, tmp_path):
-    assert java_worker.process.exit_code() is None, java_worker.process.tail()
-    own = Rig(java_worker.process, java_worker.kafka, tmp_path)
-    yield own
-    own.tidy()
+    with shared(java_worker, tmp_path) as own:
+        yield own
 
 
 @pytest.mark.parametrize("mode", ["hang", "hang-start", "hang-connector"])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, numbers, offsets
 from tests.rigs.support import wait_until
-from tests.rigs.workers import JSON, Rig
+from tests.rigs.workers import JSON, shared
 
 pytestmark = pytest.mark.integration
 
@@ -18,10 +18,8 @@ MODES = ("count", "exit", "hang", "hang-start", "hang-connector", "throw", "memo
 
 @pytest.fixture
 def rig(java_worker, tmp_path):
-    assert java_worker.process.exit_code() is None, java_worker.process.tail()
-    own = Rig(java_worker.process, java_worker.kafka, tmp_path)
-    yield own
-    own.tidy()
+    with shared(java_worker, tmp_path) as own:
+        yield own
 
 
 def test_java_plugins_are_listed_described_and_validated(rig):

@@ -6,17 +6,15 @@ import pytest
 
 from tests.rigs.java_connectors import FILE_SINK, SLOW_S, committed, counting, jvm, notes, noting, wait_notes
 from tests.rigs.support import wait_until
-from tests.rigs.workers import Rig
+from tests.rigs.workers import shared
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 def rig(java_worker, tmp_path):
-    assert java_worker.process.exit_code() is None, java_worker.process.tail()
-    own = Rig(java_worker.process, java_worker.kafka, tmp_path)
-    yield own
-    own.tidy()
+    with shared(java_worker, tmp_path) as own:
+        yield own
 
 
 def test_a_file_from_a_java_sink(rig, topic_name):

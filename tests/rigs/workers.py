@@ -241,6 +241,15 @@ def running_worker(kafka: Kafka, folder: Path, group: str, **more: str) -> Itera
         yield Rig(process, kafka, folder)
 
 
+@contextmanager
+def shared(worker: Rig, folder: Path) -> Iterator[Rig]:
+    """A worker that several tests use, with a folder of this test's own; its connectors go afterwards."""
+    assert worker.process.exit_code() is None, worker.process.tail()
+    own = Rig(worker.process, worker.kafka, folder)
+    yield own
+    own.tidy()
+
+
 def processes_of(worker: WorkerProcess) -> list[psutil.Process]:
     """The guarding shell, the worker, Spark's JVM, Python workers, …, that live now."""
     shell = psutil.Process(worker.pid)
