@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from spark_tasks.errors import ConfigError
-from spark_tasks.kafka.membership import GroupIo
+from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.plugins import Plugins

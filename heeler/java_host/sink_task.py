@@ -24,7 +24,8 @@ from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import GroupConsumer, GroupIo
+from spark_tasks.kafka.group_io import GroupIo
+from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,7 +12,7 @@ import kafka.errors as protocol
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
+from kafka.net.selector import NetworkSelector, TaskState
 from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
 
@@ -29,7 +30,46 @@ _SLOW_STEP_SECONDS: Final = 5.0  # copying a large fetch on a busy machine deser
 _REFUSALS: Final = (
     protocol.SaslAuthenticationFailedError, protocol.UnsupportedSaslMechanismError, protocol.IllegalSaslStateError,
 )  # fmt: skip
+_LEAST_SWEPT: Final = 64
 _UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library would refuse more
+
+
+class Loop(NetworkSelector):  # type: ignore[misc]
+    """Cancels a timer without looking for it among all others: each request has one that is cancelled by its answer,
+    and with hundreds of clients on a loop the library's search took most of the time of the thread.
+    """
+
+    _scheduled: list[tuple[float, Any]]
+    _cancelled = 0  # timers that are in the heap still
+
+    def _unschedule(self, task: Any) -> None:
+        task.scheduled_at, task.state = None, TaskState.UNSCHEDULED
+        self._cancelled += 1
+        if self._cancelled > _LEAST_SWEPT and self._cancelled * 2 > len(self._scheduled):
+            self._scheduled = [entry for entry in self._scheduled if entry[1].scheduled_at == entry[0]]
+            heapq.heapify(self._scheduled)
+            self._cancelled = 0
+
+    def _schedule_tasks(self) -> None:
+        now = time.monotonic()
+        while (when := self._next_timer()) is not None and when <= now:
+            _, task = heapq.heappop(self._scheduled)
+            task.scheduled_at = None
+            self._add_ready_task(task)
+
+    def _next_scheduled_timeout(self, now: float) -> float | None:
+        when = self._next_timer()
+        return None if when is None else when - now
+
+    def _next_timer(self) -> float | None:
+        """When the next timer is due that is not cancelled."""
+        while self._scheduled:
+            when, task = self._scheduled[0]
+            if task.scheduled_at == when:
+                return when
+            heapq.heappop(self._scheduled)
+            self._cancelled -= 1
+        return None
 
 
 class _Transport(KafkaTCPTransport):  # type: ignore[misc]
@@ -76,7 +116,7 @@ class _TellingManager(KafkaConnectionManager):  # type: ignore[misc]
 
 def net_client(net: NetworkSelector | None = None, **configs: Any) -> KafkaNetClient:
     """The `kafka_client` for the library's own clients, with one that reports refused logins."""
-    net = NetworkSelector(**configs) if net is None else net
+    net = Loop(**configs) if net is None else net
     return KafkaNetClient(net=net, manager=_TellingManager(net, **configs))
 
 
@@ -99,7 +139,7 @@ class Connections:
         config["receive_message_max_bytes"] = _LARGEST_RESPONSE
         config["max_in_flight_requests_per_connection"] = _UNBOUNDED_IN_FLIGHT
         self.request_timeout_ms = int(config.get("request_timeout_ms", 30_000))
-        self._net = NetworkSelector(**config, slow_task_threshold_secs=_SLOW_STEP_SECONDS)
+        self._net = Loop(**config, slow_task_threshold_secs=_SLOW_STEP_SECONDS)
         self._manager = _Manager(self._net, **config)
         self._coordinators: dict[str, str] = {}
         self._closing = False

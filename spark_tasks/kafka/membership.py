@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, Final
-from weakref import WeakSet
 
 import kafka.errors as protocol
 from kafka.consumer.subscription_state import ConsumerRebalanceListener, SubscriptionState
@@ -23,14 +23,14 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
-from kafka.net.selector import NetworkSelector
 from kafka.structs import MemberState, OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.connections import net_client
-from spark_tasks.kafka.errors import join_refusal, translated
+from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated
+from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.process.pulse import process_pulse
 
 _logger = logging.getLogger(__name__)
@@ -40,11 +40,9 @@ _METADATA_BACKOFF_MS: Final = 1_000  # metadata of a missing topic is requested 
 _PATTERN_BACKOFF_MS: Final = 100  # each join first waits for the names of all topics
 _JOIN_TIMEOUT_MS: Final = 30_000
 _CLOSE_TIMEOUT_MS: Final = 3_000
-_STOP_TIMEOUT_MS: Final = 3_000  # for the IO thread, which may have a step to end
 _SETTLING_S: Final = 0.05
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
-COMMIT_PAUSE_S: Final = 0.5  # bounds what a crash repeats
-COMMITS_PER_S: Final = 100.0
+_SLACK_S: Final = 5.0  # for a thread that is busy with the requests of others
 _COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
 
 _ASSIGNORS: Final[Mapping[str, Any]] = {
@@ -95,70 +93,6 @@ class ConsumerSettings:
     allow_auto_create_topics: bool = True
     assignors: tuple[Any, ...] = (RangePartitionAssignor,)
     expects_others: bool = True  # other members are about to join, which should be noticed quickly
-
-
-class _Net(NetworkSelector):  # type: ignore[misc]
-    """Ends although clients are open: their metadata loops would repeat for ever what a closed selector refuses, and
-    `close` would wait for them.
-    """
-
-    def end(self, timeout_ms: int) -> bool:
-        """Whoever waits, or comes later, gets an error. False if the thread did not end in time."""
-        thread, self._stop = self._io_thread, True
-        self.wakeup()
-        thread.join(timeout_ms / 1000)
-        if thread.is_alive():
-            return False
-        self._closed = True
-        for task in list(self._pending_tasks):
-            self.cancel(task)
-        self._fail_pending_waiters(protocol.KafkaConnectionError("the worker is stopping"))
-        for end in (self._wakeup_r, self._wakeup_w, self._selector):
-            end.close()
-        return True
-
-
-class GroupIo:
-    """The IO thread that all group consumers of a worker share; starts with the first of them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._net: _Net | None = None
-        self._closed = False
-        self.members: WeakSet[GroupConsumer] = WeakSet()
-
-    def net(self) -> NetworkSelector:
-        """The running IO loop. ConnectError after `close`."""
-        with self._lock:
-            if self._closed:
-                raise ConnectError("the worker is stopping")
-            if self._net is None:
-                self._net = _Net(client_id="heeler-sinks", slow_task_threshold_secs=1.0)
-                self._net.start()
-            return self._net
-
-    @property
-    def commit_pause_s(self) -> float:
-        """How long a member should wait between two commits, so that the thread has time for joins and heartbeats: all
-        members together commit COMMITS_PER_S times a second at most, one alone every COMMIT_PAUSE_S.
-        """
-        return max(COMMIT_PAUSE_S, len(self.members) / COMMITS_PER_S)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the thread was ended; consumers cannot do anything any more."""
-        return self._closed
-
-    def close(self) -> None:
-        """End the thread. Consumers that are open still, of tasks that did not stop in time, are cut off: the group
-        notices when their sessions end.
-        """
-        with self._lock:
-            net, self._net, self._closed = self._net, None, True
-        if net is None:
-            return
-        if not net.end(_STOP_TIMEOUT_MS):
-            _logger.warning("The IO thread of the sinks' consumer groups did not end within %d ms", _STOP_TIMEOUT_MS)
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
@@ -233,6 +167,14 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_lost(self, _lost: Collection[Any]) -> None:
         self._changed()
+
+
+def wait_for_commit(commit: Future[None], timeout_ms: int) -> None:
+    """Wait for a commit that was begun with this timeout. Raises what `GroupConsumer.commit` raises."""
+    try:
+        commit.result(timeout_ms / 1000 + _SLACK_S)
+    except FutureTimeoutError as error:
+        raise KafkaUnavailableError("the commit of offsets was not answered") from error
 
 
 class GroupConsumer:
@@ -356,14 +298,39 @@ class GroupConsumer:
         """Commit; raises CommitRefusedError if this is no longer a member of the current generation. `note`: the
         metadata.
         """
+        wait_for_commit(self.begin_commit(offsets, timeout_ms, note), timeout_ms)
+
+    def begin_commit(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, note: str = ""
+    ) -> Future[None]:
+        """Like `commit`, without waiting; wakes the task if it fails. End it before the group is joined again: it is
+        sent with the generation of that moment.
+        """
         wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, note, -1) for tp, offset in offsets.items()}
-        try:
-            self._coordinator.commit_offsets_sync(wanted, timeout_ms=timeout_ms)
-        except _LOST_MEMBERSHIP as error:
+        ended: Future[None] = Future()
+
+        async def commit() -> None:
+            try:
+                await self._coordinator._commit_offsets_sync_async(wanted, timeout_ms)  # noqa: SLF001
+            except BaseException as error:  # the thread's end is one
+                ended.set_exception(self._commit_error(error))
+                self._coordinator.wake()
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                ended.set_result(None)
+
+        self._net.call_soon_threadsafe(commit)
+        return ended
+
+    def _commit_error(self, error: BaseException) -> BaseException:
+        group = self._settings.group_id
+        if isinstance(error, _LOST_MEMBERSHIP):
             self._coordinator.request_rejoin()
-            raise CommitRefusedError(f"consumer group {self._settings.group_id} refused the commit: {error}") from error
-        except protocol.KafkaError as error:
-            raise translated(error, f"committing offsets of consumer group {self._settings.group_id}") from error
+            return CommitRefusedError(f"consumer group {group} refused the commit: {error}")
+        if isinstance(error, protocol.KafkaError):
+            return translated(error, f"committing offsets of consumer group {group}")
+        return error if isinstance(error, Exception) else ConnectError("the worker is stopping")
 
     def close(self) -> None:
         """Leave the group, so that others take over at once, and close the connections."""

@@ -5,17 +5,33 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Final
 
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer
+from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, wait_for_commit
 from spark_tasks.metrics.task import TaskMetrics
 
 _logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
 NOTHING_MS: Final = 60_000
+LATE_MS: Final = 100
+
+
+class _Sent:
+    """A commit that waits for its answer, and how long it took."""
+
+    def __init__(self, offsets: Mapping[TopicPartition, int], answer: Future[None]) -> None:
+        self.offsets = offsets
+        self.answer = answer
+        self.seconds = 0.0
+        self._begun = time.perf_counter()
+        answer.add_done_callback(self._note)
+
+    def _note(self, _answer: Future[None]) -> None:
+        self.seconds = time.perf_counter() - self._begun
 
 
 class PendingOffsets:
@@ -31,40 +47,68 @@ class PendingOffsets:
         self._pause_s = pause_s
         self._refused = refused
         self._offsets: dict[TopicPartition, int] = {}
-        self._committed_at = float("-inf")
+        self._sent: _Sent | None = None
+        self._sent_at = float("-inf")
 
     def __bool__(self) -> bool:
         return bool(self._offsets)
 
     def add(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The next offset of each partition of a batch that the sink has taken."""
-        self._offsets |= offsets
+        self._offsets.update(offsets)
 
     def commit_due(self, consumer: GroupConsumer) -> int:
-        """Commit if the pause since the last commit is over; the milliseconds until it is. KafkaUnavailableError."""
-        wait_s = self._committed_at + self._pause_s() - time.monotonic()
-        if self._offsets and wait_s > 0:
+        """Begin to commit if it is time; returns for how many ms it is not, NOTHING_MS if nothing is left to commit.
+        What became of the last commit is told here, or by the next call: KafkaUnavailableError.
+        """
+        self._end_if_done()
+        if not self._offsets or (self._sent is not None and self._sent.offsets == self._offsets):
+            return NOTHING_MS
+        wait_s = self._sent_at + self._pause_s() - time.monotonic()
+        if wait_s > 0:
             return int(wait_s * 1000) + 1
-        self.commit(consumer)
+        if self._sent is not None:  # the thread of the groups is busy; the commits of others are not there either
+            return LATE_MS
+        self._begin(consumer)
+        self._end_if_done()
         return NOTHING_MS
 
     def commit(self, consumer: GroupConsumer) -> None:
-        """Commit now. KafkaUnavailableError: the offsets stay pending."""
-        if not self._offsets:
+        """Commit now, and wait. KafkaUnavailableError: the offsets stay pending."""
+        self._end()
+        if self._offsets:
+            self._begin(consumer)
+            self._end()
+
+    def _begin(self, consumer: GroupConsumer) -> None:
+        offsets = dict(self._offsets)
+        self._sent = _Sent(offsets, consumer.begin_commit(offsets, COMMIT_TIMEOUT_MS))
+        self._sent_at = time.monotonic()
+
+    def _end_if_done(self) -> None:
+        if self._sent is not None and self._sent.answer.done():
+            self._end()
+
+    def _end(self) -> None:
+        sent, self._sent = self._sent, None
+        if sent is None:
             return
-        begun = time.perf_counter()
         try:
-            consumer.commit(self._offsets, COMMIT_TIMEOUT_MS)
-            self._metrics.committed(time.perf_counter() - begun)
+            wait_for_commit(sent.answer, COMMIT_TIMEOUT_MS)
         except KafkaUnavailableError:
-            self._metrics.commit_failed()
+            self._put_off()
             raise
         except CommitRefusedError as error:
             self._metrics.commit_skipped()
             _logger.warning("%s; what was read since the last commit may be written again", error)
             self._refused()
             return
-        self._offsets, self._committed_at = {}, time.monotonic()
+        self._metrics.committed(sent.seconds)
+        self._offsets = {tp: offset for tp, offset in self._offsets.items() if sent.offsets.get(tp) != offset}
+
+    def _put_off(self) -> None:
+        self._metrics.commit_failed()
+        self._sent_at = float("-inf")
 
     def forget(self) -> None:
         """Whoever has the partitions now reads on from what is committed."""

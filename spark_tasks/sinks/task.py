@@ -22,7 +22,8 @@ from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import GroupConsumer, GroupIo
+from spark_tasks.kafka.group_io import GroupIo
+from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for

@@ -26,7 +26,8 @@ from confluent_kafka import Producer
 
 LOOK_S = 0.005
 LATE_S = 120.0
-WARM_S = 45.0
+CAUGHT_UP_S = 180.0
+BEHIND_S = 0.5
 
 
 class Lines:
@@ -157,7 +158,9 @@ class Run:
                                  "RUNNING")  # fmt: skip
         self._tell(f"{wanted} tasks RUNNING after the first POST, s", f"{time.perf_counter() - begun:.1f}")
         lines, sender = Lines(files), Sender(self._rig.bootstrap, topics, asked.tasks, asked.rate)
-        lines.until(lambda: False, WARM_S)
+        begun, rate = time.perf_counter(), wanted * asked.rate
+        lines.until(lambda: lines.count and lines.count > sender.sent - BEHIND_S * rate, CAUGHT_UP_S)
+        self._tell(f"then all within {BEHIND_S} s of the end after, s", f"{time.perf_counter() - begun:.1f}")
         self._window("small tasks", lines, asked.seconds)
         rates: list[float] = []
         beside = threading.Thread(target=lambda: rates.append(self._backfill("beside")), daemon=True)

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.membership import COMMIT_PAUSE_S, ConsumerSettings, GroupConsumer, GroupIo
+from spark_tasks.kafka.group_io import COMMIT_PAUSE_S, GroupIo
+from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
 from tests.rigs.support import wait_until
 from tests.rigs.workers import Kafka
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer, GroupIo
+from spark_tasks.kafka.group_io import GroupIo
+from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
 from tests.rigs.group_herder import FakeHerder, settled
 from tests.rigs.kafka_tools import java
 from tests.rigs.support import wait_until

@@ -8,7 +8,7 @@ import pytest
 from kafka.net.wakeup_notifier import WakeupNotifier
 
 from spark_tasks.errors import ConnectError
-from spark_tasks.kafka.membership import GroupIo
+from spark_tasks.kafka.group_io import GroupIo
 
 PATIENCE_S = 20
 

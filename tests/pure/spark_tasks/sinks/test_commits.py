@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 import pytest
 
@@ -11,24 +12,37 @@ from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.membership import CommitRefusedError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks import commits
-from spark_tasks.sinks.commits import NOTHING_MS, PendingOffsets
+from spark_tasks.sinks.commits import LATE_MS, NOTHING_MS, PendingOffsets
 
 ONE, TWO = ("t", 0), ("t", 1)
 PAUSE_S = 0.5
 
 
 class Group:
-    """A member whose commits succeed, or fail with `error`."""
+    """A member whose commits succeed, or fail with `error`; while it is `busy` they wait for `answer`."""
 
     def __init__(self) -> None:
         self.commits: list[dict[TopicPartition, int]] = []
         self.error: Exception | None = None
+        self.busy = False
+        self._waiting: list[Future[None]] = []
 
-    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+    def begin_commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Future[None]:
         assert timeout_ms > 0
-        if self.error is not None:
-            raise self.error
         self.commits.append(dict(offsets))
+        self._waiting.append(Future())
+        future = self._waiting[-1]
+        if not self.busy:
+            self.answer()
+        return future
+
+    def answer(self) -> None:
+        for future in self._waiting:
+            if self.error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(self.error)
+        self._waiting.clear()
 
 
 class Clock:
@@ -94,7 +108,49 @@ def test_what_kafka_could_not_take_stays(clock: Clock, group: Group) -> None:
     group.error = None
     clock.now += 0.001
     offsets.commit_due(group)  # and is not put off
-    assert group.commits == [{ONE: 1}]
+    assert group.commits == [{ONE: 1}, {ONE: 1}]
+    assert not offsets
+
+
+def test_a_task_goes_on_while_its_commit_waits_for_the_answer(clock: Clock, group: Group) -> None:
+    offsets, group.busy = pending(), True
+    offsets.add({ONE: 1, TWO: 1})
+    assert offsets.commit_due(group) == NOTHING_MS
+    assert offsets
+    offsets.add({ONE: 2})
+    assert offsets.commit_due(group) <= PAUSE_S * 1000 + 1
+    clock.now += PAUSE_S
+    assert offsets.commit_due(group) == LATE_MS  # there is one on its way
+    group.answer()
+    assert offsets.commit_due(group) == NOTHING_MS
+    assert group.commits == [{ONE: 1, TWO: 1}, {ONE: 2}]
+    group.answer()
+    assert offsets.commit_due(group) == NOTHING_MS
+    assert not offsets
+
+
+def test_the_last_commit_ends_before_the_next(clock: Clock, group: Group) -> None:
+    offsets, group.busy = pending(), True
+    offsets.add({ONE: 1})
+    offsets.commit_due(group)
+    offsets.add({ONE: 2})
+    group.answer()
+    group.busy = False
+    offsets.commit(group)
+    assert (group.commits, bool(offsets)) == ([{ONE: 1}, {ONE: 2}], False)
+
+
+def test_the_group_that_refuses_later_is_told_by_the_next_call(clock: Clock, group: Group) -> None:
+    told: list[str] = []
+    offsets, group.busy = pending(told), True
+    offsets.add({ONE: 1})
+    offsets.commit_due(group)
+    group.error = CommitRefusedError("moved on")
+    group.answer()
+    clock.now += PAUSE_S
+    group.busy, group.error = False, None
+    offsets.commit_due(group)
+    assert told == ["refused"]
 
 
 def test_what_the_group_refuses_stays_until_it_is_forgotten(clock: Clock, group: Group) -> None:
@@ -108,4 +164,4 @@ def test_what_the_group_refuses_stays_until_it_is_forgotten(clock: Clock, group:
     group.error = None
     clock.now += PAUSE_S
     offsets.commit(group)
-    assert group.commits == []
+    assert group.commits == [{ONE: 1}]

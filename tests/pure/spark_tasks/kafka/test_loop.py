@@ -1,0 +1,56 @@
+"""Timers of the loop that serves connections: those that are cancelled cost nothing and never run."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_tasks.kafka.connections import Loop
+
+FAR_S = 3600.0
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.sampled_from(["", "cancelled", "put off"])), max_size=30))
+def test_timers_run_in_order_unless_they_are_cancelled_or_put_off(timers: list[tuple[int, str]]) -> None:
+    loop, ran, now = Loop(), [], time.monotonic()
+    try:
+        made: list[tuple[Any, str]] = []
+        for number, (due, fate) in enumerate(timers):
+            task = loop.call_at(now + due * FAR_S, lambda number=number: ran.append(number))
+            made.append((task, fate))
+        for task, fate in made:
+            if fate == "cancelled":
+                loop.cancel(task)
+                loop.cancel(task)
+            elif fate:
+                loop.reschedule(now + FAR_S, task)
+        loop.poll(timeout_ms=0)
+        due = [number for number, (at, fate) in enumerate(timers) if at <= 0 and not fate]
+        assert sorted(ran) == due
+        assert [timers[number][0] for number in ran] == sorted(timers[number][0] for number in due)
+        for task, fate in made:
+            if fate == "put off":
+                loop.reschedule(now, task)
+        ran.clear()
+        loop.poll(timeout_ms=0)
+        assert sorted(ran) == [number for number, (_, fate) in enumerate(timers) if fate == "put off"]
+    finally:
+        loop.close()
+
+
+def test_it_does_not_keep_what_is_cancelled() -> None:
+    loop = Loop()
+    try:
+        kept = loop.call_later(FAR_S, lambda: None)
+        for _ in range(10_000):
+            loop.cancel(loop.call_later(2 * FAR_S, lambda: None))
+        scheduled = re.search(r"scheduled=(\d+)", str(loop))
+        assert scheduled is not None
+        assert int(scheduled[1]) < 200
+        loop.cancel(kept)
+    finally:
+        loop.close()
