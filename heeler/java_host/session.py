@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from heeler.java_host.connection import Connection, Event, HostGoneError, Message, thrown
+from heeler.java_host.connection import Connection, Event, HostGoneError, JavaPluginError, Message, thrown
 from heeler.java_host.figures import figures
 from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.task import TaskContext
+
+log = logging.getLogger(__name__)
 
 HELD_EVENTS: Final = 8  # events; frames have up to 4 MB; beyond that the host is held back
 _LOOK_S: Final = 0.2
@@ -73,14 +76,16 @@ class Session:
 class HeldSession:
     """The current session of a task. The task's thread opens and drops it; any thread may give it up.
 
-    `drop`: called if the host has ended while the task was starting.
+    `drop`: called if the host has ended while the task was starting, and when the task leaves its host; `finish`: stops
+    the task in the host in order.
     """
 
-    def __init__(self, task: str, drop: Callable[[], None]) -> None:
+    def __init__(self, task: str, drop: Callable[[], None], finish: Callable[[Session], None]) -> None:
         self.session: Session | None = None
         self.cancelled = False
         self._task = task
         self._drop = drop
+        self._finish = finish
         self._starting = False
         self._unwanted = False
 
@@ -102,6 +107,34 @@ class HeldSession:
         finally:
             self._starting = False
         return session
+
+    def current(self) -> Session | None:
+        """The session, None where another one is to be opened. If its host is being replaced, the task is stopped there
+        in order.
+        """
+        session = self.session
+        if session is None or not session.retires:
+            return session
+        log.info("%s continues in another host of Java plugins", self._task)
+        try:
+            self._finish(session)
+        except JavaPluginError as error:
+            log.warning("%s could not be stopped cleanly: %s", self._task, error)
+        self._drop()
+        return None
+
+    def finish(self) -> bool:
+        """Stop the task in order, unless it was given up; False where the host has ended before. Raises what the plugin
+        raises.
+        """
+        if self.session is None or self.cancelled:
+            return True
+        try:
+            self._finish(self.session)
+        except HostGoneError:
+            log.info("%s: the host has ended before the task was stopped", self._task)
+            return False
+        return True
 
     def close(self) -> None:
         """End the session; another one may be opened."""

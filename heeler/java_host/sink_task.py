@@ -8,14 +8,13 @@ close its partitions; the new ones are opened at the committed offsets.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 
 import pyarrow as pa
 
-from heeler.java_host.connection import Event, HostGoneError, JavaPluginError
+from heeler.java_host.connection import Event, HostGoneError
 from heeler.java_host.feed import Feed
 from heeler.java_host.frames import Batch
 from heeler.java_host.host import JavaHost
@@ -35,8 +34,6 @@ from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
 from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.retries import Patience
-
-log = logging.getLogger(__name__)
 
 MAX_POLL_RECORDS = 500  # as in a Java consumer
 
@@ -65,7 +62,7 @@ class JavaSinkTask:
         self._metrics = context.metrics
         self._metrics.kind = "sink"
         self._patience = Patience(context.id, self._metrics)
-        self._held = HeldSession(context.id, self._drop)
+        self._held = HeldSession(context.id, self._drop, self._finish)
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # what the plugin has; None until it was told
         self._heard = True  # from the host, since the membership was looked after
@@ -105,11 +102,7 @@ class JavaSinkTask:
             if not self._prepared:
                 self._errors.prepare()
                 self._prepared = True
-            session = self._held.session
-            if session is not None and session.retires:
-                self._leave(session)
-                session = None
-            return self._step(session or self._begin())
+            return self._step(self._held.current() or self._begin())
         except HostGoneError as error:
             self._drop()
             if self._held.cancelled:
@@ -282,10 +275,7 @@ class JavaSinkTask:
         """Stop the task in order, commit its offsets, leave the group."""
         self._metrics.stopped()
         try:
-            if self._held.session is not None and not self._held.cancelled:
-                self._finish(self._held.session)
-        except HostGoneError:
-            log.info("%s: the host has ended before the task was stopped", self._context.id)
+            self._held.finish()
         finally:
             self._drop()
             consumer, self._consumer = self._consumer, None
@@ -293,19 +283,8 @@ class JavaSinkTask:
             if consumer is not None:
                 consumer.close()
 
-    def _leave(self, session: Session) -> None:
-        """The host is being replaced: stop the task there in order, and continue in the next host. The group does not
-        notice.
-        """
-        log.info("%s continues in another host of Java plugins", self._context.id)
-        try:
-            self._finish(session)
-        except JavaPluginError as error:
-            log.warning("%s could not be stopped cleanly: %s", self._context.id, error)
-        self._drop()
-
     def _finish(self, session: Session) -> None:
-        """Stop the task in the host in order, and commit its offsets."""
+        """Stop the task in the host in order, and commit its offsets. The group notices nothing of another host."""
         session.connection.tell("stop")
         self._await(session, "stopped")
         with suppress(KafkaUnavailableError):  # no need to report it: the records are read again

@@ -6,7 +6,6 @@ their offsets; then the plugin is told. So the guarantees of a delivery are the 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from heeler.java_host.connection import HostGoneError, JavaPluginError
+from heeler.java_host.connection import HostGoneError
 from heeler.java_host.frames import Batch, Places
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
@@ -34,8 +33,6 @@ from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.retries import Patience
-
-log = logging.getLogger(__name__)
 
 STEP_S: Final = 1.0  # how long frames are gathered before a commit, so that messages are handled in between
 IDLE_MS: Final = 60_000  # the reading thread wakes the task
@@ -66,7 +63,7 @@ class JavaSourceTask:
         self._metrics = context.metrics
         self._metrics.kind = "source"
         self._patience = Patience(context.id, self._metrics)
-        self._held = HeldSession(context.id, self._drop)
+        self._held = HeldSession(context.id, self._give_up, self._finish)
         self._opened_at = self._said_at = time.monotonic()
         self._topics: set[str] = set()
         self._places: list[Places] = []  # of frames that the plugin was not told about
@@ -123,11 +120,7 @@ class JavaSourceTask:
         try:
             if self._slept:
                 raise RetriableError("this process slept for so long that another worker may be running its tasks")  # noqa: TRY301
-            session = self._held.session
-            if session is not None and session.retires:
-                self._leave(session)
-                session = None
-            session = session or self._open()
+            session = self._held.current() or self._open()
             if self._polls is self._paused:
                 session.connection.tell("pause" if self._paused else "resume")
                 self._polls = not self._paused
@@ -208,23 +201,17 @@ class JavaSourceTask:
 
     def _failed(self, error: Exception) -> Progress:
         """After a retriable error everything since the last offsets is repeated; other errors fail the task."""
-        self._drop()
+        self._give_up()
         self.restarting = self.restarting or isinstance(error, HostGoneError)
-        self._delivery.abort()
         seen = self._delivery.failure(error)
         if self._held.cancelled or seen is not error:
             raise seen from error
         return self._patience.later(error)
 
-    def _leave(self, session: Session) -> None:
-        """The host is being replaced: stop the task there in order, and continue in the next host."""
-        log.info("%s continues in another host of Java plugins", self._context.id)
-        try:
-            self._finish(session)
-        except JavaPluginError as error:
-            log.warning("%s could not be stopped cleanly: %s", self._context.id, error)
+    def _give_up(self) -> None:
+        """The task has left its host: records of a transaction that the plugin has not ended are not committed."""
         self._drop()
-        self._delivery.abort()  # records of a transaction that the plugin has not ended
+        self._delivery.abort()
 
     def _drop(self) -> None:
         self._held.close()
@@ -248,11 +235,8 @@ class JavaSourceTask:
         """Wait for the last poll, commit its records, stop the task in the host."""
         self._metrics.stopped()
         try:
-            if self._held.session is not None and not self._held.cancelled:
-                self._finish(self._held.session)
-        except HostGoneError:
-            log.info("%s: the host has ended before the task was stopped", self._context.id)
-            self._delivery.abort()
+            if not self._held.finish():
+                self._delivery.abort()
         except Exception:
             self._delivery.abort()
             raise

@@ -10,16 +10,13 @@ records of them.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import shutil
-import signal
 import statistics
 import struct
 import sys
 import tempfile
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ import fastavro
 from confluent_kafka import Producer
 
 from heeler.embedded_kafka.jars import JarSet, resolve
+from tests.benchmarks import harness
 from tests.rigs.schema_registry import RunningRegistry, running_registry
 
 VERSION = "2.6.13.Final"
@@ -83,20 +81,12 @@ def avro_topic(workloads: Any, rig: Any, registry: RunningRegistry, name: str, c
 
 def main() -> int:
     """Print a line for each figure and a table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--harness", type=Path, default=Path("../shared/bench"))
-    parser.add_argument("--home", type=Path, default=Path("~/.cache/connect-bench").expanduser())
+    parser = harness.arguments(__doc__, 29190)
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--warm", type=int, default=500_000)
     parser.add_argument("--reps", type=int, default=1)
-    parser.add_argument("--port", type=int, default=29190)
-    parser.add_argument("--quiet", type=float, default=0.3, help="wait until others use no more than so many cores")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started here is stopped
-    sys.path.insert(0, str(asked.harness.resolve()))
-    rigs, workloads = import_module("rig"), import_module("workloads")
-    rig = rigs.Rig(asked.home, asked.port, "4.3.1")
-    rig.fetch_jars()
+    rigs, workloads, rig = harness.load(asked)
     rates: dict[tuple[str, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         plugins = Path(folder) / "plugins"
@@ -105,7 +95,7 @@ def main() -> int:
                         ignore=lambda _, names: [name for name in names if name.startswith(PROVIDED)])  # fmt: skip
         systems = {
             "java": (rig.java_system(), {"plugin.path": str(plugins), "plugin.discovery": "hybrid_warn"}),
-            "heeler": (rigs.System("heeler", (sys.executable, "-m", "heeler", "worker", "{properties_file}")), {}),
+            "heeler": (harness.heeler(rigs), {}),
         }
         try:
             rig.start_broker()

@@ -13,16 +13,16 @@ workers.
 from __future__ import annotations
 
 import argparse
-import signal
 import statistics
 import sys
 import threading
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+
+from tests.benchmarks import harness
 
 LOOK_S = 0.005
 LATE_S = 120.0
@@ -185,25 +185,16 @@ class Run:
 
 def main() -> int:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--harness", type=Path, default=Path("../shared/bench"))
-    parser.add_argument("--home", type=Path, default=Path("~/.cache/connect-bench").expanduser())
+    parser = harness.arguments(__doc__, 29290)
     parser.add_argument("--connectors", type=int, default=50)
     parser.add_argument("--tasks", type=int, default=10)
     parser.add_argument("--rate", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--backfill", type=int, default=10_000_000)
     parser.add_argument("--only", default="")
-    parser.add_argument("--port", type=int, default=29290)
-    parser.add_argument("--quiet", type=float, default=0.3, help="wait until others use no more than so many cores")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started here is stopped
-    sys.path.insert(0, str(asked.harness.resolve()))
-    rigs, workloads = import_module("rig"), import_module("workloads")
-    rig = rigs.Rig(asked.home, asked.port, "4.3.1")
-    rig.fetch_jars()
-    systems = [rig.java_system(),
-               rigs.System("heeler", (sys.executable, "-m", "heeler", "worker", "{properties_file}"))]  # fmt: skip
+    rigs, workloads, rig = harness.load(asked)
+    systems = [rig.java_system(), harness.heeler(rigs)]
     try:
         rig.start_broker()
         workloads.create_topic(rig, "backfill", 2)
