@@ -20,6 +20,15 @@ class Texts(NamedTuple):
     valid: Bools | None
 
 
+def frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A read-only view. Kernels are compiled for each combination of argument types, writable and read-only arrays are
+    two of them, and Arrow's buffers are of both kinds.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def texts(array: pa.Array) -> Texts:
     """A view of a binary or string array (32-bit offsets); it keeps the array's buffers alive."""
     _, offsets, data = array.buffers()

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import Bytes, string_array
+from spark_tasks.arrays.buffers import Bytes, frozen, string_array
 from spark_tasks.arrays.jit import kernel as jit
 from spark_tasks.data.columns import Metadata
 from spark_tasks.pipeline.converters.java_text import to_texts
@@ -28,7 +28,7 @@ def split_lines(data: Bytes, *, final: bool) -> tuple[pa.Array, int]:
         room += int(np.count_nonzero(data == _CR))
     offsets = np.empty(room + 1, np.int32)
     out = np.empty(len(data), np.uint8)
-    count, used = (_split_any if returns else _split)(data, final, offsets, out)
+    count, used = (_split_any if returns else _split)(frozen(data), final, offsets, out)
     lines = string_array(out[: offsets[count]], offsets[: count + 1], None, pa.binary())
     return _as_text(lines), used
 

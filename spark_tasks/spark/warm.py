@@ -28,11 +28,13 @@ _logger = logging.getLogger(__name__)
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _TEXTS = [json.dumps({"id": i, "name": "n", "amount": i / 4, "flag": i > 1, "none": None}) for i in range(3)]
-# What fewer records have: escapes, arrays, objects in objects, maps with a schema, headers.
+# What fewer records have: escapes, arrays, objects in objects, maps with a schema, several schemas, headers.
 _RARE = [json.dumps({"text": 'a"\\\n\u00e9\U0001f600', "list": [i, 2], "object": {"deep": {"x": i}}}) for i in range(3)]
 _LIST: dict[str, Any] = {"type": "array", "items": {"type": "int32"}}
 _MAP: dict[str, Any] = {"type": "map", "keys": {"type": "string"}, "values": _LIST}
 _TYPED = [json.dumps({"schema": _MAP, "payload": {f"k{n}": [n, i] for n in range(i + 2)}}) for i in range(3)]
+_KINDS = ("float", "double", "float")
+_MIXED = [json.dumps({"schema": {"type": kind}, "payload": n / 8}) for n, kind in enumerate(_KINDS)]
 _HEADERS = [("h", b"v"), ("n", None)]
 _HEADER = {"transforms": "h", "transforms.h.type": "InsertHeader", "transforms.h.header": "h",
            "transforms.h.value.literal": "x"}  # fmt: skip
@@ -56,7 +58,7 @@ def prepare() -> None:
 
 def compile_all() -> None:
     """Have numba compile and keep what `warm_up` leaves out lest every daemon start more slowly. Never fails either."""
-    for texts, schemas in ((_RARE, False), (_TYPED, True)):
+    for texts, schemas in ((_RARE, False), (_TYPED, True), (_MIXED, True)):
         try:
             _round_trip(_converters(_JSON, schemas=schemas), texts, _HEADERS)
         except Exception as error:  # noqa: BLE001 - as above

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_tasks.arrays.buffers import all_valid, string_array, texts
+from spark_tasks.arrays.buffers import all_valid, frozen, string_array, texts
 from spark_tasks.arrays.jit import kernel as jit
 
 
@@ -17,8 +17,9 @@ def literals(array: pa.Array) -> pa.Array:
     found = texts(array)
     mask = all_valid(len(array)) if found.valid is None else found.valid
     offsets = np.empty(len(array) + 1, np.int32)
-    out = np.empty(_measure(found.data, found.offsets, mask, offsets), np.uint8)
-    _write(found.data, found.offsets, mask, offsets, out)
+    data, ends = frozen(found.data), frozen(found.offsets)
+    out = np.empty(_measure(data, ends, mask, offsets), np.uint8)
+    _write(data, ends, mask, offsets, out)
     return string_array(out, offsets, found.valid)
 
 

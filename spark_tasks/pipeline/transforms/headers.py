@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_tasks.arrays.buffers import Ints, all_valid, list_offsets, string_array, texts
+from spark_tasks.arrays.buffers import Ints, all_valid, frozen, list_offsets, string_array, texts
 from spark_tasks.arrays.jit import copy_bytes, kernel
 from spark_tasks.data.columns import HEADERS_TYPE
 from spark_tasks.data.schema import Schema
@@ -78,7 +78,8 @@ def _interleaved(starts: Ints, old: pa.Array, new: Sequence[pa.Array], step: int
     kept = all_valid(len(old)) if before.valid is None else before.valid
     count = len(old) + len(new) * rows
     out, ends, there = np.empty(total, np.uint8), np.zeros(count + 1, np.int32), np.empty(count, np.bool_)
-    used = _interleave(starts, before.data, before.offsets, kept, data, bounds, given, step, out, ends, there)
+    used = _interleave(frozen(starts), frozen(before.data), frozen(before.offsets), kept, data, bounds, given, step,
+                       out, ends, there)
     return string_array(out[:used], ends, there, old.type)
 
 
