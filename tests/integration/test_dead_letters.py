@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from spark_tasks.errors import ToleranceExceededError
-from tests.integration.test_sink_task import SinkRig
-from tests.integration.test_source_task import SourceRig
 from tests.rigs.support import wait_until
+from tests.rigs.task_rigs import SinkRig, SourceRig
 from tests.rigs.topic_reader import read_topic
 from tests.rigs.workers import Rig
 
@@ -146,6 +145,17 @@ def replayed(rig: Rig, name: str, **order: Any) -> dict[str, Any]:
     return said
 
 
+def change(rig: Rig, name: str, config: dict[str, str], tasks: int) -> None:
+    """Until new instances of the tasks run: the former ones, which are RUNNING as well, would take a replay along."""
+    def started() -> int:
+        return sum(rig.process.log.read_text().count(f"{name}-{task}: task started") for task in range(tasks))
+
+    before = started()
+    rig.create(name, config)
+    wait_until(lambda: started() >= before + tasks, 30, "new instances of the tasks")
+    rig.wait_states(name, ["RUNNING"] * (1 + tasks))
+
+
 def test_a_queue_is_replayed_into_the_sink_once_it_is_mended(rig: Rig, topic_name: str) -> None:
     """A number that is none, and one that is not JSON: Cast is mended first, the value of the other never."""
     out, dead, name = rig.folder / "out.txt", f"{topic_name}-dead", f"{topic_name}-sink"
@@ -159,11 +169,11 @@ def test_a_queue_is_replayed_into_the_sink_once_it_is_mended(rig: Rig, topic_nam
         "transforms.cast.spec": "n:int32",
         "transforms.place.type": TRANSFORMS + "InsertField$Value", "transforms.place.offset.field": "at",
     }
-    rig.create(name, config)
+    rig.create(name, config, ["RUNNING"] * 3)
     rig.wait_lines(out, ["{n=1, at=0}", "{n=3, at=3}"])
     rig.wait_records(dead, 3)
     assert "No replay" in str(rig.refused("GET", f"/connectors/{name}/dead-letters/replay"))
-    rig.create(name, {**config, "transforms.cast.spec": "n:string"}, ["RUNNING"] * 3)
+    change(rig, name, {**config, "transforms.cast.spec": "n:string"}, 2)
 
     dry = replayed(rig, name, dry_run=True, values=True)
     assert (dry["scanned"], dry["would_replay"], dry["replayed"]) == (3, 3, 0)
@@ -201,10 +211,9 @@ def test_a_sink_that_stores_where_it_is_takes_its_letters_once(rig: Rig, topic_n
         "connector.class": "parquet", "path": str(rig.folder / "out"), "topics": topic_name, "value.converter": JSON,
         "value.converter.schemas.enable": "false", "errors.deadletterqueue.topic.name": dead, **TOLERANT,
     }
-    rig.create(name, config)
+    rig.create(name, config, ["RUNNING", "RUNNING"])
     rig.wait_records(dead, 2)
-    rig.create(name, {**config, "value.converter": "org.apache.kafka.connect.storage.StringConverter"},
-               ["RUNNING", "RUNNING"])
+    change(rig, name, {**config, "value.converter": "org.apache.kafka.connect.storage.StringConverter"}, 1)
     path = f"/connectors/{name}/dead-letters/replay"
     assert "in their order" in str(rig.refused("POST", path, {"filter": {"stages": ["TASK_PUT"]}}))
     assert replayed(rig, name)["replayed"] == 2

@@ -272,7 +272,7 @@ def test_a_record_that_is_too_large_fails_the_task_and_is_not_skipped(rig: OnceR
 
 def test_offsets_in_a_topic_of_the_connectors_own(rig: OnceRig) -> None:
     own = f"own-{rig.name}"
-    rig.create(own)
+    rig.make_topic(topic=own)
     rig.limit(1000)
     loop = rig.start(own_offsets=own)
     loop.await_records(1000)

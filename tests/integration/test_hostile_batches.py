@@ -20,8 +20,9 @@ from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.records import CorruptRecordsError, OversizedRecordError, encode
 from spark_tasks.kafka.sender import PendingBatch, Sender
-from tests.integration.test_sink_task import SinkRig, numbers
+from tests.integration.test_sink_task import numbers
 from tests.rigs.support import wait_until
+from tests.rigs.task_rigs import SinkRig
 
 pytestmark = pytest.mark.integration
 

@@ -2,84 +2,24 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.runners import Runners
 from spark_tasks.sinks.positions import OffsetsMissingError
 from spark_tasks.sinks.task import PAUSED_MS, UPKEEP_MS
 from spark_tasks.spark.context import SparkLostError
 from tests.rigs.support import BACK_SOON, Sleeper, wait_until
-from tests.rigs.task_plugins import Folder
-from tests.rigs.tasks import Loop, ThreadEngine, context_of, plugins_with
+from tests.rigs.task_rigs import SinkRig
 
 pytestmark = pytest.mark.integration
-
-STRING = "org.apache.kafka.connect.storage.StringConverter"
-
-
-class SinkRig:
-    """One connector `self.name` on topic `self.topic` (2 partitions), its tasks, and what its plugin noted."""
-
-    def __init__(self, bootstrap: str, folder: Path) -> None:
-        self.bootstrap = bootstrap
-        self.name = f"sink-{uuid.uuid4().hex[:8]}"
-        self.topic = f"topic-{self.name}"
-        self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
-        self.notes = Folder(str(folder))
-        self.engine = ThreadEngine()
-        self.runners = Runners(self.worker, plugins_with(
-            "tests.rigs.task_plugins:NotesConnector", "tests.rigs.task_plugins:RowsConnector"))
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.producer = Producer({"bootstrap.servers": bootstrap})
-        self.loops: list[Loop] = []
-        self.used: list[str] = []
-        self.make_topic(self.topic)
-
-    def make_topic(self, name: str, partitions: int = 2) -> None:
-        for future in self.admin.create_topics([NewTopic(name, partitions, 1)]).values():
-            future.result(20)
-
-    def produce(self, count: int, topic: str = "", start: int = 0) -> None:
-        """Values "0", "1", … of which the even ones go to partition 0."""
-        for n in range(start, start + count):
-            self.producer.produce(topic or self.topic, str(n).encode(), partition=n % 2)
-        self.producer.flush(20)
-
-    def start(self, task: int = 0, **options: str) -> Loop:
-        connector = {
-            "name": self.name, "connector.class": "tests.rigs.task_plugins.NotesConnector",
-            "folder": str(self.notes.path), "consumer.override.session.timeout.ms": "6000",
-            "consumer.override.heartbeat.interval.ms": "300", "topics": self.topic, **options,
-        }  # fmt: skip
-        connector = {key: value for key, value in connector.items() if value}
-        loop = Loop()
-        context = context_of(self.engine, self.worker, connector, loop.wake, task, topic_used=self.used.append)
-        self.loops.append(loop)
-        return loop.start(self.runners.make(context))
-
-    def values(self) -> list[str]:
-        return [value for _, _, _, values in self.notes.heard("writes") for value in values]
-
-    def committed(self) -> dict[int, int]:
-        wanted = [ConsumerGroupTopicPartitions(f"connect-{self.name}")]
-        found = self.admin.list_consumer_group_offsets(wanted)[f"connect-{self.name}"].result(20)
-        return {tp.partition: tp.offset for tp in found.topic_partitions if tp.topic == self.topic}
-
-    def close(self) -> None:
-        self.engine.free.set()
-        for loop in self.loops:
-            loop.stop()
-        self.runners.close()
 
 
 @pytest.fixture
@@ -212,7 +152,7 @@ def test_a_topic_made_anew_is_read_from_its_start(rig: SinkRig) -> None:
     for future in rig.admin.delete_topics([rig.topic]).values():
         future.result(20)
     wait_until(lambda: rig.topic not in rig.admin.list_topics(timeout=10).topics)
-    rig.make_topic(rig.topic)
+    rig.make_topic(2)
     rig.produce(10, start=500)
     loop.await_records(110, within=40)
     assert set(rig.values()) >= set(numbers(10, 500))
@@ -284,7 +224,7 @@ def test_topics_by_regex_also_new_ones(rig: SinkRig) -> None:
         "topics.regex": f"topic-{rig.name}.*", "consumer.override.metadata.max.age.ms": "500",
     })
     loop.await_records(4)
-    rig.make_topic(rig.topic + "-b")
+    rig.make_topic(2, rig.topic + "-b")
     rig.produce(4, rig.topic + "-b")
     loop.await_records(8)
     assert set(rig.used) == {rig.topic, rig.topic + "-b"}

@@ -3,83 +3,22 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from spark_tasks.errors import ConnectError
-from spark_tasks.runners import Runners
 from spark_tasks.spark.context import SparkLostError
 from tests.rigs.support import BACK_SOON, Sleeper, wait_until
-from tests.rigs.task_plugins import Folder
-from tests.rigs.tasks import Loop, MemoryOffsets, ThreadEngine, context_of, plugins_with
-from tests.rigs.topic_reader import read_topic
+from tests.rigs.task_rigs import SourceRig
 
 pytestmark = pytest.mark.integration
 
-STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-
-
-class SourceRig:
-    """One connector `self.name`, its tasks, its offsets, and the topic `self.topic`."""
-
-    def __init__(self, bootstrap: str, folder: Path) -> None:
-        self.bootstrap = bootstrap
-        self.name = f"source-{uuid.uuid4().hex[:8]}"
-        self.topic = f"topic-{self.name}"
-        self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
-        self.notes = Folder(str(folder))
-        self.limit(0)
-        self.engine = ThreadEngine()
-        self.runners = Runners(self.worker, plugins_with(
-            "tests.rigs.task_plugins:NumbersConnector", "tests.rigs.task_plugins:SimpleConnector"))
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.offsets = MemoryOffsets()
-        self.loops: list[Loop] = []
-        self.used: list[str] = []
-
-    def make_topic(self, partitions: int = 2) -> None:
-        for future in self.admin.create_topics([NewTopic(self.topic, partitions, 1)]).values():
-            future.result(20)
-
-    def limit(self, count: int) -> None:
-        (self.notes.path / "new-limit").write_text(str(count))
-        (self.notes.path / "new-limit").rename(self.notes.path / "limit")
-
-    def start(self, **options: str) -> Loop:
-        connector = {
-            "name": self.name, "connector.class": "tests.rigs.task_plugins.NumbersConnector", "topic": self.topic,
-            "folder": str(self.notes.path), **options,
-        }  # fmt: skip
-        loop = Loop()
-        context = context_of(
-            self.engine, self.worker, connector, loop.wake, offsets=self.offsets, topic_used=self.used.append
-        )
-        self.loops.append(loop)
-        return loop.start(self.runners.make(context))
-
-    def records(self) -> dict[int, list[str]]:
-        """Values by partition, in order."""
-        found: dict[int, list[str]] = {
-            number: [] for number in self.admin.list_topics(self.topic, timeout=20).topics[self.topic].partitions}
-        for message in read_topic(self.bootstrap, self.topic):
-            found[message.partition()].append(message.value().decode())
-        return found
-
-    def values(self) -> list[str]:
-        return [value for values in self.records().values() for value in values]
-
-    def close(self) -> None:
-        self.engine.free.set()
-        for loop in self.loops:
-            loop.stop()
-        self.runners.close()
 
 
 @pytest.fixture

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 from kafka.admin import KafkaAdminClient
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.task_clients import connection_settings
 from spark_tasks.plugins.api import Options
-from spark_tasks.runners import Runners
 from spark_tasks.task import TaskContext
 from storage.ids import ConnectorName, TopicName
 from storage.log.topic_log import KafkaTopicLog
 from storage.offsets.own import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores, OffsetTopic
 from tests.rigs.support import wait_until
-from tests.rigs.task_plugins import Folder, NumbersConnector, NumbersReader, Range
-from tests.rigs.tasks import Loop, ThreadEngine, plugins_with, worker_settings
+from tests.rigs.task_plugins import NumbersConnector, NumbersReader, Range
+from tests.rigs.task_rigs import TaskRig
+from tests.rigs.tasks import Loop, worker_settings
 from tests.rigs.topic_reader import read_topic
-
-STRING = "org.apache.kafka.connect.storage.StringConverter"
 
 
 class TransactionsConnector(NumbersConnector):
@@ -95,32 +92,21 @@ def visible(servers: str, topic: str, *, committed: bool = True) -> list[str]:
     return [(message.value() or b"").decode() for message in read_topic(servers, topic, committed=committed)]
 
 
-class OnceRig:
-    """One connector, its topic, the worker's offsets topic, and the instances of its task."""
+class OnceRig(TaskRig):
+    """Beside its topic: the worker's offsets topic, and the instances of its task."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
-        self.bootstrap = bootstrap
-        self.name = f"once-{uuid.uuid4().hex[:8]}"
-        self.topic, self.offsets_topic = f"topic-{self.name}", f"offsets-{self.name}"
-        self.worker = {"bootstrap.servers": bootstrap, "key.converter": STRING, "value.converter": STRING}
-        self.notes = Folder(str(folder))
+        super().__init__(bootstrap, folder, "once", "tests.rigs.task_plugins:NumbersConnector",
+                         f"{__name__}:TransactionsConnector")
         self.limit(0)
-        self.engine = ThreadEngine()
-        self.runners = Runners(self.worker, plugins_with(
-            "tests.rigs.task_plugins:NumbersConnector", f"{__name__}:TransactionsConnector"))
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.offsets_topic = f"offsets-{self.name}"
         self.settings = connection_settings(self.worker)
         self.log_admin = KafkaAdminClient(**self.settings)
-        self.loops: list[Loop] = []
         self.opened: list[Callable[[], None]] = []
-        self.create(self.topic)
-        self.create(self.offsets_topic)
+        self.make_topic()
+        self.make_topic(topic=self.offsets_topic)
         self.stores = OffsetStores(OffsetTopic(self.log(self.own(self.offsets_topic))), self.log)
         self.stores.worker.start().result(30)
-
-    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
-        for future in self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
-            future.result(20)
 
     def own(self, topic: str) -> OwnOffsets:
         return OwnOffsets(TopicName(topic), self.settings, self.settings, self.settings)
@@ -130,10 +116,6 @@ class OnceRig:
         log = KafkaTopicLog(own.topic, self.settings, admin, client_id="once", read_committed=True)
         self.opened.append(log.stop)
         return log
-
-    def limit(self, count: int) -> None:
-        (self.notes.path / "new-limit").write_text(str(count))
-        (self.notes.path / "new-limit").rename(self.notes.path / "limit")
 
     def store(self, own: str | None = None) -> ConnectorOffsetStore:
         return self.stores.of(ConnectorName(self.name), self.own(own) if own else None)
@@ -151,9 +133,7 @@ class OnceRig:
             config=connector, engine=self.engine, offsets=self.store(own_offsets), wake=loop.wake,
             topic_used=lambda _topic: None, guard=guard or Guard(),
         )  # fmt: skip
-        loop.start(self.runners.make(context))
-        self.loops.append(loop)
-        return loop
+        return self.run(context, loop)
 
     def values(self, topic: str | None = None, *, committed: bool = True) -> list[str]:
         """What a reader of the topic sees now."""
@@ -168,10 +148,7 @@ class OnceRig:
         return [(dict(p), dict(o)) for p, o in self.store().read()]
 
     def close(self) -> None:
-        self.engine.free.set()
-        for loop in self.loops:
-            loop.stop()
+        super().close()
         for stop in self.opened:
             stop()
         self.log_admin.close()
-        self.runners.close()
