@@ -10,7 +10,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -47,6 +47,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Take it away, in the process that made it."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ[_TEMPORARY], ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long first (see tests/rigs/schedule.py)."""
+    from tests.rigs.schedule import place
+
+    items.sort(key=lambda item: place(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile` keeps files together that share a worker."""
+    from tests.rigs.schedule import UnitScheduling
+
+    return UnitScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:
