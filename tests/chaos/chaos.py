@@ -57,12 +57,13 @@ class Chaos:
     """One run. `say` tells what happens."""
 
     def __init__(self, folder: Path, seed: int, say: Callable[[str], None], rate: int = 400,
-                 pause: tuple[float, float] = PAUSE_S) -> None:
+                 pause: tuple[float, float] = PAUSE_S, suspend: tuple[float, float] = SUSPEND_S) -> None:
         self.random = random.Random(seed)
         self.folder = folder
         self.say = say
         self.rate = rate
         self.pause = pause
+        self.suspend = suspend
         self.happened: Counter[str] = Counter()
         self.restarted = 0
         self.aborted: list[str] = []
@@ -141,7 +142,7 @@ class Chaos:
         found = self._victim()
         if found is None:
             return None
-        seconds = self.random.uniform(*SUSPEND_S)
+        seconds = self.random.uniform(*self.suspend)
         found[1].signal("STOP")
         self._suspended.add(found[0])
         alarm = threading.Timer(seconds, self._wake, found)  # also while a request waits for the suspended one
@@ -177,7 +178,7 @@ class Chaos:
         return None
 
     def _suspend_python(self) -> str | None:
-        seconds = self.random.uniform(*SUSPEND_S)
+        seconds = self.random.uniform(*self.suspend)
 
         def suspend(victim: psutil.Process) -> None:
             victim.suspend()

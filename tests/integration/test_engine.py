@@ -420,7 +420,7 @@ def test_closed_while_spark_starts(temporary: Path, monkeypatch: pytest.MonkeyPa
     engine.start()
     family = wait_until(lambda: [child for child in here.children(recursive=True) if child not in before])
     # Looked for without a pause: Spark makes its folder a few milliseconds before it knows of it at its end.
-    wait_until(lambda: any(any(temporary.glob(moment)) for _ in range(100_000)), 60, f"the folder {moment}")
+    wait_until(lambda: any(any(temporary.glob(moment)) for _ in range(1_000_000)), 60, f"the folder {moment}")
     engine.close()
     wait_gone(family)
     assert leftovers(temporary) == []

@@ -20,9 +20,9 @@ from tests.rigs.workers import JSON, READY_S, Rig, processes_of, wait_gone, work
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 KILLS = 2
-CHUNK = 100_000  # lines that are there each time
+CHUNK = 50_000  # lines that are there each time
 WIDTH = 20  # bytes of a line
-RATE, STREAMS, NUMBERS = 4_000, 2, 100_000  # not all is there before the last kill, however slow Spark's start is
+RATE, STREAMS, NUMBERS = 2_000, 2, 50_000  # not all is there before the last kill, however slow Spark's start is
 SCHEMALESS = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 
 

@@ -41,6 +41,7 @@ class Kafka:
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self.admin = AdminClient({"bootstrap.servers": servers})
+        self._looker = self._consumer()  # to make one takes more than all that it is asked
 
     def create(self, topic: str, partitions: int = 1, **config: Any) -> str:
         """A topic, with Kafka's settings (dots as underscores)."""
@@ -73,16 +74,13 @@ class Kafka:
 
     def end(self, topic: str) -> int:
         """How many offsets all partitions of the topic have; 0 where there is none, or not all of it yet."""
-        consumer = self._consumer()
         try:
-            found = consumer.list_topics(topic, 10).topics[topic].partitions
-            return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in found)
+            found = self._looker.list_topics(topic, 10).topics[topic].partitions
+            return sum(self._looker.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in found)
         except KafkaException as error:
             if error.args[0].code() in _BEING_MADE:
                 return 0
             raise
-        finally:
-            consumer.close()
 
     def messages(self, topic: str) -> list[Message]:
         """All records that are there now, by partition."""
@@ -93,8 +91,8 @@ class Kafka:
                 place = TopicPartition(topic, p)
                 low, high = consumer.get_watermark_offsets(place, 10)
                 consumer.assign([TopicPartition(topic, p, low)])
-                while low < high and consumer.position([place])[0].offset < high:
-                    for message in consumer.consume(10_000, 0.2):
+                while low < high and (at := max(low, consumer.position([place])[0].offset)) < high:
+                    for message in consumer.consume(min(10_000, high - at), 0.2):  # more would be waited for
                         assert message.error() is None, message.error()
                         found.append(message)
         finally:
@@ -126,7 +124,7 @@ class Kafka:
 
     def _consumer(self) -> Consumer:
         return Consumer({"bootstrap.servers": self.servers, "group.id": "tests", "enable.auto.commit": False,
-                         "auto.offset.reset": "earliest"})
+                         "auto.offset.reset": "earliest", "reconnect.backoff.max.ms": 500, "log_level": 0})
 
 
 @dataclass(slots=True)
