@@ -18,7 +18,7 @@ from tests.rigs.workers import PATIENT, Kafka, running_worker
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-RECORDS, KILLS, RATE = 300_000, 3, 30_000
+RECORDS, KILLS, RATE = 200_000, 2, 30_000  # a JVM, and a Python process
 STARTED_S = 240.0  # JVMs and their Python processes, on a busy machine
 LATE = """
 from heeler import source
