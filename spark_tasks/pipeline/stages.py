@@ -228,17 +228,18 @@ class SourcePipeline(_Pipeline):
         """
         record = self.prepared(batch.slice(row, 1))
         topic = next(iter(self._by_topic(record)))[0]
-        columns = []
-        for part in ("key", "value"):
-            try:
-                columns.append(self._write(part, topic, record))
-            except StageFailedError:
-                shown = record.column(part)[0].as_py()
-                columns.append(pa.array([shown if isinstance(shown, bytes) else str(shown).encode()], pa.binary()))
         try:
             headers = self._headers(topic, record)
         except StageFailedError:
             headers = pa.nulls(1, HEADERS_TYPE)
+        columns = []
+        for part in ("key", "value"):
+            try:
+                written, headers = self._write(part, topic, record, headers)
+            except StageFailedError:
+                shown = record.column(part)[0].as_py()
+                written = pa.array([shown if isinstance(shown, bytes) else str(shown).encode()], pa.binary())
+            columns.append(written)
         times = _timestamps(record.column("timestamp") if "timestamp" in record.schema.names else None, 1)
         raw = pa.RecordBatch.from_arrays([pa.array([0]), times, *columns, headers], schema=RAW_SCHEMA)
         return topic, None, raw
@@ -289,26 +290,27 @@ class SourcePipeline(_Pipeline):
     def _raw(self, topic: str, batch: pa.RecordBatch) -> RawBatch:
         size, names = len(batch), batch.schema.names
         headers = self._headers(topic, batch)  # first, as in Kafka Connect
+        key, headers = self._write("key", topic, batch, headers)
+        value, headers = self._write("value", topic, batch, headers)
         columns = [
             pa.array(np.zeros(size, np.int64)),
             _timestamps(batch.column("timestamp") if "timestamp" in names else None, size),
-            self._write("key", topic, batch),
-            self._write("value", topic, batch),
-            headers,
+            key, value, headers,
         ]
         partitions = batch.column("partition").cast(pa.int32()) if "partition" in names else None
         if partitions is not None and partitions.null_count == size:
             partitions = None
         return topic, partitions, pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
-    def _write(self, part: str, topic: str, batch: pa.RecordBatch) -> pa.Array:
+    def _write(self, part: str, topic: str, batch: pa.RecordBatch, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """The bytes of keys or values, and the headers with those that the converter has added."""
         if part not in batch.schema.names:
-            return pa.nulls(len(batch), pa.binary())
+            return pa.nulls(len(batch), pa.binary()), headers
         field = batch.schema.field(part)
         converter: Converter = getattr(self.stages, part)
         with stage(FailedStage[f"{part.upper()}_CONVERTER"], self.stages.names[part],
                    f"{part} of a record for topic {topic} cannot be written by {type(converter).__name__}"):
-            return converter.from_connect(topic, plain(batch.column(part)), field.metadata)
+            return converter.with_headers(topic, plain(batch.column(part)), field.metadata, headers)
 
     def _headers(self, topic: str, batch: pa.RecordBatch) -> pa.Array:
         if "headers" not in batch.schema.names:

@@ -42,6 +42,14 @@ class SchemaText:
     references: tuple[tuple[str, str, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaName:
+    """How the registry names a schema. `guid`: None where it gives none."""
+
+    id: int
+    guid: str | None
+
+
 def require_packages(*more: str) -> None:
     """ConfigError if the client's packages, or `more` packages of the extra, are not installed."""
     for name in ("confluent_kafka.schema_registry", *more):
@@ -102,22 +110,21 @@ class Registry:
             return None
         return found
 
-    def register(self, subject: str, schema: SchemaText) -> int:
-        """Register the schema in the subject; returns its id. RefusedSchemaError."""
-        found: int = self._ask(
+    def register(self, subject: str, schema: SchemaText) -> SchemaName:
+        """Register the schema in the subject. RefusedSchemaError."""
+        return _name(self._ask(
             f"subject {subject}",
-            lambda: self._client.register_schema(subject, _client_schema(schema), self._normalize),
-        )
-        return found
+            lambda: self._client.register_schema_full_response(subject, _client_schema(schema), self._normalize),
+        ))
 
-    def id_of(self, subject: str, schema: SchemaText) -> int:
-        """The id of a schema that is in the subject. UnknownSchemaError."""
-        return int(self._lookup(subject, schema).schema_id)
+    def name_of(self, subject: str, schema: SchemaText) -> SchemaName:
+        """The name of a schema that is in the subject. UnknownSchemaError."""
+        return _name(self._lookup(subject, schema))
 
-    def latest(self, subject: str) -> tuple[int, SchemaText]:
-        """The newest schema of the subject and its id. UnknownSchemaError."""
+    def latest(self, subject: str) -> tuple[SchemaName, SchemaText]:
+        """The newest schema of the subject and its name. UnknownSchemaError."""
         found = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
-        return int(found.schema_id), _text(found.schema)
+        return _name(found), _text(found.schema)
 
     def referenced(self, schema: SchemaText) -> dict[str, SchemaText]:
         """All schemas that this one uses, directly or not, by name; each after those that it uses itself."""
@@ -282,6 +289,10 @@ def _client_schema(schema: SchemaText) -> ClientSchema:
 
     references = [SchemaReference(name, subject, version) for name, subject, version in schema.references]
     return Schema(schema.text, schema.kind, references)
+
+
+def _name(found: Any) -> SchemaName:
+    return SchemaName(int(found.schema_id), found.guid or None)
 
 
 def _text(schema: Any) -> SchemaText:

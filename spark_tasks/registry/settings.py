@@ -16,6 +16,7 @@ RECORD_NAME = f"{_SERIALIZERS}.subject.RecordNameStrategy"
 TOPIC_RECORD_NAME = f"{_SERIALIZERS}.subject.TopicRecordNameStrategy"
 ASSOCIATED_NAME = f"{_SERIALIZERS}.subject.AssociatedNameStrategy"
 _PREFIX_ID = f"{_SERIALIZERS}.schema.id.PrefixSchemaIdSerializer"
+_HEADER_ID = f"{_SERIALIZERS}.schema.id.HeaderSchemaIdSerializer"
 _DUAL_ID = f"{_SERIALIZERS}.schema.id.DualSchemaIdDeserializer"
 _PREFIX_READER = f"{_SERIALIZERS}.schema.id.PrefixSchemaIdDeserializer"
 _NO_CONTEXT = f"{_SERIALIZERS}.context.NullContextNameStrategy"
@@ -61,10 +62,10 @@ bearer.auth.cache.expiry.buffer.seconds SHORT LOW =300 Of no effect: tokens are 
 bearer.auth.custom.provider.class STRING MEDIUM - Not supported: no Java class is run.
 context.name.strategy CLASS MEDIUM ={_NO_CONTEXT} Only this one is supported.
 key.subject.name.strategy CLASS MEDIUM ={ASSOCIATED_NAME} How the subject of keys is called (see docs/registry.md).
-key.schema.id.serializer CLASS MEDIUM ={_PREFIX_ID} Where ids of keys are written; only this one is supported.
+key.schema.id.serializer CLASS MEDIUM ={_PREFIX_ID} Where ids of keys are written: HeaderSchemaIdSerializer has headers.
 key.schema.id.deserializer CLASS MEDIUM ={_DUAL_ID} Where ids of keys are read: this one looks into headers too.
 value.subject.name.strategy CLASS MEDIUM ={ASSOCIATED_NAME} How the subject of values is called (see docs/registry.md).
-value.schema.id.serializer CLASS MEDIUM ={_PREFIX_ID} Where ids of values are written; only this one is supported.
+value.schema.id.serializer CLASS MEDIUM ={_PREFIX_ID} Where ids of values are written: as with keys.
 value.schema.id.deserializer CLASS MEDIUM ={_DUAL_ID} Where ids of values are read: this one looks into headers too.
 schema.reflection BOOLEAN LOW =false Of no effect.
 proxy.host STRING LOW = The proxy through which the registry is reached.
@@ -126,8 +127,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "rule.actions": ([],),
     "bearer.auth.custom.provider.class": (None, ""),
     "context.name.strategy": (_NO_CONTEXT,),
-    "key.schema.id.serializer": (_PREFIX_ID,),
-    "value.schema.id.serializer": (_PREFIX_ID,),
+    "key.schema.id.serializer": (_PREFIX_ID, _HEADER_ID),
+    "value.schema.id.serializer": (_PREFIX_ID, _HEADER_ID),
     "key.schema.id.deserializer": (_DUAL_ID, _PREFIX_READER),
     "value.schema.id.deserializer": (_DUAL_ID, _PREFIX_READER),
     "basic.auth.credentials.source": ("URL", "USER_INFO"),
@@ -157,3 +158,8 @@ def check(values: Mapping[str, Any]) -> None:
 def reads_headers(values: Mapping[str, Any], *, is_key: bool) -> bool:
     """Whether schema ids in headers are used."""
     return bool(values[f"{'key' if is_key else 'value'}.schema.id.deserializer"] == _DUAL_ID)
+
+
+def writes_headers(values: Mapping[str, Any], *, is_key: bool) -> bool:
+    """Whether schemas are named by GUIDs in headers, and not by ids before the bytes."""
+    return bool(values[f"{'key' if is_key else 'value'}.schema.id.serializer"] == _HEADER_ID)

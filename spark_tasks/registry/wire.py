@@ -78,6 +78,25 @@ def framed(schema_id: int, payloads: pa.Array, index: bytes = b"") -> pa.Array:
     return concatenated([prefix, payloads], len(payloads), payloads.type)
 
 
+def with_header(headers: pa.Array, rows: np.ndarray[Any, Any], guid: str, index: bytes = b"", *, is_key: bool
+                ) -> pa.Array:
+    """Headers (columns.HEADERS_TYPE) with one more, the last, in these rows: the schema's GUID and `index`."""
+    size = len(headers)
+    chosen = np.zeros(size, np.bool_)
+    chosen[rows] = True
+    lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.cumsum(lengths + chosen)
+    flat = headers.flatten()
+    new = pa.array([{"key": _HEADERS[is_key], "value": b"\x01" + uuid.UUID(guid).bytes + index}], flat.type)
+    places = np.full(int(ends[-1]) if size else 0, -1, np.int64)
+    places[ends[chosen] - 1] = len(flat)
+    places[places < 0] = np.arange(len(flat))
+    pairs = pa.concat_arrays([flat, new]).take(pa.array(places))
+    kept = headers.is_valid().to_numpy(zero_copy_only=False) | chosen
+    offsets = pa.array(np.concatenate([[0], ends]), pa.int32(), mask=np.concatenate([~kept, [False]]))
+    return pa.ListArray.from_arrays(offsets, pairs, type=headers.type)
+
+
 def _heads(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The first bytes of each value (zeros where it has fewer) and the values' sizes."""
     sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)

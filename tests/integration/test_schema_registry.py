@@ -147,6 +147,14 @@ def test_ids_may_be_in_headers(registry):
         prefixes_only.to_connect("in-headers", payload, headers)
 
 
+def test_guids_in_headers_need_a_registry_that_gives_them(registry):
+    """Apicurio's gives none: tests/pure/spark_tasks/registry/test_guid_headers.py has one that does."""
+    values, metadata = column([5], Schema(Type.INT32))
+    in_headers = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
+    with pytest.raises(ConfigError, match=r"value\.schema\.id\.serializer: .* gives none for schema \d+; leave"):
+        avro(registry, **{"value.schema.id.serializer": in_headers}).from_connect("guids", values, metadata)
+
+
 @pytest.mark.parametrize(("strategy", "subject"), [
     (RECORD_NAME, "shop.Named"), (TOPIC_RECORD_NAME, "by-record-shop.Named")])
 def test_subject_name_strategies(registry, strategy, subject):

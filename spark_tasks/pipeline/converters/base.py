@@ -74,6 +74,13 @@ class Converter(ABC):
         cannot.
         """
 
+    def with_headers(self, topic: str, array: pa.Array, metadata: Metadata | None, headers: pa.Array
+                     ) -> tuple[pa.Array, pa.Array]:
+        """As from_connect, and the records' headers (columns.HEADERS_TYPE) with those that belong to the bytes
+        (KIP-440).
+        """
+        return self.from_connect(topic, array, metadata), headers
+
 
 class HeaderConverter(ABC):
     """Converts the values of headers one by one, because they are seldom read."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, Type
-from spark_tasks.data.columns import Metadata
+from spark_tasks.data.columns import HEADERS_TYPE, Metadata
 from spark_tasks.data.schema import Schema
 from spark_tasks.errors import ConfigError, DataError, RetriableError
 from spark_tasks.pipeline.converters.base import (
@@ -25,11 +25,11 @@ from spark_tasks.pipeline.converters.base import (
     schema_of,
 )
 from spark_tasks.registry.apicurio import RegistryConfigDef, translated
-from spark_tasks.registry.client import SchemaText, registry_of, require_packages
+from spark_tasks.registry.client import SchemaName, SchemaText, registry_of, require_packages
 from spark_tasks.registry.errors import RefusedSchemaError, UnknownSchemaError, UnusableSchemaError
-from spark_tasks.registry.settings import REGISTRY_KEYS, check, reads_headers
+from spark_tasks.registry.settings import REGISTRY_KEYS, check, reads_headers, writes_headers
 from spark_tasks.registry.subjects import Subjects
-from spark_tasks.registry.wire import SchemaId, framed, unframed
+from spark_tasks.registry.wire import SchemaId, framed, unframed, with_header
 
 
 def flag(name: str, importance: Importance, doc: str, *, default: bool = False) -> ConfigKey:
@@ -180,6 +180,12 @@ class RegisteredConverter(Converter):
     @override
     def from_connect(self, topic: str, array: pa.Array, metadata: Metadata | None = None) -> pa.Array:
         """RetriableError while the registry is away."""
+        return self.with_headers(topic, array, metadata, pa.nulls(len(array), HEADERS_TYPE))[0]
+
+    @override
+    def with_headers(self, topic: str, array: pa.Array, metadata: Metadata | None, headers: pa.Array
+                     ) -> tuple[pa.Array, pa.Array]:
+        """RetriableError while the registry is away."""
         schema = schema_of(metadata)
         there = array.is_valid().to_numpy(zero_copy_only=False)
         words = self.write_words.format(topic)
@@ -190,28 +196,43 @@ class RegisteredConverter(Converter):
             raise BadRowsError([(row, _java(null, words)) for row in np.flatnonzero(~there).tolist()])
         rows = np.flatnonzero(there)
         if not len(rows):
-            return pa.nulls(len(array), pa.binary())
+            return pa.nulls(len(array), pa.binary()), headers
         with _rows(rows, words):
             described = self._described(schema)
-            schema_id, text, given = self._target(topic, described)
+            name, text, given = self._target(topic, described)
             whole = len(rows) == len(array)
             values = array if whole else array.take(pa.array(rows))
             payloads = self._written(schema, text, given=given)(values, metadata or {})
-            written = framed(schema_id, payloads, self.index_of(described, text, given=given))
-        return written if whole else _scattered(written, rows, len(array))
+            index = self.index_of(described, text, given=given)
+            if not writes_headers(self._values, is_key=self._is_key):
+                written = framed(name.id, payloads, index)
+            else:
+                written, guid = payloads, self._guid(name)
+                found = rows[payloads.is_valid().to_numpy(zero_copy_only=False)]
+                headers = with_header(headers, found, guid, index, is_key=self._is_key)
+        return written if whole else _scattered(written, rows, len(array)), headers
 
-    def _target(self, topic: str, described: Described) -> tuple[int, SchemaText, bool]:
-        """The id and text of the schema to write with, and whether it differs from the records' own schema."""
+    def _guid(self, name: SchemaName) -> str:
+        if name.guid is None:
+            part = "key" if self._is_key else "value"
+            raise ConfigError(f"{part}.schema.id.serializer: HeaderSchemaIdSerializer writes GUIDs, and the schema "
+                              f"registry gives none for schema {name.id}; leave this setting out")
+        return name.guid
+
+    def _target(self, topic: str, described: Described) -> tuple[SchemaName, SchemaText, bool]:
+        """Name and text of the schema to write with, and whether it differs from the records' own schema."""
         values, registry = self._values, self._registry
         record = described.record if self._subjects.need_record else None
         subject = self._subjects.subject(topic, record)
         if values["auto.register.schemas"]:
             return registry.register(subject, described.text), described.text, False
         if values["use.schema.id"] >= 0:
-            return values["use.schema.id"], registry.schema(values["use.schema.id"]), True
+            text = registry.schema(values["use.schema.id"])
+            guid = registry.name_of(subject, text).guid if writes_headers(values, is_key=self._is_key) else None
+            return SchemaName(values["use.schema.id"], guid), text, True
         if values["use.latest.version"]:
             return (*registry.latest(subject), True)
-        return registry.id_of(subject, described.text), described.text, False
+        return registry.name_of(subject, described.text), described.text, False
 
     @property
     def _strict(self) -> bool:

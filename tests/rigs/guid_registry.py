@@ -1,0 +1,97 @@
+"""A schema registry that gives GUIDs, as Confluent's does since Platform 8; Apicurio's gives none. Only what clients
+ask to write and read records.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+class GuidRegistry:
+    """`guids` False: it gives ids alone. Each schema text has one id, whatever its subject."""
+
+    def __init__(self, *, guids: bool = True) -> None:
+        self.guids = guids
+        self.schemas: list[dict[str, Any]] = []
+        self.subjects: dict[str, list[int]] = {}
+        self.url = ""
+
+    def guid(self, number: int) -> str:
+        return str(uuid.UUID(int=0xABC0 + number))
+
+    def told(self, number: int, subject: str | None = None) -> dict[str, Any]:
+        """A schema as an answer."""
+        named = {"subject": subject, "version": self.subjects[subject].index(number) + 1} if subject else {}
+        guid = {"guid": self.guid(number)} if self.guids else {}
+        return {"id": number, **guid, **named, **self.schemas[number - 1]}
+
+    def answer(self, method: str, path: str, body: Any) -> dict[str, Any] | None:
+        """None where there is no such thing."""
+        match method, [unquote(part) for part in path.strip("/").split("/")]:
+            case "POST", ["subjects", subject, "versions"]:
+                return self.told(self._register(subject, body), subject)
+            case "POST", ["subjects", subject]:
+                known = self.subjects.get(subject, ())
+                return next((self.told(n, subject) for n in known if self.schemas[n - 1] == _kept(body)), None)
+            case "GET", ["subjects", subject, "versions", "latest"] if subject in self.subjects:
+                return self.told(self.subjects[subject][-1], subject)
+            case "GET", ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
+                return self.told(int(number))
+            case "GET", ["schemas", "guids", guid]:
+                there = range(1, len(self.schemas) + 1)
+                return next((self.told(n) for n in there if self.guids and self.guid(n) == guid), None)
+        return None
+
+    def _register(self, subject: str, body: Any) -> int:
+        schema = _kept(body)
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        number = self.schemas.index(schema) + 1
+        mine = self.subjects.setdefault(subject, [])
+        if number not in mine:
+            mine.append(number)
+        return number
+
+
+def _kept(body: Any) -> dict[str, Any]:
+    return {key: body[key] for key in ("schema", "schemaType", "references") if body.get(key)}
+
+
+@contextmanager
+def guid_registry(*, guids: bool = True) -> Iterator[GuidRegistry]:
+    """One that listens."""
+    registry = GuidRegistry(guids=guids)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def handle_one(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(size)) if size else None
+            found = registry.answer(self.command, urlsplit(self.path).path, body)
+            text = json.dumps(found or {"error_code": 40403, "message": "Schema not found"}).encode()
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = handle_one  # noqa: N815 - its base class asks for these
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    registry.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield registry
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
