@@ -13,10 +13,11 @@ from heeler.java_host.discovery import JavaPlugin
 from heeler.java_host.figures import figures
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts
+from heeler.java_host.provider import JavaConfigProvider
 from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, ConfigValue, Importance, Type, Width
 from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.metrics.plugins import Figures
-from spark_tasks.plugins.api import Connector, ConnectorContext, Options, SinkConnector, SourceConnector
+from spark_tasks.plugins.api import ConnectorContext, Options, SinkConnector, SourceConnector
 from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRunner
 
 if TYPE_CHECKING:
@@ -244,7 +245,9 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
         return JavaSinkTask(context, settings, cls.host, cls.named(), watchers, io)
 
 
-_BASES: Final[Mapping[str, type[Connector]]] = {"source": JavaSourceConnector, "sink": JavaSinkConnector}
+_BASES: Final[Mapping[str, type[Any]]] = {
+    "source": JavaSourceConnector, "sink": JavaSinkConnector, "configprovider": JavaConfigProvider,
+}
 
 
 def class_of(plugin: JavaPlugin, host: JavaHost) -> type[Any]:

@@ -14,14 +14,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from heeler.embedded_kafka.jars import KAFKA_VERSION
 from heeler.java_host.host import JavaHost, Look
-from heeler.java_host.manifests import MANIFESTS, link_with_manifest
+from heeler.java_host.manifests import MANIFESTS, PROVIDERS, link_with_manifest
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Kind
 from spark_tasks.spark.class_archive import cache_root
@@ -31,8 +31,9 @@ log = logging.getLogger(__name__)
 _KINDS: Final = {
     "source": Kind.CONNECTOR, "sink": Kind.CONNECTOR, "converter": Kind.CONVERTER,
     "header_converter": Kind.HEADER_CONVERTER, "transformation": Kind.TRANSFORMATION, "predicate": Kind.PREDICATE,
+    "configprovider": Kind.CONFIG_PROVIDER,
 }
-_API: Final = b"org/apache/kafka/connect/"  # in every class that implements a plugin
+_API: Final = b"org/apache/kafka/connect/"  # in every class that implements a plugin, but for config providers
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,12 @@ def _children(folder: Path) -> Iterator[Path]:
         yield from sorted(folder.iterdir())
 
 
-def look(place: Place, complain: Callable[[str], None]) -> tuple[str, bool]:
-    """A key for the content of its jars, and whether any has a manifest. Reads only the directory of each jar.
-    `complain` is called with the message about a broken jar.
+def look(place: Place, complain: Callable[[str], None]) -> tuple[str, bool, bool]:
+    """A key for the content of its jars, whether any has a manifest, and whether any has one of config providers. Reads
+    only the directory of each jar. `complain` is called with the message about a broken jar.
     """
-    digest = hashlib.sha256(f"1 {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
-    manifests = False
+    digest = hashlib.sha256(f"2 {KAFKA_VERSION} {_java()} {place.path.absolute()}".encode())
+    manifests = provides = False
     for jar in place.jars:
         try:
             with zipfile.ZipFile(jar) as archive:
@@ -100,7 +101,8 @@ def look(place: Place, complain: Callable[[str], None]) -> tuple[str, bool]:
         for entry in entries:
             digest.update(f"{jar.name} {entry.filename} {entry.CRC} {entry.file_size}\n".encode(errors="replace"))
             manifests = manifests or entry.filename.startswith(MANIFESTS)
-    return digest.hexdigest()[:32], manifests
+            provides = provides or entry.filename == PROVIDERS
+    return digest.hexdigest()[:32], manifests, provides
 
 
 def _java() -> str:
@@ -115,8 +117,10 @@ class Discovery:
     def __init__(self, plugin_path: Sequence[str], make_host: Callable[[Look], JavaHost]) -> None:
         self.complaints: list[str] = []
         self._plugin_path = ",".join(plugin_path)
-        self._places = {place: look(place, self.complaints.append) for place in places(plugin_path)}
-        self._known = {place: _known(place, *seen) for place, seen in self._places.items()}
+        looks = {place: look(place, self.complaints.append) for place in places(plugin_path)}
+        known = {place: _known(place, *seen) for place, seen in looks.items()}
+        self._known = {place: plugins for place, (plugins, _) in known.items()}
+        self._places = {place: (digest, known[place][1]) for place, (digest, *_) in looks.items()}
         self.host = make_host(self.look)
 
     def look(self, folder: Path) -> tuple[str, str]:
@@ -155,7 +159,11 @@ class Discovery:
                 self.complaints.append(f"The Java plugins of plugin.path cannot be used: {error}")
                 return []
             for place, (digest, manifests) in self._places.items():
-                everything = [one for one in map(_plugin, told) if one.location == str(place.path.absolute())]
+                if known[place] is not None:
+                    continue
+                real, shown = place.path.resolve(), str(place.path.absolute())  # the host may have been given links
+                everything = [replace(one, location=shown) for one in map(_plugin, told)
+                              if one.location == shown or Path(one.location).resolve() == real]
                 known[place] = mine = [one for one in everything if one.type in _KINDS]
                 if everything or not manifests:
                     _remember(digest, mine)
@@ -166,13 +174,19 @@ class Discovery:
         return [plugin for plugins in known.values() for plugin in plugins or ()]
 
 
-def _known(place: Place, digest: str, manifests: bool) -> list[JavaPlugin] | None:
-    """Its plugins, if known without the host: jars that never mention Connect, such as a driver's, have none."""
+def _known(place: Place, digest: str, manifests: bool, provides: bool) -> tuple[list[JavaPlugin] | None, bool]:
+    """Its plugins, if known without the host, and whether all of them have manifests: jars that never mention Connect,
+    such as a driver's, have none but config providers.
+    """
     known = _remembered(digest)
+    if known and provides and not manifests:
+        return known, all(plugin.kind is Kind.CONFIG_PROVIDER for plugin in known)
     if known is None and not manifests and not any(map(_names_connect, place.jars)):
+        if provides:
+            return None, True
         known = []
         _remember(digest, known)
-    return known
+    return known, manifests
 
 
 def _names_connect(jar: Path) -> bool:

@@ -22,9 +22,11 @@ from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
 from heeler.java_host.building import host_classpath
 from heeler.java_host.connection import Connection, Event, HostGoneError, NoAnswerError
+from heeler.java_host.figures import figures
 from heeler.java_host.process import HostProcess
 from heeler.java_host.pulse import HostPulse
 from spark_tasks.errors import ConnectError
+from spark_tasks.metrics.plugins import Figures
 
 OPTIONS: Final = "java.plugins.jvm.options"
 ISOLATION: Final = "java.plugins.isolation"
@@ -35,7 +37,7 @@ SILENCE: Final = "java.plugins.silence.timeout.ms"
 DEFAULT_MOST_HUNG: Final = 8
 DEFAULT_ANSWER_MS: Final = 85_000  # before a validation is over, which then can say who hangs
 DEFAULT_SILENCE_MS: Final = 30_000
-LEVEL_S: Final = 5.0
+TELL_S: Final = 5.0
 LINGER_S: Final = 5.0  # a JVM that nobody uses any more, so that what a plugin does at its end is done
 _TUNING: Final = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
 _LOGGING: Final = {
@@ -81,6 +83,8 @@ class JavaHost:
         self._grace_s = grace_s
         self._lock = threading.Lock()
         self._hosts: dict[str, _Host] = {}
+        self._provides = False  # there are config providers, which may have something to close
+        self._measured: dict[str, Figures] = {}  # by the names of config providers
         self._closed = False
 
     @classmethod
@@ -110,7 +114,7 @@ class JavaHost:
             if host is None:
                 whose = f"Java plugins of {key}" if key else "Java plugins"
                 host = self._hosts[key] = _Host(lambda: HostProcess(self._command, whose), whose, self._grace_s,
-                                                self._silence_s, stays=not key)
+                                                self._silence_s, self._measure, stays=not key)
 
         def tell(what: str) -> None:
             if connector:
@@ -122,6 +126,7 @@ class JavaHost:
         """One question about plugins, over a connection of its own: one that hangs holds up nobody else, and is given
         up after a time; where the host is just ending, the next one is asked. Raises ConnectError.
         """
+        self._provides = self._provides or op == "configure"
         for pause_s in PAUSES_S if op != "alterOffsets" else ():  # which may have been done
             try:
                 return self._ask(op, more)
@@ -141,13 +146,20 @@ class JavaHost:
         finally:
             connection.close()
 
+    def _measure(self, provider: str, told: list[Mapping[str, Any]]) -> None:
+        self._measured[provider] = figures(told)
+
+    def figures(self) -> list[Figures]:
+        """What the config providers measure."""
+        return list(self._measured.values())
+
     def set_level(self, logger: str, level: str) -> None:
         """Have the loggers of that name and below it say this much (slf4j's name of a level), in JVMs to come too."""
         with self._lock:
             self._levels[logger] = level
             hosts = list(self._hosts.values())
         for host in hosts:
-            host.set_level(logger, level)
+            host.tell("level", logger=logger, level=level)
 
     def close(self) -> None:
         """End all hosts. After this none is started."""
@@ -155,6 +167,8 @@ class JavaHost:
             self._closed = True
             hosts = list(self._hosts.values())
         for host in hosts:
+            if self._provides:
+                host.tell("closeProviders")
             host.close()
 
     def _command(self, folder: Path) -> list[str]:
@@ -171,10 +185,11 @@ class JavaHost:
 class _Host:
     """The process that takes connections, and older ones that still have connections."""
 
-    def __init__(self, start: Callable[[], HostProcess], whose: str, grace_s: float, silence_s: float, *,
-                 stays: bool) -> None:
+    def __init__(self, start: Callable[[], HostProcess], whose: str, grace_s: float, silence_s: float,
+                 measured: Callable[[str, list[Mapping[str, Any]]], None], *, stays: bool) -> None:
         """`stays`: also while nobody is connected."""
         self._silence_s = silence_s
+        self._measured = measured
         self._start = start
         self._whose = whose
         self._grace_s = grace_s
@@ -205,15 +220,15 @@ class _Host:
 
         return Connection(sock, heed, offsets, name)
 
-    def set_level(self, logger: str, level: str) -> None:
-        """See JavaHost. A JVM that is just ending is left alone."""
+    def tell(self, op: str, **more: str) -> None:
+        """Have its JVMs do something, and wait for a moment. One that is just ending is left alone."""
         with self._lock:
             running = [*self._retired, *([self._running] if self._running is not None else [])]
         for process in running:
             with suppress(HostGoneError, NoAnswerError):
                 connection = Connection(process.connect())
                 try:
-                    connection.ask_within(LEVEL_S, "level", logger=logger, level=level)
+                    connection.ask_within(TELL_S, op, **more)
                 finally:
                     connection.close()
 
@@ -230,7 +245,8 @@ class _Host:
                     self._running.close()
                     self._running = None
         self._running = process = self._start()
-        HostPulse(process, self._silence_s, lambda: self._silent(process), lambda why: self._retires(process, why))
+        HostPulse(process, self._silence_s, lambda: self._silent(process), lambda why: self._retires(process, why),
+                  self._measured)
         return process.connect(), process
 
     def _retires(self, process: HostProcess, why: str) -> None:

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Final
 
 MANIFESTS: Final = "META-INF/services/org.apache.kafka.connect."
-_INTERFACES: Final = {
-    "source": "source.SourceConnector", "sink": "sink.SinkConnector", "converter": "storage.Converter",
-    "header_converter": "storage.HeaderConverter", "transformation": "transforms.Transformation",
-    "predicate": "transforms.predicates.Predicate",
+PROVIDERS: Final = "META-INF/services/org.apache.kafka.common.config.provider.ConfigProvider"
+"""Config providers are found by their manifest alone, in Kafka Connect too."""
+_FILES: Final = {
+    "source": f"{MANIFESTS}source.SourceConnector", "sink": f"{MANIFESTS}sink.SinkConnector",
+    "converter": f"{MANIFESTS}storage.Converter", "header_converter": f"{MANIFESTS}storage.HeaderConverter",
+    "transformation": f"{MANIFESTS}transforms.Transformation",
+    "predicate": f"{MANIFESTS}transforms.predicates.Predicate",
 }
 
 
@@ -24,4 +27,5 @@ def link_with_manifest(into: Path, jars: Iterable[Path], plugins: Mapping[str, I
         (into / f"{number}-{jar.name}").symlink_to(jar.absolute())
     with zipfile.ZipFile(into / "manifests.jar", "w") as archive:
         for kind, names in plugins.items():
-            archive.writestr(MANIFESTS + _INTERFACES[kind], "".join(f"{name}\n" for name in names))
+            if kind in _FILES:
+                archive.writestr(_FILES[kind], "".join(f"{name}\n" for name in names))

@@ -8,8 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_tasks.plugins import Kind, discovery
+from spark_tasks.metrics.plugins import Figures
+from spark_tasks.plugins import Kind, PassedOver, discovery
+from spark_tasks.plugins.config_providers import BUILT_IN
 from spark_tasks.plugins.discovery import Found
+from spark_tasks.plugins.kinds import UNDEFINED
 
 if TYPE_CHECKING:
     from heeler.java_host.discovery import Discovery, JavaPlugin
@@ -20,14 +23,16 @@ log = logging.getLogger(__name__)
 _LEVELS: Final = ((logging.CRITICAL, "OFF"), (logging.ERROR, "ERROR"), (logging.WARNING, "WARN"),
                   (logging.INFO, "INFO"), (logging.DEBUG, "DEBUG"), (0, "TRACE"))  # slf4j's
 PREFER: Final = "java.plugins.prefer"
+_EITHER: Final = {Kind.CONNECTOR, Kind.CONFIG_PROVIDER}  # converters and transforms go with their connector
 
 
 class JavaRuntime:
     """Looks for jars when it is made; `close` ends the host."""
 
     def __init__(self, worker: Mapping[str, str], plugin_path: Sequence[str], prefer: Collection[str]) -> None:
-        """`worker`: its properties; `prefer`: the connector classes for which Java's plugin is used."""
+        """`worker`: its properties; `prefer`: the classes for which Java's plugin is used."""
         self.found: dict[Found, Callable[[], type[Any]]] = {}
+        self.passed_over: dict[tuple[Kind, str], list[PassedOver]] = {}
         self.complaints: Sequence[str] = ()
         self._host: JavaHost | None = None
         if not any(_has_jars(Path(folder)) for folder in plugin_path):
@@ -40,15 +45,20 @@ class JavaRuntime:
         self._take(seen, prefer)
 
     def _take(self, seen: Discovery, prefer: Collection[str]) -> None:
-        own = {(found.kind, found.name) for found in discovery.installed()}
+        own = {(found.kind, found.name): found.location for found in discovery.installed()}
+        own |= dict.fromkeys(((Kind.CONFIG_PROVIDER, name) for name in BUILT_IN), "classpath")
         for plugin in seen.plugins():
-            if (plugin.kind, plugin.name) not in own:
+            which = plugin.kind, plugin.name
+            if which not in own:
                 pass
-            elif plugin.kind is Kind.CONNECTOR and plugin.name in prefer:
+            elif plugin.kind in _EITHER and plugin.name in prefer:
                 log.info("%s: the Java plugin in %s is used, because of %s", plugin.name, plugin.location, PREFER)
+                self.passed_over[which] = [PassedOver("heeler", None, own[which])]
             else:
                 log.info("%s: heeler's own plugin is used, not the Java plugin in %s%s", plugin.name, plugin.location,
-                         f" (set {PREFER} to use that)" if plugin.kind is Kind.CONNECTOR else "")
+                         f" (set {PREFER} to use that)" if plugin.kind in _EITHER else "")
+                version = None if plugin.version == UNDEFINED else plugin.version
+                self.passed_over.setdefault(which, []).append(PassedOver("java", version, plugin.location))
                 continue
             self._add(plugin, seen.host)
         self.complaints = seen.complaints
@@ -65,6 +75,10 @@ class JavaRuntime:
         """Have somebody told what becomes of a host: see Told."""
         if self._host is not None:
             self._host.told = told
+
+    def figures(self) -> Sequence[Figures]:
+        """What the config providers among them measure (KIP-877)."""
+        return self._host.figures() if self._host is not None else ()
 
     def set_level(self, logger: str, level: int) -> None:
         """The level of a logger of the worker was set: plugins that log under this name, or below it, do as it says."""

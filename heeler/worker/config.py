@@ -8,15 +8,17 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from heeler.java_host.runtime import JavaRuntime
 from heeler.worker.keys.clients import CLIENT_KEYS
 from heeler.worker.keys.ignored import refusals, warning
 from heeler.worker.keys.worker import KNOWN_PREFIXES, WORKER_KEYS
+from heeler.worker.providers import configured
 from spark_tasks.config.definition import ConfigDef, Type, invalid
 from spark_tasks.config.masking import MASK, passwords, process_secrets, secret_name
-from spark_tasks.errors import ConfigError
-from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer, load_providers
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins.config_providers import ConfigProvider, ConfigTransformer
 from spark_tasks.spark.security import authenticates, authentication
 from spark_tasks.validation.overrides import policy_of
 from storage.offsets.own import OwnOffsets
@@ -28,22 +30,37 @@ _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """`values`: every known key, parsed; `originals`: the settings as given, with provider placeholders replaced."""
+    """`values`: every known key, parsed; `originals`: the settings as given, with provider placeholders replaced;
+    `java`: the Java plugins, if a provider is one.
+    """
 
     values: Mapping[str, Any]
     originals: Mapping[str, str]
     providers: Mapping[str, ConfigProvider]
+    java: JavaRuntime | None = None
 
     @classmethod
-    def of(cls, props: Mapping[str, str]) -> WorkerConfig:
+    def of(cls, props: Mapping[str, str]) -> Self:
         """Parse and check the settings. Raises ConfigError that lists each wrong key, its value and what is allowed."""
-        providers = load_providers(props)
-        originals = ConfigTransformer(providers, on_values=_hide).transform(props)
+        providers, java = configured(props, _hide)
+        try:
+            return cls._of(props, providers, java)
+        except BaseException:
+            if java is not None:
+                java.close()
+            raise
+
+    @classmethod
+    def _of(cls, props: Mapping[str, str], providers: Mapping[str, ConfigProvider], java: JavaRuntime | None) -> Self:
+        try:
+            originals = ConfigTransformer(providers, on_values=_hide).transform(props)
+        except ConnectError as error:
+            raise ConfigError(str(error)) from error
         process_secrets().learn("", passwords(originals, [k for k in originals if _is_secret(k)]))
         if "plugin.path" in props and originals["plugin.path"] != props["plugin.path"]:
             log.warning("plugin.path takes no placeholders (KIP-421); %s is used literally", props["plugin.path"])
             originals["plugin.path"] = props["plugin.path"]
-        config = cls(_parse(originals, originals.given), originals, providers)
+        config = cls(_parse(originals, originals.given), originals, providers, java)
         for key in config.unknown_keys():
             near = difflib.get_close_matches(key, WORKER_KEYS.keys, 1, 0.85)
             log.warning("%s is not a known worker setting%s", key, f"; did you mean {near[0]}?" if near else "")

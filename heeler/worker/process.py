@@ -62,6 +62,7 @@ from heeler.worker.data_plane import DataPlane, TaskRunners
 from heeler.worker.kafka_parts import KafkaParts
 from heeler.worker.logs import log_context
 from heeler.worker.metrics.registry import WorkerMetrics, queue_length
+from heeler.worker.providers import close_providers
 from heeler.worker.reloads import Resolver
 from heeler.worker.settings import group_settings, herder_settings, new_session_key, progress_limit, task_settings
 from heeler.worker.startup import (
@@ -125,6 +126,7 @@ class Worker:
         self.turns = Turns(self.fail, config["rebalance.timeout.ms"] / 1000)
         self._java = java_runtime(config)
         self._cleanup.callback(self._java.close)
+        self._cleanup.callback(close_providers, config.providers)
         self._plugins = checked_plugins(config, self._java)
         self._configs, self._statuses = ConfigView(), StatusView()
         # Only the connector's worker accepts: each worker that used the value requests its own restart.
@@ -134,6 +136,7 @@ class Worker:
         self.metrics = WorkerMetrics(config.originals, lambda: self._configs.config, lambda: self._statuses.statuses,
                                      self.view.connector_type, self.view.heeler_version,
                                      self.view.plugin_version)
+        self.metrics.providers = self._java.figures
         self.view.metrics = self.metrics.page
         self._core: dict[str, pykka.ActorRef[Any]] = {}
         self._herder: pykka.ActorRef[Any] | None = None

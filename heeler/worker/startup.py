@@ -34,7 +34,7 @@ def checked_plugins(config: WorkerConfig, java: JavaRuntime | None = None) -> Pl
     """
     in_background(data_sources.installed)  # the plugins at the start of the worker; later ones do not count
     plugins = Plugins(config["plugin.path"], others=java.found if java else None,
-                      complaints=java.complaints if java else ())
+                      complaints=java.complaints if java else (), passed_over=java.passed_over if java else None)
     for key, kind in (("key.converter", Kind.CONVERTER), ("value.converter", Kind.CONVERTER),
                       ("header.converter", Kind.HEADER_CONVERTER)):
         name = str(config[key])
@@ -55,7 +55,7 @@ def _require(plugins: Plugins, kind: Kind, name: str, version: str) -> None:
 
 def java_runtime(config: WorkerConfig) -> JavaRuntime:
     """The worker's Java plugins. Starts a JVM if there are jars that were never examined."""
-    return JavaRuntime(config.originals, config["plugin.path"] or (), config[PREFER])
+    return config.java or JavaRuntime(config.originals, config["plugin.path"] or (), config[PREFER])
 
 
 def allow_many_files() -> None:

@@ -36,6 +36,7 @@ STATE: Final[Schema] = {"type": "string", "enum": [
     "UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING", "DESTROYED"]}
 LEVEL: Final[Schema] = {"type": "string", "enum": ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"]}
 _NULLABLE_TEXT: Final[Schema] = {"type": "string", "nullable": True}
+_RUNTIME: Final[Schema] = {"type": "string", "enum": ["heeler", "java"]}
 _MILLIS: Final[Schema] = {"type": "integer", "format": "int64", "description": "Milliseconds since 1970."}
 _MOMENT: Final[Schema] = {"anyOf": [_MILLIS, {"type": "string", "format": "date-time"}]}
 _RESTARTS: Final = {
@@ -64,7 +65,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Offsets": an_object("offsets", offsets=listed(an_object(
         "offset", partition={"type": "object", "nullable": True}, offset={"type": "object", "nullable": True}))),
     "Plugin": an_object("class type", **{"class": TEXT}, type={"type": "string", "enum": [
-        "source", "sink", "converter", "header_converter", "transformation", "predicate"]}, version=TEXT),
+        "source", "sink", "converter", "header_converter", "transformation", "predicate"]}, version=TEXT,
+        runtime={**_RUNTIME, "description": "What runs it, where there are heeler's own and Java's of its class."},
+        passed_over={**listed(an_object("runtime location", runtime=_RUNTIME, version=TEXT, location=TEXT)),
+                     "description": "What else is here of its class, and is not used."}),
     "ConfigKey": {"type": "object", "description": "A key's name, type, default, importance, documentation and more."},
     "Validation": an_object("name error_count groups configs", name=TEXT, error_count=NUMBER, groups=listed(TEXT),
                             configs=listed(mapped(ANY))),

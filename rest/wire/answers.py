@@ -95,9 +95,17 @@ def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
 
 
 def plugin_info(plugin: ShownPlugin) -> dict[str, Any]:
-    """An installed plugin."""
-    shown = {"class": plugin.class_name, "type": plugin.kind}
-    return shown if plugin.version in {None, UNDEFINED_VERSION} else {**shown, "version": plugin.version}
+    """An installed plugin. `runtime` and `passed_over` are our own, where heeler's and Java's are here of one class."""
+    shown: dict[str, Any] = {"class": plugin.class_name, "type": plugin.kind, **_version(plugin.version)}
+    if plugin.passed_over:
+        shown["runtime"] = plugin.runtime
+        shown["passed_over"] = [{"runtime": one.runtime, **_version(one.version), "location": one.location}
+                                for one in plugin.passed_over]
+    return shown
+
+
+def _version(version: str | None) -> dict[str, str]:
+    return {} if version is None or version == UNDEFINED_VERSION else {"version": version}
 
 
 def logger_level(level: ShownLevel) -> dict[str, Any]:

@@ -13,6 +13,22 @@ from storage.status.state import StatusState
 ConnectorType = Literal["source", "sink", "unknown"]
 
 
+class PassedOverPlugin(Protocol):
+    """A plugin that is not used, since another one of its class is."""
+
+    @property
+    def runtime(self) -> str:
+        """What would run it: heeler or java."""
+
+    @property
+    def version(self) -> str | None:
+        """None where the plugin does not say."""
+
+    @property
+    def location(self) -> str:
+        """Where it is installed."""
+
+
 class ShownPlugin(Protocol):
     """An installed plugin. `kind` is source, sink, converter, header_converter, transformation or predicate."""
 
@@ -27,6 +43,14 @@ class ShownPlugin(Protocol):
     @property
     def version(self) -> str | None:
         """None where the plugin does not say."""
+
+    @property
+    def runtime(self) -> str | None:
+        """What runs it, where heeler's own and Java's are here: heeler or java."""
+
+    @property
+    def passed_over(self) -> Sequence[PassedOverPlugin]:
+        """What else is here of its class; empty where there was no choice."""
 
 
 class ShownLevel(Protocol):

@@ -39,6 +39,7 @@ class ConfigProvider(ABC):
     """Looks values up. `configure` is called once, before anything else; `get` from any thread."""
 
     aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this provider
+    name: str = ""  # as config.providers has it; set before `configure`
 
     def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - a provider without settings is usual
         """Take the settings under `config.providers.<name>.param.`. Raises ConfigError."""
@@ -159,7 +160,7 @@ class EnvVarConfigProvider(ConfigProvider):
         return ConfigData({k: v for k, v in self._variables.items() if keys is None or k in keys})
 
 
-_BUILT_IN: Mapping[str, type[ConfigProvider]] = {
+BUILT_IN: Mapping[str, type[ConfigProvider]] = {
     name: cls
     for cls in (FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider)
     for name in (*cls.aliases, cls.__name__, cls.__name__.removesuffix("ConfigProvider"), f"{__name__}.{cls.__name__}")
@@ -223,7 +224,7 @@ class ConfigTransformer:
         self.on_values(connector, given)
         if connector is not None and self.on_ttl and config.get("config.action.reload", "restart").lower() != "none":
             for (_, path), known in found.items():
-                if known.ttl_ms is not None:
+                if known.ttl_ms is not None and known.ttl_ms >= 0:
                     self.on_ttl(connector, path, known.ttl_ms)
         return data
 
@@ -233,32 +234,35 @@ def load_providers(
 ) -> dict[str, ConfigProvider]:
     """The providers that `config.providers` declares, by name and configured. Raises ConfigError.
 
-    `find` answers the class of a name that is not built in; by default the entry points of `heeler.config_providers`
-    and the folders of `plugin.path` are searched.
+    `find` answers the class of a name; by default one that is built in, or that the entry points of
+    `heeler.config_providers` or the folders of `plugin.path` have.
     """
     providers: dict[str, ConfigProvider] = {}
-    for name in (part.strip() for part in props.get("config.providers", "").split(",")):
-        if not name:
-            continue
-        key = f"config.providers.{name}.class"
-        wanted = props.get(key, "").strip()
-        if not wanted:
-            raise ConfigError(f'Missing required configuration "{key}" of the provider in config.providers.')
-        cls = _BUILT_IN.get(wanted) or (find or _finder(props.get("plugin.path")))(wanted)
+    for name, wanted in classes_of_providers(props).items():
+        cls = find(wanted) if find else BUILT_IN.get(wanted) or _in_plugins(wanted, props.get("plugin.path"))
         provider = cls()
+        provider.name = name
         prefix = f"config.providers.{name}.param."
         provider.configure({k.removeprefix(prefix): v for k, v in props.items() if k.startswith(prefix)})
         providers[name] = provider
     return providers
 
 
-def _finder(plugin_path: str | None) -> Callable[[str], type[ConfigProvider]]:
-    def find(name: str) -> type[ConfigProvider]:
-        from spark_tasks.plugins.registry import Plugins  # noqa: PLC0415 - looks at what is installed
+def classes_of_providers(props: Mapping[str, str]) -> dict[str, str]:
+    """The classes that `config.providers` declares, by the providers' names. Raises ConfigError for one without."""
+    classes: dict[str, str] = {}
+    for name in filter(None, (part.strip() for part in props.get("config.providers", "").split(","))):
+        key = f"config.providers.{name}.class"
+        classes[name] = props.get(key, "").strip()
+        if not classes[name]:
+            raise ConfigError(f'Missing required configuration "{key}" of the provider in config.providers.')
+    return classes
 
-        try:
-            return Plugins(plugin_path, quiet=True).config_provider(name)
-        except ConnectError as error:
-            raise ConfigError(f"Invalid value {name} for the class of a config provider: {error}") from error
 
-    return find
+def _in_plugins(name: str, plugin_path: str | None) -> type[ConfigProvider]:
+    from spark_tasks.plugins.registry import Plugins  # noqa: PLC0415 - looks at what is installed
+
+    try:
+        return Plugins(plugin_path, quiet=True).config_provider(name)
+    except ConnectError as error:
+        raise ConfigError(f"Invalid value {name} for the class of a config provider: {error}") from error

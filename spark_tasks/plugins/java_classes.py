@@ -17,7 +17,8 @@ _BUCKET = "`files` reads a folder, also one where a bucket is mounted"
 _PARQUET = "`parquet` writes files into a folder, also one where a bucket is mounted"
 _JSON = "`JsonConverter` keeps schemas too, in the records"
 
-JARS = frozenset({Kind.CONNECTOR, Kind.TRANSFORMATION, Kind.PREDICATE, Kind.CONVERTER, Kind.HEADER_CONVERTER})
+JARS = frozenset({Kind.CONNECTOR, Kind.TRANSFORMATION, Kind.PREDICATE, Kind.CONVERTER, Kind.HEADER_CONVERTER,
+                  Kind.CONFIG_PROVIDER})
 """What runs from jars in plugin.path (docs/java-plugins.md)."""
 
 JAVA: Mapping[Kind, Mapping[str, str]] = {

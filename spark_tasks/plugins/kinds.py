@@ -39,13 +39,30 @@ class PluginVersionError(PluginNotFoundError):
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A plugin that is here too, and not used: another one of its class is. `runtime`: java or heeler."""
+
+    runtime: str
+    version: str | None
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """What REST says of a plugin. `kind`: source, sink, converter, header_converter, transformation or predicate."""
+    """What REST says of a plugin. `kind`: source, sink, converter, header_converter, transformation or predicate.
+    `passed_over`: what else has its class, where there was a choice between heeler's own and Java's.
+    """
 
     class_name: str
     kind: str
     version: str | None  # None where the plugin does not say
     location: str
+    passed_over: tuple[PassedOver, ...] = ()
+
+    @property
+    def runtime(self) -> str | None:
+        """What runs it, where there was a choice: heeler or java."""
+        return {"java": "heeler", "heeler": "java"}[self.passed_over[0].runtime] if self.passed_over else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import logging
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
@@ -19,7 +20,15 @@ from spark_tasks.errors import ConfigError, ConnectError
 from spark_tasks.plugins import data_sources, discovery
 from spark_tasks.plugins.advice import advice
 from spark_tasks.plugins.discovery import Found
-from spark_tasks.plugins.kinds import UNDEFINED, Kind, Plugin, PluginInfo, PluginNotFoundError, PluginVersionError
+from spark_tasks.plugins.kinds import (
+    UNDEFINED,
+    Kind,
+    PassedOver,
+    Plugin,
+    PluginInfo,
+    PluginNotFoundError,
+    PluginVersionError,
+)
 from spark_tasks.plugins.versions import requirement, sort_key
 from spark_tasks.process import code_folders
 
@@ -42,17 +51,19 @@ class Plugins:
     def __init__(
         self, plugin_path: Iterable[str] | str | None = None, *, installed: Sequence[Found] | None = None,
         others: Mapping[Found, Callable[[], type[Any]]] | None = None, complaints: Sequence[str] = (),
-        quiet: bool = False,
+        passed_over: Mapping[tuple[Kind, str], Sequence[PassedOver]] | None = None, quiet: bool = False,
     ) -> None:
         """`installed` replaces what the distributions on sys.path publish. `others`: plugins of another runtime and
-        what makes the class of each; `complaints`: what was wrong where they were looked for. Executors know none of
-        these. `quiet`: somebody else has told of files and folders that cannot be read.
+        what makes the class of each; `complaints`: what was wrong where they were looked for; `passed_over`: what was
+        not taken of two runtimes' plugins of a kind and name. Executors know none of these. `quiet`: somebody else has
+        told of files and folders that cannot be read.
         """
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
         self._given = installed
         self.complaints: list[str] = list(complaints)
         self._others = dict(others or {})
+        self._passed_over = passed_over or {}
         folders = discovery.in_folders(self.plugin_path, self.complaints.append)
         self._found = [*(discovery.installed() if installed is None else installed), *folders]
         replaced = {(found.kind, found.name) for found in self._others}
@@ -159,8 +170,11 @@ class Plugins:
     def of_kind(self, kind: Kind) -> list[PluginInfo]:
         """All plugins of a kind that can be imported, sorted by type and class name. Imports them."""
         plugins = [plugin for found in self._found if found.kind is kind and (plugin := self._try(found))]
-        infos = dict.fromkeys(plugin.info for plugin in sorted(plugins, key=_age))
+        infos = dict.fromkeys(self._info(plugin) for plugin in sorted(plugins, key=_age))
         return sorted(infos, key=attrgetter("kind", "class_name"))
+
+    def _info(self, plugin: Plugin) -> PluginInfo:
+        return replace(plugin.info, passed_over=tuple(self._passed_over.get((plugin.kind, plugin.name), ())))
 
     def all(self) -> list[PluginInfo]:
         """All plugins that REST lists, in Kafka Connect's order. Imports them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from heeler.java_host.frames import message
+from tests.integration.test_worker_metrics import metrics
 from tests.rigs.java_connectors import (
     FILE_SOURCE,
     SLOW_S,
@@ -31,6 +33,8 @@ pytestmark = pytest.mark.integration
 
 ANSWER_S, SILENCE_S = 4, 8
 STUCK = "heeler.tests.StuckSource"
+FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
+SECRET = "s3cr3t-of-the-vault"  # noqa: S105 - a test's
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +44,22 @@ def stuck(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def java_worker(kafka, stuck, tmp_path_factory):
+def journal(tmp_path_factory):
+    """What the config provider in a jar writes of itself."""
+    return tmp_path_factory.mktemp("vault") / "journal"
+
+
+@pytest.fixture(scope="module")
+def java_worker(kafka, stuck, journal, tmp_path_factory):
+    vault = {"class": "heeler.tests.Vault", "param_journal": journal, "param_records": 7, "param_unlock": SECRET,
+             "param_header": "set X-Vault: open"}
     with worker_with_jars(kafka, tmp_path_factory.mktemp("java"), "java-faults", f"-Dheeler.stuck={stuck}",
                           java_plugins_answer_timeout_ms=str(1000 * ANSWER_S),
-                          java_plugins_silence_timeout_ms=str(1000 * SILENCE_S)) as rig:
+                          java_plugins_silence_timeout_ms=str(1000 * SILENCE_S),
+                          java_plugins_prefer=f"{FILE_SOURCE},{FILE_PROVIDER}",
+                          config_providers="vault,kafkas", config_providers_kafkas_class=FILE_PROVIDER,
+                          response_http_headers_config="${vault:rest:header}",
+                          **{f"config_providers_vault_{key}": str(value) for key, value in vault.items()}) as rig:
         yield rig
 
 
@@ -215,6 +231,85 @@ def test_a_plugin_that_hangs_when_it_is_asked_is_given_up(rig, topic_name, stuck
             stuck.write_text("")
     rig.call("DELETE", f"/connectors/{topic_name}/offsets")
     assert offsets(rig, topic_name) == []
+
+
+def test_config_providers_in_jars(rig, topic_name, journal):
+    """One compiled here and Kafka's own, in Java: for the worker's file and connectors; restarts when a value has lived
+    its time; the next JVM has its own; the value itself is nowhere.
+    """
+    connection = http.client.HTTPConnection(rig.rest.url.removeprefix("http://"), timeout=20)
+    connection.request("GET", "/connectors")
+    assert connection.getresponse().getheader("X-Vault") == "open"
+    connection.close()
+    file = rig.folder / "lines"
+    file.write_text("one\n")
+    secrets = rig.folder / "secrets.properties"
+    secrets.write_text(f"file={file}\n")
+    rig.create(topic_name, {"connector.class": FILE_SOURCE, "file": f"${{kafkas:{secrets}:file}}", "topic": topic_name},
+               ["RUNNING", "RUNNING"])
+    wait_until(lambda: offsets(rig, topic_name) == [{"position": 4}], what="the first offset")
+    log = rig.process.log.read_text()
+    assert f"{FILE_PROVIDER}: the Java plugin in " in log
+    assert "Starting file source connector reading from [hidden]" in log
+    brief = f"{topic_name}-brief"
+    config = counting(brief, records="${vault:all:records}", unlock="${vault:brief:unlock}",
+                      mode="${vault:none:mode}")
+    refused = rig.refused("POST", "/connectors", {"name": brief, "config": config})
+    assert "Invalid value ${vault:none:mode} for configuration mode" in str(refused), "a key that the provider lacks"
+    rig.create(brief, {**config, "mode": "count"})
+    rig.wait_records(brief, 7)
+    assert rig.call("GET", f"/connectors/{brief}/config")["unlock"] == "${vault:brief:unlock}"
+    reads = lambda: journal.read_text().count("get brief")  # noqa: E731
+    before = reads()
+    wait_until(lambda: reads() >= before + 4, SLOW_S, "two restarts, of connector and task")
+    rig.delete(brief)
+    configured = lambda: journal.read_text().count("configured by PluginClassLoader")  # noqa: E731
+    assert configured() >= 1
+    before = configured()
+    jvm(rig).kill()
+    rig.create(f"{brief}-2", {**config, "mode": "count", "topic": f"{brief}-2", "unlock": "${vault:all:unlock}"})
+    rig.wait_records(f"{brief}-2", 7, SLOW_S)
+    assert configured() == before + 1
+    wait_until(lambda: metrics(rig).get(("heeler_plugin_reads", "vault"), 0) >= 2, what="what the next one measures")
+    topics = [rig.process.properties[f"{kind}.storage.topic"] for kind in ("status", "config", "offset")]
+    told = repr([(m.key(), m.value()) for topic in topics for m in rig.kafka.messages(topic)])
+    for text in (told, rig.process.log.read_text(), repr(rig.call("GET", "/connectors?expand=status&expand=info"))):
+        assert SECRET not in text
+
+
+def test_a_config_provider_that_throws_or_hangs_costs_who_asked_it(rig, topic_name, stuck):
+    stuck.write_text("")
+    counts = {"records": "${vault:all:records}"}
+    for path, why in (
+        ("sealed", "org.apache.kafka.common.config.ConfigException: the vault is sealed"),
+        ("broken", "java.lang.IllegalStateException: the vault is broken"),
+        ("nothing", "heeler.tests.Vault.get() returned null"),
+    ):
+        stuck.write_text(path)
+        wrong = counting(topic_name, records=f"${{vault:{path}:records}}")
+        refused = rig.refused("POST", "/connectors", {"name": topic_name, "config": wrong})
+        assert refused.status == 500
+        assert f"The config provider heeler.tests.Vault could not read {path}: " in str(refused)
+        assert why in str(refused)
+    stuck.write_text("get")
+    wrong = counting(topic_name, records="${vault:stuck:records}")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(rig.refused, "PUT", "/connector-plugins/ModeSource/config/validate", {**wrong, "name": "n"})
+        rig.create(f"{topic_name}-2", counting(f"{topic_name}-2", **counts))
+        rig.wait_records(f"{topic_name}-2", 7)
+        refused = asked.result(SLOW_S)
+    assert f"heeler.tests.Vault.get() has not returned within {ANSWER_S} s and is given up" in str(refused)
+    stuck.write_text("")
+    rig.create(topic_name, counting(topic_name, records="${vault:sealed:records}"), ["RUNNING", "RUNNING"])
+    stuck.write_text("sealed")
+    rig.call("POST", f"/connectors/{topic_name}/restart?includeTasks=true")
+    rig.wait_states(topic_name, ["FAILED", "FAILED"])
+    status = rig.call("GET", f"/connectors/{topic_name}/status")
+    assert "the vault is sealed" in status["connector"]["trace"]
+    assert "the vault is sealed" in status["tasks"][0]["trace"]
+    stuck.write_text("")
+    rig.call("POST", f"/connectors/{topic_name}/restart?includeTasks=true&onlyFailed=true")
+    rig.wait_states(topic_name, ["RUNNING", "RUNNING"])
 
 
 def test_the_host_is_private_and_ends_with_the_worker(java_worker):

@@ -26,6 +26,11 @@ def test_java_plugins_are_listed_described_and_validated(rig):
     shown = {p["class"]: p for p in rig.call("GET", "/connector-plugins?connectorsOnly=false")}
     assert shown[MODE] == {"class": MODE, "type": "source", "version": "7.1"}
     assert shown[FILE_SOURCE]["version"] == "4.3.1"
+    of_json = shown[JSON]
+    assert (of_json["runtime"], of_json["passed_over"][0]["runtime"]) == ("heeler", "java")
+    assert of_json["passed_over"][0]["location"].endswith("/json")
+    assert (shown[FILE_SOURCE]["runtime"], shown[FILE_SOURCE]["passed_over"]) == (
+        "java", [{"runtime": "heeler", "location": "classpath"}])
     log = rig.process.log.read_text()
     assert "broken.jar cannot be read" in log
     assert f"{JSON}: heeler's own plugin is used" in log  # since nobody prefers Java's

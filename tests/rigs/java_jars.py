@@ -10,15 +10,16 @@ from pathlib import Path
 from heeler.embedded_kafka.jars import KAFKA_VERSION, JarSet, classpath, resolve
 from heeler.embedded_kafka.java import find_java
 from heeler.java_host.building import COMPILER, RUNTIME, host_classpath
-from heeler.java_host.manifests import MANIFESTS
+from heeler.java_host.manifests import MANIFESTS, PROVIDERS
 
 FILE = JarSet(f"Kafka Connect file {KAFKA_VERSION}", (("org.apache.kafka", "connect-file", KAFKA_VERSION),))
 SOURCES = Path(__file__).with_name("java")
+_PROVIDERS = "org/apache/kafka/common/config/provider/"
 
 
 def plugin_folder(folder: Path) -> Path:
-    """A folder for plugin.path: connect-file, connect-json, the plugins that misbehave (7.1, and an older 6.0), a jar
-    that is none, a class for a Java that is not there yet. All is fetched before.
+    """A folder for plugin.path: connect-file, connect-json, Kafka's config providers, the plugins that misbehave (7.1,
+    and an older 6.0), a jar that is none, a class for a Java that is not there yet. All is fetched before.
     """
     host_classpath()
     for name in ("file", "json", "mode", "older", "broken", "newer"):
@@ -26,6 +27,11 @@ def plugin_folder(folder: Path) -> Path:
     for name, jars in (("file", FILE), ("json", RUNTIME)):
         (jar,) = resolve(jars).glob(f"connect-{name}-*.jar")
         shutil.copy(jar, folder / name)
+    (clients,) = resolve(RUNTIME).glob("kafka-clients-*.jar")
+    with zipfile.ZipFile(clients) as theirs, zipfile.ZipFile(folder / "providers.jar", "w") as archive:
+        for name in theirs.namelist():
+            if name == PROVIDERS or (name.startswith(_PROVIDERS) and name.endswith(".class")):
+                archive.writestr(name, theirs.read(name))
     compile_into(folder / "mode" / "mode.jar")
     shutil.copy(folder / "mode" / "mode.jar", folder / "older" / "mode.jar")
     for name, version in (("mode", "7.1"), ("older", "6.0")):
@@ -55,4 +61,5 @@ def compile_into(jar: Path) -> None:
         archive.writestr(f"{MANIFESTS}sink.SinkConnector", "heeler.tests.NoteSink\n")
         archive.writestr(f"{MANIFESTS}transforms.Transformation", "heeler.tests.Measured$Pass\n")
         archive.writestr(f"{MANIFESTS}storage.Converter", "heeler.tests.Measured$Longs\n")
+        archive.writestr(PROVIDERS, "heeler.tests.Vault\n")
     shutil.rmtree(classes)

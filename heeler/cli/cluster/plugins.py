@@ -27,8 +27,9 @@ def list_plugins(session: ClusterSession, every: bool) -> None:
 
     found = [an_object(plugin, "a plugin") for plugin in a_list(
         session.call("GET", "/connector-plugins", query={"connectorsOnly": str(not every).lower()}), "the plugins")]
-    rows = [tuple(a_text(plugin.get(key)) for key in ("type", "class", "version")) for plugin in found]
-    session.show(found, ("TYPE", "CLASS", "VERSION"), sorted(rows), "It has none.")
+    columns = ("type", "class", "version", *(("runtime",) if any("runtime" in plugin for plugin in found) else ()))
+    rows = [tuple(a_text(plugin.get(key)) for key in columns) for plugin in found]
+    session.show(found, tuple(map(str.upper, columns)), sorted(rows), "It has none.")
 
 
 @plugins.command()

@@ -170,7 +170,8 @@ HEELER_KEYS = ConfigDef(
          "A JVM of Java plugins that answers nothing for so long, since it is stopped or its heap is full, is ended; "
          "its tasks go on in a new one.", at_least(1)),
     _key("java.plugins.prefer", Type.LIST, [], _LOW,
-         "Classes of connectors that heeler has too and of which the Java plugin in plugin.path is to be used.",
+         "Classes of connectors and config providers that heeler has too and of which the Java plugin in plugin.path "
+         "is to be used.",
          ValidList()),
     _key("spark.master", Type.STRING, None, _MEDIUM,
          "Where Spark runs; unset for this machine. All spark.* settings go to Spark.",

@@ -53,6 +53,7 @@ class WorkerMetrics:
         self.queues: Queues = lambda: ({}, {})
         self.engine: Callable[[], EngineFigures] = EngineFigures
         self.client: Callable[[], Iterable[Figure]] = tuple
+        self.providers: Callable[[], Iterable[Figures]] = tuple
 
     # ------------------------------------------------------------ for the parts of the worker
     def task(self, task: ConnectorTaskId) -> TaskMetrics:
@@ -96,7 +97,7 @@ class WorkerMetrics:
         own.stalled(page, tasks, self.stalled())
         own.queues(page, core, where, [*connectors, *tasks])
         own.spark(page, self.engine(), where)
-        own.plugins(page, _plugins(connectors, tasks))
+        own.plugins(page, [*((where, found) for found in self.providers()), *_plugins(connectors, tasks)])
         return page.text() + _process()
 
     def _task_rows(self, inboxes: Mapping[ItemId, int]) -> list[TaskRow]:

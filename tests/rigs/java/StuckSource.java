@@ -19,7 +19,7 @@ public class StuckSource extends SourceConnector {
         at("constructor");
     }
 
-    private static String told() {
+    static String told() {
         try {
             String file = System.getProperty("heeler.stuck");
             return file == null ? "" : Files.readString(Path.of(file));
@@ -28,7 +28,7 @@ public class StuckSource extends SourceConnector {
         }
     }
 
-    private static void at(String method) {
+    static void at(String method) {
         while (told().equals(method)) {
             try {
                 Thread.sleep(50);

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from heeler.java_host import discovery
 from heeler.java_host.discovery import Discovery, look, places
+from heeler.java_host.manifests import PROVIDERS
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.runtime import JavaRuntime
+from rest.wire.answers import plugin_info
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.plugins import Plugins
+from spark_tasks.plugins import Kind, PassedOver, Plugins
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 def jar(path, content="x", manifest=True):
@@ -120,6 +125,47 @@ def test_folders_without_manifests_are_looked_into_once(folder, tmp_path):
             "SourceConnector": b"old.Source\n", "SinkConnector": b"old.Sink\n"}
 
 
+def test_config_providers_have_manifests_always(folder, tmp_path):
+    """A jar of nothing else is not looked into class by class; one that also has connectors without manifests is."""
+    provider = {**told(folder, "some.Vault", "configprovider"), "location": f"file:{folder}/vault.jar"}
+    vault = jar(folder / "vault.jar", manifest=False)
+    with zipfile.ZipFile(vault, "a") as archive:
+        archive.writestr(PROVIDERS, "some.Vault")
+    before, seen = mode(folder, [provider])
+    assert before == (str(folder), "service_load")
+    assert [(p.name, p.kind) for p in seen.plugins()] == [("some.Vault", Kind.CONFIG_PROVIDER)]
+    assert mode(folder, [provider])[0] == (str(folder), "service_load"), "also once it is known"
+    with zipfile.ZipFile(vault, "a") as archive:
+        archive.writestr("old/Source.class", "org/apache/kafka/connect/source/SourceConnector")
+    both = [provider, {**provider, "class": "old.Source", "kind": "source"}]
+    before, seen = mode(folder, both)
+    assert before == (str(folder), "hybrid_warn")
+    assert [p.name for p in seen.plugins()] == ["some.Vault", "old.Source"]
+    (tmp_path / "host").mkdir()
+    links, _ = seen.look(tmp_path / "host")
+    with zipfile.ZipFile(next(Path(links).glob("*-vault/manifests.jar"))) as manifests:
+        assert [name.rpartition(".")[2] for name in manifests.namelist()] == ["SourceConnector"], "its own has Vault"
+
+
+def test_what_is_new_is_found_beside_a_known_folder_without_manifests(folder, tmp_path):
+    """The host is then given links, and tells of them."""
+    old = jar(folder / "old" / "old.jar", "org/apache/kafka/connect/source/SourceConnector", manifest=False)
+    there = [told(folder), {**told(folder, "old.Source"), "location": f"file:{old.parent}/"},
+             {**told(folder, "alone.Source"), "location": f"file:{folder}/alone.jar"}]
+    assert len(mode(folder, there)[1].plugins()) == 3
+    new = jar(folder / "new" / "new.jar")
+    host = Host([])
+    seen = Discovery([str(folder)], lambda _look: host)
+    (tmp_path / "host").mkdir()
+    links = Path(seen.look(tmp_path / "host")[0])
+    (link,) = links.glob("*-new")
+    host.plugins = [{**told(folder, "new.Source"), "location": f"file:{link}/"}]
+    found = {plugin.name: plugin.location for plugin in seen.plugins()}
+    assert found == {"some.Plugin": str(folder / "my plugin"), "old.Source": str(old.parent),
+                     "alone.Source": str(folder / "alone.jar"), "new.Source": str(new.parent)}
+    assert seen.complaints == []
+
+
 def test_jars_that_have_no_plugins_start_no_host(tmp_path):
     jar(tmp_path / "driver" / "driver.jar", manifest=False)
     (tmp_path / "broken.jar").write_bytes(b"PK no jar")
@@ -146,12 +192,29 @@ def test_a_host_that_cannot_be_started_is_told_and_asked_again(folder):
     assert len(Discovery([str(folder)], lambda _mode: host).plugins()) == 1
 
 
-@pytest.mark.parametrize(("prefer", "taken"), [([], ["some.Plugin"]), ([FILE_SOURCE], [FILE_SOURCE, "some.Plugin"])])
-def test_heelers_own_is_taken_unless_javas_is_preferred(folder, monkeypatch, prefer, taken):
-    host = Host([told(folder), told(folder, FILE_SOURCE)])
+@pytest.mark.parametrize(("prefer", "taken", "passed_over"), [
+    ([], [], {(Kind.CONNECTOR, FILE_SOURCE): "java", (Kind.CONVERTER, JSON): "java",
+              (Kind.CONFIG_PROVIDER, FILE_PROVIDER): "java"}),
+    ([FILE_SOURCE, FILE_PROVIDER, JSON], [FILE_PROVIDER, FILE_SOURCE],
+     {(Kind.CONNECTOR, FILE_SOURCE): "heeler", (Kind.CONVERTER, JSON): "java",
+      (Kind.CONFIG_PROVIDER, FILE_PROVIDER): "heeler"}),
+])
+def test_heelers_own_is_taken_unless_javas_is_preferred(folder, monkeypatch, prefer, taken, passed_over):
+    """Of connectors and config providers; the log and REST say which."""
+    host = Host([told(folder), told(folder, FILE_SOURCE), told(folder, JSON, "converter"),
+                 told(folder, FILE_PROVIDER, "configprovider")])
     monkeypatch.setattr("heeler.java_host.host.JavaHost.of", lambda *_: host)
     runtime = JavaRuntime({}, [str(folder)], prefer)
-    assert sorted(found.name for found in runtime.found) == taken
+    assert sorted(found.name for found in runtime.found) == [*taken, "some.Plugin"]
+    assert {which: one.runtime for which, (one,) in runtime.passed_over.items()} == passed_over
+    assert runtime.passed_over[Kind.CONVERTER, JSON] == [PassedOver("java", "1", str(folder / "my plugin"))]
+    plugins = Plugins((), passed_over=runtime.passed_over)
+    (shown,) = (info for info in plugins.of_kind(Kind.CONVERTER) if info.class_name == JSON)
+    assert plugin_info(shown) == {
+        "class": JSON, "type": "converter", "version": "4.3.1", "runtime": "heeler",
+        "passed_over": [{"runtime": "java", "version": "1", "location": str(folder / "my plugin")}]}
+    (alone,) = (info for info in plugins.of_kind(Kind.CONVERTER) if info.class_name.endswith(".StringConverter"))
+    assert set(plugin_info(alone)) == {"class", "type", "version"}
 
 
 def test_without_jars_nothing_is_made(folder, tmp_path, monkeypatch):

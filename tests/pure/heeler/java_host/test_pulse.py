@@ -41,6 +41,16 @@ def refused(why):
     raise AssertionError(why)
 
 
+def test_what_config_providers_measure_is_passed_on_and_ends_with_the_host(process):
+    told = []
+    HostPulse(process, 600.0, lambda: refused("silent"), refused, lambda *more: told.append(more))
+    assert process.read() == (0, "pulse")
+    for value in (1, 2):
+        process.end.sendall(message(0, {"op": "metrics", "provider": "v", "values": [{"value": value}]}))
+    process.end.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: told == [("v", [{"value": 1}]), ("v", [{"value": 2}]), ("v", [])])
+
+
 def test_one_that_is_to_be_replaced_says_so(process):
     told = []
     HostPulse(process, 600.0, lambda: refused("silent"), told.append)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection
 
 from actors.ticker import Ticker
+from heeler.worker import providers
 from heeler.worker.reloads import Resolver
 from spark_tasks.plugins.config_providers import ConfigData, ConfigProvider
 from storage.ids import ConnectorName
@@ -31,3 +33,19 @@ def test_who_asked_for_it_by_name_is_restarted() -> None:
     resolve(CONFIG, ConnectorName("d"))
     assert asked.get(timeout=10) == "d", "three uses of one value are one restart"
     ticker.stop()
+
+
+def test_all_are_closed_and_one_that_hangs_or_throws_holds_nobody_up(monkeypatch, caplog) -> None:
+    monkeypatch.setattr(providers, "CLOSE_S", 0.05)
+    closed: list[str] = []
+    free = threading.Event()
+
+    class Closing(Vault):
+        def __init__(self, close: Callable[[], object]) -> None:
+            self.close = close  # type: ignore[method-assign, assignment]
+
+    providers.close_providers({
+        "hangs": Closing(free.wait), "throws": Closing(lambda: 1 / 0), "closes": Closing(lambda: closed.append("c"))})
+    free.set()
+    assert closed == ["c"]
+    assert "The config provider throws could not be closed" in caplog.text

@@ -155,6 +155,15 @@ def test_providers_are_loaded_by_java_name_with_their_parameters(tmp_path, monke
     assert ConfigTransformer(providers).transform(config) == {"a": "v", "b": "s", "c": "${file:/etc/x:k}"}
 
 
+def test_a_time_to_live_below_zero_is_none():
+    told = []
+    short = Fake()
+    short.get = lambda path, _keys: ConfigData({"k": "v"}, int(path))
+    transformer = ConfigTransformer({"v": short}, lambda *more: told.append(more))
+    transformer.transform({"a": "${v:-1:k}", "b": "${v:0:k}", "c": "${v:7:k}"}, "n")
+    assert sorted(told) == [("n", "0", 0), ("n", "7", 7)]
+
+
 def test_a_plugin_provider_is_found_and_a_missing_one_named():
     props = {"config.providers": "v", "config.providers.v.class": "my.Vault"}
     assert isinstance(load_providers(props, find=lambda name: {"my.Vault": Fake}[name])["v"], Fake)

@@ -15,6 +15,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
@@ -24,6 +25,9 @@ import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.WorkerConfig;
 import org.apache.kafka.connect.runtime.isolation.PluginDesc;
+import org.apache.kafka.connect.runtime.isolation.PluginDiscoveryMode;
+import org.apache.kafka.connect.runtime.isolation.PluginScanResult;
+import org.apache.kafka.connect.runtime.isolation.PluginSource;
 import org.apache.kafka.connect.runtime.isolation.Plugins;
 import org.apache.kafka.connect.runtime.standalone.StandaloneConfig;
 
@@ -41,7 +45,9 @@ public final class Host {
     private static final double FULL_FROM = 0.9;
     private static final int CAUSES = 100; // they may go in a circle
     private static final long HUNG_MS = 2000; // what still runs so long after it was given up
-    final Plugins plugins;
+    final Found plugins;
+    final Providers providers = new Providers(this);
+    final CompletableFuture<Connection> pulse = new CompletableFuture<>(); // the one that is there as long as the host
     private final WorkerConfig worker;
     private final byte[] secret;
     private final int mostHung;
@@ -57,7 +63,7 @@ public final class Host {
             "offset.storage.file.filename", "/dev/null",
             "key.converter", "org.apache.kafka.connect.storage.StringConverter",
             "value.converter", "org.apache.kafka.connect.storage.StringConverter"));
-        plugins = new Plugins(settings);
+        plugins = new Found(settings);
         plugins.compareAndSwapWithDelegatingLoader();
         worker = new StandaloneConfig(settings);
         this.mostHung = mostHung;
@@ -80,7 +86,20 @@ public final class Host {
     /** All plugins. */
     Stream<PluginDesc<?>> known() {
         return Stream.<Set<? extends PluginDesc<?>>>of(plugins.sourceConnectors(), plugins.sinkConnectors(), plugins.converters(),
-            plugins.headerConverters(), plugins.transformations(), plugins.predicates()).flatMap(Set::stream);
+            plugins.headerConverters(), plugins.transformations(), plugins.predicates(), plugins.all.configProviders()).flatMap(Set::stream);
+    }
+
+    /** Kafka's plugins, which keep to themselves what config providers they have found. */
+    static final class Found extends Plugins {
+        PluginScanResult all; // set by the constructor of Plugins
+
+        Found(Map<String, String> settings) {
+            super(settings);
+        }
+
+        @Override public PluginScanResult initLoaders(Set<PluginSource> sources, PluginDiscoveryMode mode) {
+            return all = super.initLoaders(sources, mode);
+        }
     }
 
     /**
@@ -135,6 +154,7 @@ public final class Host {
                     serve(session, first);
                 }
                 case "pulse" -> {
+                    pulse.complete(connection);
                     for (Connection.Message m = connection.read(); m != null; m = connection.read())
                         connection.tell(m.id(), retiring == null ? HERE : retiring); // perhaps nobody else is here
                 }

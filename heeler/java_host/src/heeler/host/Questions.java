@@ -8,6 +8,7 @@ import java.util.Map;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.common.config.provider.ConfigProvider;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
@@ -55,8 +56,13 @@ final class Questions extends AskedSession {
             Said.level(asked.text("logger"), asked.text("level"));
             return Map.of("op", "answer");
         }
+        if (asked.op().equals("closeProviders")) {
+            host.providers.close();
+            return Map.of("op", "answer");
+        }
         PluginDesc<?> named = host.plugin(asked);
         loader = named.loader();
+        if (asked.op().equals("configure") || asked.op().equals("get")) return host.providers.answered(asked, named);
         try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
             Object plugin = Utils.newInstance(named.pluginClass());
             return switch (asked.op()) {
@@ -86,6 +92,7 @@ final class Questions extends AskedSession {
 
     private static ConfigDef definition(Object plugin) {
         ConfigDef found;
+        if (plugin instanceof ConfigProvider) return new ConfigDef(); // it has none
         if (plugin instanceof Connector connector) found = connector.config();
         else if (plugin instanceof Transformation<?> transformation) found = transformation.config();
         else if (plugin instanceof Predicate<?> predicate) found = predicate.config();

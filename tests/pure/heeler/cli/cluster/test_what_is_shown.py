@@ -35,6 +35,17 @@ def test_a_list_for_programs_has_no_secrets(listed, form, parse):
     assert parse(shown)["c"]["info"]["config"] == CONFIG
 
 
+def test_which_of_two_plugins_of_a_class_is_used(fake):
+    plain = {"class": "a.Plain", "type": "source", "version": "1"}
+    both = {"class": "b.Both", "type": "sink", "version": "4.3.1", "runtime": "java",
+            "passed_over": [{"runtime": "heeler", "location": "classpath"}]}
+    fake.answers["GET /connector-plugins"] = (200, [plain, both])
+    assert [line.split() for line in run(fake, "plugins", "list").stdout.splitlines()] == [
+        ["TYPE", "CLASS", "VERSION", "RUNTIME"], ["sink", "b.Both", "4.3.1", "java"], ["source", "a.Plain", "1"]]
+    fake.answers["GET /connector-plugins"] = (200, [plain])
+    assert "RUNTIME" not in run(fake, "plugins", "list").stdout
+
+
 def test_a_class_that_nobody_knows_is_what_is_wrong(fake, tmp_path):
     """Workers answer 500, which is none of theirs; other files are looked at, too."""
     (tmp_path / "a.properties").write_text("name=a\nconnector.class=Nonesuch\n")

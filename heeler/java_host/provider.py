@@ -1,0 +1,61 @@
+"""A config provider in a jar: asked in the host, with a thread and a time limit of its own for each question."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Final
+
+from heeler.java_host.connection import JavaPluginError
+from heeler.java_host.host import JavaHost
+from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.plugins.config_providers import ConfigData, ConfigProvider
+
+_REFUSAL: Final = "org.apache.kafka.common.config.ConfigException: "
+
+
+class JavaProviderRefusedError(ConfigError):
+    """A config provider has thrown a ConfigException, for what may be there the next time."""
+
+    permanent = False
+
+
+class JavaConfigProvider(ConfigProvider):
+    """Base of the classes that stand for config providers. A host that takes the place of another one makes and
+    configures its own. What it holds is closed by the host, at the worker's end.
+    """
+
+    runtime: ClassVar[str] = "java"
+    host: ClassVar[JavaHost]
+    java_class: ClassVar[str]
+    version: ClassVar[str]
+
+    _settings: Mapping[str, str]
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Call its `configure`. Raises ConfigError with what it throws."""
+        self._settings = dict(settings)
+        try:
+            self._ask("configure", "could not be configured")
+        except ConnectError as error:
+            raise ConfigError(str(error)) from error
+
+    def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
+        """Call its `get`. Raises ConfigError where it throws a ConfigException, and ConnectError for anything else:
+        another exception, or no answer within java.plugins.answer.timeout.ms.
+        """
+        wanted = None if keys is None else sorted(keys)
+        told = self._ask("get", f"could not read {path or 'its values'}", path=path, keys=wanted)
+        ttl = told["ttl"]
+        data = {str(key): str(value) for key, value in told["data"].items() if value is not None}
+        return ConfigData(data, None if ttl is None else int(ttl))
+
+    def _ask(self, op: str, failed: str, **more: Any) -> Mapping[str, Any]:
+        named = {"class": self.java_class, "version": self.version}
+        try:
+            return self.host.ask(op, **named, provider=self.name, settings=self._settings, **more)
+        except JavaPluginError as error:
+            why = str(error).partition("\n")[0]
+            kind = JavaProviderRefusedError if why.startswith(_REFUSAL) else ConnectError
+            raise kind(f"The config provider {self.java_class} {failed}: {why}") from error
+        except ConnectError as error:
+            raise ConnectError(f"The config provider {self.java_class} {failed}: {error}") from error

@@ -1,0 +1,114 @@
+package heeler.host;
+
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import org.apache.kafka.common.config.ConfigData;
+import org.apache.kafka.common.config.provider.ConfigProvider;
+import org.apache.kafka.common.metrics.Monitorable;
+import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
+import org.apache.kafka.connect.runtime.isolation.PluginDesc;
+
+/**
+ * The config providers of the worker's file (KIP-297). Each is made and configured when it is first asked for, also in
+ * a host that has taken the place of another; one that could not be configured is tried again by who asks next.
+ */
+final class Providers {
+    private final Host host;
+    private final Map<String, FutureTask<Made>> made = new ConcurrentHashMap<>();
+
+    private record Made(ConfigProvider provider, ClassLoader loader, Measures measures) { }
+
+    Providers(Host host) {
+        this.host = host;
+    }
+
+    /** The message names the provider, its class and its settings; "get" a path too, and keys or null for all. */
+    Map<String, ?> answered(Connection.Message asked, PluginDesc<?> named) throws Exception {
+        Made found = configured(asked, named);
+        Map<String, Object> told = new LinkedHashMap<>(Map.of("op", "answer"));
+        if (asked.op().equals("configure")) return told;
+        String path = asked.text("path");
+        List<?> keys = (List<?>) asked.content().get("keys");
+        try (LoaderSwap swap = host.plugins.withClassLoader(found.loader())) {
+            ConfigData data = keys == null ? found.provider().get(path) : found.provider().get(path, texts(keys));
+            if (data == null || data.data() == null)
+                throw new ConnectException(named.className() + ".get() returned null");
+            told.put("data", new HashMap<>(data.data()));
+            told.put("ttl", data.ttl());
+        }
+        return told;
+    }
+
+    private static Set<String> texts(List<?> keys) {
+        Set<String> found = new HashSet<>();
+        for (Object key : keys) found.add((String) key);
+        return found;
+    }
+
+    /** Who comes while another one configures it waits for that. */
+    private Made configured(Connection.Message asked, PluginDesc<?> named) throws Exception {
+        String id = asked.text("provider");
+        FutureTask<Made> mine = new FutureTask<>(() -> make(asked, named));
+        FutureTask<Made> task = made.computeIfAbsent(id, absent -> mine);
+        if (task == mine) task.run();
+        try {
+            return task.get();
+        } catch (ExecutionException e) {
+            made.remove(id, task);
+            if (e.getCause() instanceof Error error) throw error;
+            throw (Exception) e.getCause();
+        }
+    }
+
+    private Made make(Connection.Message asked, PluginDesc<?> named) throws Exception {
+        try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
+            ConfigProvider provider = (ConfigProvider) Utils.newInstance(named.pluginClass());
+            provider.configure(asked.strings("settings"));
+            Measures measures = null;
+            if (provider instanceof Monitorable monitorable) {
+                String name = asked.text("provider");
+                measures = new Measures(host, "config provider " + name, Measures.tags("provider", name),
+                    told -> tell(name, told));
+                monitorable.withPluginMetrics(measures.plugin);
+            }
+            return new Made(provider, named.loader(), measures);
+        }
+    }
+
+    private void tell(String name, Map<String, ?> told) {
+        Map<String, Object> named = new LinkedHashMap<>(told);
+        named.put("provider", name);
+        try {
+            host.pulse.join().tell(0, named);
+        } catch (IOException e) {
+            // The worker is gone.
+        }
+    }
+
+    /** The worker ends. */
+    void close() {
+        for (FutureTask<Made> task : made.values()) {
+            if (!task.isDone()) continue; // it hangs in configure
+            try {
+                Made found = task.get();
+                try (LoaderSwap swap = host.plugins.withClassLoader(found.loader())) {
+                    found.provider().close();
+                }
+                if (found.measures() != null) found.measures().close();
+            } catch (Throwable e) { // plugin code
+                e.printStackTrace();
+            }
+        }
+        made.clear();
+    }
+}
