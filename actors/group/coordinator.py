@@ -18,7 +18,6 @@ import kafka.errors as Errors  # noqa: N812 - the library's own name for it
 from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 from kafka.future import Future
-from kafka.metrics import Metrics
 from kafka.net.compat import KafkaNetClient
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
@@ -28,6 +27,7 @@ from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import RoundPlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
+from actors.group.figures import ClientMetrics
 from actors.group.questions import LeaderNotes, tell_who
 from storage.config.state import ClusterConfigState
 
@@ -59,7 +59,7 @@ class GroupSettings:
     max_delay_ms: int = 300_000
     retry_backoff_ms: int = 100
     notice_ms: int = 500
-    metrics: Metrics | None = None  # where the client counts
+    metrics: ClientMetrics | None = None  # where the client counts
 
 
 class _Heartbeat(Heartbeat):  # type: ignore[misc]
@@ -88,8 +88,9 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self, settings: GroupSettings, snapshot: Callable[[], ClusterConfigState], lost: Callable[[str], None]
     ) -> None:
         counted = {"metrics": settings.metrics, "metric_group_prefix": "connect"}
+        measured = {"selector": settings.metrics.selector} if settings.metrics is not None else {}
         super().__init__(
-            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client, **counted}),
+            KafkaNetClient(**{**_CLIENT_DEFAULTS, **settings.client, **counted, **measured}),
             group_id=settings.group_id,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
@@ -176,8 +177,11 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
         self._joining = True
         try:
             data = await self._do_join_and_sync_async()
-        except Errors.UnknownError:
-            if self._plan is not None and self._plan.generation == self._generation.generation_id:
+        except Exception as error:
+            if self._settings.metrics is not None:
+                self._settings.metrics.failed()
+            if isinstance(error, Errors.UnknownError) and self._plan is not None and (
+                    self._plan.generation == self._generation.generation_id):
                 self._notes.refused(self._plan)
             raise
         finally:

@@ -1,33 +1,145 @@
-"""What the Kafka client of a worker's group membership counts, under the names that Java's client has."""
+"""What the Kafka client of a worker's group membership counts, under the names that Java's client has.
+
+kafka-python counts rates, sizes and times; the totals, the waiting of its selector, and rebalances that failed are
+counted here, at its edge.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+import selectors
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from kafka.metrics import Metrics
+from kafka.metrics.measurable_stat import AbstractMeasurableStat
+from kafka.metrics.stats import Avg, Count, Rate, Total
+from kafka.metrics.stats.rate import TimeUnit
+from kafka.metrics.stats.sensor import Sensor
 
-__all__ = ["Figure", "Metrics", "figures"]
+CLIENT: Final = "connect-metrics"
+NODE: Final = "connect-node-metrics"
+COORDINATOR: Final = "connect-coordinator-metrics"
 _HEARTBEAT: Final = "last-heartbeat-seconds-ago"
+_FAILED: Final = "failed-rebalance"
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`group` and `attribute` as in Java's JMX; times in milliseconds where the attribute does not say otherwise."""
+    """`group` and `attribute` as in Java's JMX; times in milliseconds where the attribute does not say otherwise.
+    `tags`: labels; node_id in the metrics of one broker.
+    """
 
     group: str
     attribute: str
     text: str
     value: float
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Times(AbstractMeasurableStat):  # type: ignore[misc]
+    """How often something was measured, whatever it was."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def record(self, _config: object, _value: float, _now: float) -> None:
+        self._count += 1
+
+    def measure(self, _config: object, _now: float) -> float:
+        return float(self._count)
+
+
+# What is added to the library's sensors: sensor, attribute, text, of values or of how many there were.
+_TOTALS: Final = (
+    ("connections-closed", "connection-close-total", "Connections closed.", _Times),
+    ("connections-created", "connection-creation-total", "Connections made.", _Times),
+    ("bytes-sent-received", "network-io-total", "Reads and writes on all connections.", _Times),
+    ("bytes-sent", "outgoing-byte-total", "Bytes sent.", Total),
+    ("bytes-sent", "request-total", "Requests sent (writes to a connection).", _Times),
+    ("bytes-received", "incoming-byte-total", "Bytes received.", Total),
+    ("bytes-received", "response-total", "Responses received (reads from a connection).", _Times),
+)
+_OF_GROUP: Final = (
+    ("heartbeat-latency", "heartbeat-total", "Heartbeats.", _Times),
+    ("join-latency", "join-total", "Joins of the group.", _Times),
+    ("sync-latency", "sync-total", "Syncs of the group.", _Times),
+)
+
+
+class ClientMetrics(Metrics):  # type: ignore[misc]
+    """kafka-python's registry, in which its sensors also keep totals. `failed` counts a rebalance that failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._failed = self.sensor(_FAILED)
+        self._add(self._failed, "failed-rebalance-total", COORDINATOR, "Rebalances that failed.", _Times())
+        self._add(self._failed, "failed-rebalance-rate-per-hour", COORDINATOR, "Rebalances per hour that failed.",
+                  Rate(TimeUnit.HOURS, Count()))
+
+    def sensor(self, name: str, *args: Any, **more: Any) -> Sensor:
+        """As the library's; a new one has the totals."""
+        known = self.get_sensor(name)
+        sensor = super().sensor(name, *args, **more)
+        if known is None:
+            node, _, what = name.rpartition(".")  # "node-1.bytes-sent"
+            for of, attribute, text, stat in _TOTALS:
+                if of == what:
+                    self._add(sensor, attribute, f"{NODE}.{node}" if node else CLIENT, text, stat())
+            for of, attribute, text, stat in _OF_GROUP:
+                if of == name:
+                    self._add(sensor, attribute, COORDINATOR, text, stat())
+        return sensor
+
+    def _add(self, sensor: Sensor, attribute: str, group: str, text: str, stat: AbstractMeasurableStat) -> None:
+        sensor.add(self.metric_name(attribute, group, text), stat)
+
+    def failed(self) -> None:
+        """A join or sync has failed."""
+        self._failed.record()
+
+    def selector(self) -> selectors.BaseSelector:
+        """A selector for the client that tells how long it waits."""
+        return _Selector(self)
+
+
+class _Selector(selectors.DefaultSelector):
+    """Measures, in nanoseconds, how long it waits for the network (io-wait) and is used between two waits (io)."""
+
+    def __init__(self, metrics: ClientMetrics) -> None:
+        super().__init__()
+        self._waits, self._works = metrics.sensor("io-wait"), metrics.sensor("io")
+        add = metrics._add  # noqa: SLF001 - one thing with its registry
+        add(self._waits, "select-rate", CLIENT, "Waits for the network each second.", Rate(sampled_stat=Count()))
+        add(self._waits, "select-total", CLIENT, "Waits for the network.", _Times())
+        for sensor, what, text in ((self._waits, "io-wait", "waiting for the network"),
+                                   (self._works, "io", "reading, writing and handling answers")):
+            add(sensor, f"{what}-time-ns-avg", CLIENT, f"Average time of {text}, in nanoseconds.", Avg())
+            add(sensor, f"{what}-time-ns-total", CLIENT, f"Time of {text}, in nanoseconds.", Total())
+            add(sensor, f"{what}-ratio", CLIENT, f"Part of the time of the client's thread for {text}.",
+                Rate(TimeUnit.NANOSECONDS))
+        self._since: int | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """As any selector's."""
+        begun = time.perf_counter_ns()
+        if self._since is not None:
+            self._works.record(begun - self._since)
+        found = super().select(timeout)
+        self._since = time.perf_counter_ns()
+        self._waits.record(self._since - begun)
+        return found
 
 
 def figures(metrics: Metrics) -> Iterator[Figure]:
-    """Those of the client as a whole, not of each broker. Any thread."""
+    """Those of the client as a whole and of each broker. Any thread."""
     for name, metric in list(metrics.metrics.items()):
-        if name.group in ("connect-metrics", "connect-coordinator-metrics") and not name.tags:
-            value = float(metric.value())
-            if name.name == _HEARTBEAT and value == math.inf:
-                value = -1.0  # as in Java: there was none
-            yield Figure(name.group, name.name, name.description or "", value)
+        group, _, node = name.group.partition(".")
+        if group not in (CLIENT, NODE, COORDINATOR, "kafka-metrics-count") or name.tags:
+            continue
+        value = float(metric.value())
+        if name.name == _HEARTBEAT and value == math.inf:
+            value = -1.0  # as in Java: there was none
+        yield Figure(group, name.name, name.description or "", value, {"node_id": node} if node else {})

@@ -16,7 +16,7 @@ from typing import Any
 
 import pykka
 
-from actors.group.figures import Metrics, figures
+from actors.group.figures import ClientMetrics, figures
 from actors.group.member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, Validate
@@ -137,6 +137,7 @@ class Worker:
                                      self.view.connector_type, self.view.heeler_version,
                                      self.view.plugin_version)
         self.metrics.providers = self._java.figures
+        self.metrics.app_info = {"version": self.view.version, "commit-id": self.view.commit}
         self.view.metrics = self.metrics.page
         self._core: dict[str, pykka.ActorRef[Any]] = {}
         self._herder: pykka.ActorRef[Any] | None = None
@@ -306,9 +307,10 @@ class Worker:
             self._cleanup.callback(self._ticker.cancel, key)
 
     def _start_member(self, parts: KafkaParts) -> pykka.ActorRef[Any]:
-        counted = Metrics()
-        settings = replace(group_settings(self.config, self.rest.advertised_url, parts.settings), metrics=counted)
-        self.metrics.client = lambda: figures(counted)
+        counted = ClientMetrics()
+        client = {**parts.settings, "client_id": parts.client_id}
+        settings = replace(group_settings(self.config, self.rest.advertised_url, client), metrics=counted)
+        self.metrics.client_id, self.metrics.client = parts.client_id, lambda: figures(counted)
         member = GroupMemberActor.start(settings, lambda: self._configs.config, self._tell_herder)
         self._cleanup.callback(member.stop, timeout=10)
         return member

@@ -57,12 +57,16 @@ def test_metrics_of_a_source_and_a_sink(rig):
         return found
 
     found = wait_until(all_moved, SOON_S, "the figures of 40 records")
-    client = "kafka_connect_connect_coordinator_metrics_"
-    assert 0 <= found[f"{client}last_heartbeat_seconds_ago",] < 10
-    assert found[f"{client}heartbeat_rate",] > 0
-    assert found[f"{client}join_time_max",] >= 0
-    assert found["kafka_connect_connect_metrics_connection_count",] >= 1
-    assert found["kafka_connect_connect_metrics_request_rate",] > 0
+    client, name = "kafka_connect_connect_", f"connect-{rig.process.properties['group.id']}"
+    assert 0 <= found[f"{client}coordinator_metrics_last_heartbeat_seconds_ago", name] < 10
+    assert found[f"{client}coordinator_metrics_heartbeat_total", name] > 0
+    assert found[f"{client}coordinator_metrics_join_time_max", name] >= 0
+    assert found[f"{client}coordinator_metrics_failed_rebalance_total", name] >= 1, "the first has no id"
+    assert found[f"{client}metrics_connection_count", name] >= 1
+    assert found[f"{client}metrics_request_total", name] > found[f"{client}coordinator_metrics_heartbeat_total", name]
+    assert found[f"{client}metrics_select_total", name] > 0
+    assert [key for key in found if key[0] == f"{client}node_metrics_incoming_byte_total" and found[key] > 0]
+    assert found["kafka_connect_app_info_version", name, "4.3.1"] == 1
     for phase in ("plan", "wait", "fetch", "decode", "convert", "write", "commit"):  # it has no transforms
         assert found[("heeler_task_phase_seconds_count", "meter-out", phase, "0")] >= 1, phase
     for phase in ("plan", "wait", "read", "convert", "transform", "write", "commit"):

@@ -6,7 +6,7 @@ Kafka Connect's metrics are labels of a series with the value 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from actors.group.figures import Figure
@@ -172,7 +172,7 @@ def _told(page: Page, name: str, text: str, labels_: Sequence[str]) -> None:
     page.column(name, "gauge", text, ended(labels_), [1] * len(labels_))
 
 
-_WORKER = "connect-worker-metrics"
+_WORKER, _APP, _COORDINATOR = "connect-worker-metrics", "app-info", "connect-coordinator-metrics"
 
 
 def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
@@ -194,12 +194,13 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
                     places, [row.tasks.count(state) for row in rows])
 
 
-def worker(page: Page, seen: Observed, where: str, now: float) -> None:
+def worker(page: Page, seen: Observed, where: str, now: float, client_id: str) -> None:
     """Kafka Connect's metrics of the worker. `where`: its labels; `now` on the monotonic clock."""
+    coordinator = f"{where},{labels({'client_id': client_id})}"
 
     def add(group: str, attribute: str, text: str, value: float) -> None:
         name = name_of(group, attribute)
-        page.add(name, kind_of(name), text, [(where, value)])
+        page.add(name, kind_of(name), text, [(coordinator if group == _COORDINATOR else where, value)])
 
     for kind, starts, count in (("connector", seen.connector_starts, seen.connectors),
                                 ("task", seen.task_starts, seen.tasks)):
@@ -222,7 +223,7 @@ def worker(page: Page, seen: Observed, where: str, now: float) -> None:
                                   ("leader_name", "The group's leader", seen.leader)):
         page.add(name_of(group, attribute), "gauge", f"{text}, as a label.",
                  [(f"{where},{labels({attribute: told})}", 1)] if told else [])
-    group = "connect-coordinator-metrics"
+    group = _COORDINATOR
     add(group, "assigned-connectors", "Connectors assigned to this worker.", seen.assigned_connectors)
     add(group, "assigned-tasks", "Tasks assigned to this worker.", seen.assigned_tasks)
     add(group, "rebalance-total", "Rebalances that this worker has completed.", rounds.count)
@@ -234,8 +235,19 @@ def worker(page: Page, seen: Observed, where: str, now: float) -> None:
         -1 if rounds.ended is None else now - rounds.ended)
 
 
-def client(page: Page, found: Iterable[Figure], where: str) -> None:
+def client(page: Page, found: Iterable[Figure], where: str, client_id: str) -> None:
     """What the Kafka client of the group membership counts."""
     for figure in found:
         name = name_of(figure.group, figure.attribute)
-        page.add(name, kind_of(name), figure.text, [(where, figure.value)])
+        place = f"{where},{labels({'client_id': client_id, **figure.tags})}"
+        page.add(name, kind_of(name), figure.text, [(place, figure.value)])
+
+
+def app_info(page: Page, told: Mapping[str, str], started: float, where: str, client_id: str) -> None:
+    """What the worker is, as `GET /` tells it, and since when: `started` in seconds since 1970."""
+    place = f"{where},{labels({'client_id': client_id})}"
+    for attribute, value in told.items():
+        page.add(name_of(_APP, attribute), "gauge", f"The worker's {attribute}, as a label.",
+                 [(f"{place},{labels({attribute.replace('-', '_'): value})}", 1)])
+    page.add(name_of(_APP, "start-time-ms"), "gauge", "When the worker started, in milliseconds since 1970.",
+             [(place, int(1000 * started))])

@@ -53,7 +53,10 @@ class WorkerMetrics:
         self.queues: Queues = lambda: ({}, {})
         self.engine: Callable[[], EngineFigures] = EngineFigures
         self.client: Callable[[], Iterable[Figure]] = tuple
+        self.client_id = ""
+        self.app_info: Mapping[str, str] = {}
         self.providers: Callable[[], Iterable[Figures]] = tuple
+        self._started = time.time()
 
     # ------------------------------------------------------------ for the parts of the worker
     def task(self, task: ConnectorTaskId) -> TaskMetrics:
@@ -84,8 +87,9 @@ class WorkerMetrics:
         tasks = self._task_rows(inboxes)
         connectors = self._connector_rows(tasks, inboxes)
         if JAVA in names:
-            java.worker(page, self._seen, where, time.monotonic())
-            java.client(page, self.client(), where)
+            java.worker(page, self._seen, where, time.monotonic(), self.client_id)
+            java.client(page, self.client(), where, self.client_id)
+            java.app_info(page, self.app_info, self._started, where, self.client_id)
             java.connectors(page, connectors)
             java.tasks(page, tasks)
         if OWN not in names:
