@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -56,11 +57,15 @@ class Group:
     def committed(self, _partitions):
         return dict(self.done)
 
-    def commit(self, offsets, _timeout_ms):
+    def begin_commit(self, offsets, _timeout_ms):
+        answer = Future()
         if self.away:
-            raise KafkaUnavailableError("away")
+            answer.set_exception(KafkaUnavailableError("away"))
+            return answer
         self.commits.append((self.membership[0], dict(offsets), len(self.letters)))
         self.done |= offsets
+        answer.set_result(None)
+        return answer
 
     def close(self):
         self.membership = None
