@@ -169,14 +169,6 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._changed()
 
 
-def wait_for_commit(commit: Future[None], timeout_ms: int) -> None:
-    """Wait for a commit that was begun with this timeout. Raises what `GroupConsumer.commit` raises."""
-    try:
-        commit.result(timeout_ms / 1000 + _SLACK_S)
-    except FutureTimeoutError as error:
-        raise KafkaUnavailableError("the commit of offsets was not answered") from error
-
-
 class GroupConsumer:
     """One member of a group. All methods except the callbacks belong to one thread; errors are ConnectErrors."""
 
@@ -298,7 +290,10 @@ class GroupConsumer:
         """Commit; raises CommitRefusedError if this is no longer a member of the current generation. `note`: the
         metadata.
         """
-        wait_for_commit(self.begin_commit(offsets, timeout_ms, note), timeout_ms)
+        try:
+            self.begin_commit(offsets, timeout_ms, note).result(timeout_ms / 1000 + _SLACK_S)
+        except FutureTimeoutError as error:
+            raise KafkaUnavailableError("the commit of offsets is not answered") from error
 
     def begin_commit(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int = 5_000, note: str = ""

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from spark_tasks.config.masking import process_secrets
-from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.errors import ConfigError
 
 log = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
@@ -230,17 +230,14 @@ class ConfigTransformer:
 
 
 def load_providers(
-    props: Mapping[str, str], find: Callable[[str], type[ConfigProvider]] | None = None
+    props: Mapping[str, str], find: Callable[[str], type[ConfigProvider]]
 ) -> dict[str, ConfigProvider]:
-    """The providers that `config.providers` declares, by name and configured. Raises ConfigError.
-
-    `find` answers the class of a name; by default one that is built in, or that the entry points of
-    `heeler.config_providers` or the folders of `plugin.path` have.
+    """The providers that `config.providers` declares, by name and configured. Raises ConfigError. `find` answers the
+    class of a name.
     """
     providers: dict[str, ConfigProvider] = {}
     for name, wanted in classes_of_providers(props).items():
-        cls = find(wanted) if find else BUILT_IN.get(wanted) or _in_plugins(wanted, props.get("plugin.path"))
-        provider = cls()
+        provider = find(wanted)()
         provider.name = name
         prefix = f"config.providers.{name}.param."
         provider.configure({k.removeprefix(prefix): v for k, v in props.items() if k.startswith(prefix)})
@@ -257,12 +254,3 @@ def classes_of_providers(props: Mapping[str, str]) -> dict[str, str]:
         if not classes[name]:
             raise ConfigError(f'Missing required configuration "{key}" of the provider in config.providers.')
     return classes
-
-
-def _in_plugins(name: str, plugin_path: str | None) -> type[ConfigProvider]:
-    from spark_tasks.plugins.registry import Plugins  # noqa: PLC0415 - looks at what is installed
-
-    try:
-        return Plugins(plugin_path, quiet=True).config_provider(name)
-    except ConnectError as error:
-        raise ConfigError(f"Invalid value {name} for the class of a config provider: {error}") from error

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Final
 
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
-from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer, wait_for_commit
+from spark_tasks.kafka.membership import CommitRefusedError, GroupConsumer
 from spark_tasks.metrics.task import TaskMetrics
 
 _logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
+ANSWER_S: Final = 10.0  # the thread of the groups may be busy with what others asked for
 NOTHING_MS: Final = 60_000
 LATE_MS: Final = 100
 
@@ -90,13 +91,18 @@ class PendingOffsets:
             self._end()
 
     def _end(self) -> None:
-        sent, self._sent = self._sent, None
+        """Wait for the answer. Until it is there the commit stays: none may overtake it, nor the group be joined."""
+        sent = self._sent
         if sent is None:
             return
+        if not wait([sent.answer], ANSWER_S).done:
+            raise KafkaUnavailableError("the commit of offsets is not answered")
+        self._sent = None
         try:
-            wait_for_commit(sent.answer, COMMIT_TIMEOUT_MS)
+            sent.answer.result()
         except KafkaUnavailableError:
-            self._put_off()
+            self._metrics.commit_failed()
+            self._sent_at = float("-inf")
             raise
         except CommitRefusedError as error:
             self._metrics.commit_skipped()
@@ -105,10 +111,6 @@ class PendingOffsets:
             return
         self._metrics.committed(sent.seconds)
         self._offsets = {tp: offset for tp, offset in self._offsets.items() if sent.offsets.get(tp) != offset}
-
-    def _put_off(self) -> None:
-        self._metrics.commit_failed()
-        self._sent_at = float("-inf")
 
     def forget(self) -> None:
         """Whoever has the partitions now reads on from what is committed."""

@@ -10,11 +10,11 @@ import crc32c
 import numpy as np
 import pyarrow as pa
 
+from spark_tasks.arrays.buffers import frozen
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records import decode_kernels as kernels
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
-from spark_tasks.kafka.records.flat import frozen
 from spark_tasks.kafka.records.layout import (
     ABORT_MARKER,
     ATTRIBUTES_AT,

@@ -8,18 +8,11 @@ import crc32c
 import numpy as np
 import pyarrow as pa
 
+from spark_tasks.arrays.buffers import frozen
 from spark_tasks.kafka.records import encode_kernels as kernels
 from spark_tasks.kafka.records.compression import codec_number, compress
 from spark_tasks.kafka.records.errors import RecordTooLargeError
-from spark_tasks.kafka.records.flat import (
-    NO_COLUMN,
-    NO_HEADERS,
-    Column,
-    binary_column,
-    frozen,
-    header_columns,
-    timestamps,
-)
+from spark_tasks.kafka.records.flat import NO_COLUMN, NO_HEADERS, Column, binary_column, header_columns, timestamps
 from spark_tasks.kafka.records.layout import (
     ATTRIBUTES_AT,
     HEADER_BYTES,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_tasks.arrays.buffers import frozen
 from spark_tasks.data.columns import HEADERS_TYPE
 
 Array = np.ndarray[Any, Any]
@@ -14,15 +15,6 @@ Column = tuple[Array, Array, Array, int]
 """Offsets of the values (one more than rows), bytes, validity bitmap (empty: no nulls), bit of the first row."""
 
 Headers = tuple[Array, Array, int, Array, Array, Array, Array, Array, int]
-
-
-def frozen(array: Array) -> Array:
-    """A read-only view. A kernel is compiled for each combination of argument types, and writable and read-only arrays
-    have different types; so arrays that a kernel only reads are always passed read-only.
-    """
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 _NOTHING: Array = np.frombuffer(b"", np.uint8)

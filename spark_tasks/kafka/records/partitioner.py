@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from spark_tasks.arrays.buffers import frozen
 from spark_tasks.arrays.jit import inlined, kernel
-from spark_tasks.kafka.records.flat import binary_column, frozen
+from spark_tasks.kafka.records.flat import binary_column
 
 Array = np.ndarray[Any, Any]
 

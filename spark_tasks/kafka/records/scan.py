@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from spark_tasks.arrays.buffers import frozen
 from spark_tasks.arrays.jit import inlined, kernel
 from spark_tasks.kafka.records.errors import CorruptRecordsError, UnsupportedFormatError
-from spark_tasks.kafka.records.flat import frozen
 from spark_tasks.kafka.records.layout import (
     ATTRIBUTES_AT,
     BASE_TIMESTAMP_AT,

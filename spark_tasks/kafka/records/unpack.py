@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from spark_tasks.arrays.buffers import frozen
 from spark_tasks.kafka.records import decode_kernels as kernels
 from spark_tasks.kafka.records.compression import BlockTooLargeError, DecompressError, Decompressor, decompress_into
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
-from spark_tasks.kafka.records.flat import frozen
 from spark_tasks.kafka.records.layout import COMPRESSION_MASK
 from spark_tasks.kafka.records.scan import ATTRIBUTES, BASE_OFFSET, BATCH_AT, COUNT, END, LAST_DELTA, PREVIOUS, START
 

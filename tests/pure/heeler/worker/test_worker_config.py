@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,6 +182,12 @@ def test_config_providers_in_the_worker_file(tmp_path, monkeypatch, caplog):
     assert config["plugin.path"] == ["${env:HEELER_TEST_PASSWORD}"]
     assert "plugin.path" in caplog.text
     assert ConfigTransformer(config.providers).transform({"p": "${env:HEELER_TEST_PASSWORD}"}) == {"p": "s3cret"}
+
+
+@pytest.mark.parametrize("name", ["my.Vault", "org.apache.kafka.connect.json.JsonConverter"])
+def test_a_config_provider_that_is_not_there_is_named(name):
+    with pytest.raises(ConfigError, match=f"Invalid value {re.escape(name)} for the class of a config provider"):
+        with_({"config.providers": "v", "config.providers.v.class": name})
 
 
 def test_what_a_provider_gave_for_the_worker_file(tmp_path):

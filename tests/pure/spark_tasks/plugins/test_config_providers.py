@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins.config_providers import (
+    BUILT_IN,
     ConfigData,
     ConfigProvider,
     ConfigTransformer,
@@ -149,7 +150,8 @@ def test_providers_are_loaded_by_java_name_with_their_parameters(tmp_path, monke
             "config.providers.file.class": f"{JAVA}FileConfigProvider",
             "config.providers.file.param.allowed.paths": str(tmp_path),
             "config.providers.env.class": "EnvVarConfigProvider",
-        }
+        },
+        BUILT_IN.__getitem__,
     )
     config = {"a": f"${{file:{tmp_path}/f.properties:k}}", "b": "${env:HEELER_TEST_SECRET}", "c": "${file:/etc/x:k}"}
     assert ConfigTransformer(providers).transform(config) == {"a": "v", "b": "s", "c": "${file:/etc/x:k}"}
@@ -164,10 +166,10 @@ def test_a_time_to_live_below_zero_is_none():
     assert sorted(told) == [("n", "0", 0), ("n", "7", 7)]
 
 
-def test_a_plugin_provider_is_found_and_a_missing_one_named():
+def test_a_plugin_provider_is_found_and_one_without_a_class_named():
     props = {"config.providers": "v", "config.providers.v.class": "my.Vault"}
-    assert isinstance(load_providers(props, find=lambda name: {"my.Vault": Fake}[name])["v"], Fake)
-    with pytest.raises(ConfigError, match=r"my\.Vault"):
-        load_providers(props)
+    found = load_providers(props, {"my.Vault": Fake}.__getitem__)["v"]
+    assert isinstance(found, Fake)
+    assert found.name == "v"
     with pytest.raises(ConfigError, match=r"config\.providers\.v\.class"):
-        load_providers({"config.providers": "v"})
+        load_providers({"config.providers": "v"}, {}.__getitem__)

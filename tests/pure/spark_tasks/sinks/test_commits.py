@@ -140,6 +140,24 @@ def test_the_last_commit_ends_before_the_next(clock: Clock, group: Group) -> Non
     assert (group.commits, bool(offsets)) == ([{ONE: 1}, {ONE: 2}], False)
 
 
+def test_no_commit_overtakes_one_that_is_not_answered(
+    clock: Clock, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "ANSWER_S", 0.001)
+    offsets, group.busy = pending(), True
+    offsets.add({ONE: 1})
+    offsets.commit_due(group)
+    offsets.add({ONE: 2})
+    for _ in range(2):
+        with pytest.raises(KafkaUnavailableError, match="not answered"):
+            offsets.commit(group)
+    assert group.commits == [{ONE: 1}]
+    group.answer()
+    group.busy = False
+    offsets.commit(group)
+    assert (group.commits, bool(offsets)) == ([{ONE: 1}, {ONE: 2}], False)
+
+
 def test_the_group_that_refuses_later_is_told_by_the_next_call(clock: Clock, group: Group) -> None:
     told: list[str] = []
     offsets, group.busy = pending(told), True
