@@ -54,7 +54,8 @@ class Ticker:
         with self._condition:
             self._alarms[key] = (number, alarm)
             heapq.heappush(self._due, (at, number, key))
-            self._condition.notify()
+            if self._due[0][1] == number:  # else there is something to do before
+                self._condition.notify()
 
     def cancel(self, key: Hashable) -> None:
         """Forget the alarm of a key, if there is one."""

@@ -53,9 +53,10 @@ def worker(file: Path, overrides: tuple[str, ...]) -> None:
         set_up_logging(config["heeler.log.level"], config.prefixed("heeler.log.level."),
                        form=config["heeler.log.format"])
         from heeler.worker.process import run_worker
-        from heeler.worker.startup import allow_many_files
+        from heeler.worker.startup import allow_many_files, look_for_garbage_less
 
         allow_many_files()
+        look_for_garbage_less()
         mask_output()
         code = run_worker(config)
     sys.exit(code)

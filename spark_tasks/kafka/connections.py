@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import selectors
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -12,7 +13,7 @@ import kafka.errors as protocol
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector, TaskState
+from kafka.net.selector import NetworkSelector, Task, TaskState
 from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
 
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 _RECEIVE_BYTES: Final = 256 * 1024
 _RECEIVE_AT_ONCE: Final = 4 * 1024 * 1024
+_JOINED_BYTES: Final = 64 * 1024
 # A response may be as large as one fetch, but smaller than the length that an HTTP server's "HTTP" would read as.
 _LARGEST_RESPONSE: Final = 1 << 30
 _SLOW_STEP_SECONDS: Final = 5.0  # copying a large fetch on a busy machine deserves no warning
@@ -31,7 +33,7 @@ _REFUSALS: Final = (
     protocol.SaslAuthenticationFailedError, protocol.UnsupportedSaslMechanismError, protocol.IllegalSaslStateError,
 )  # fmt: skip
 _LEAST_SWEPT: Final = 64
-_UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library would refuse more
+UNBOUNDED_IN_FLIGHT: Final = 10_000  # callers limit their requests themselves; the library would refuse more
 
 
 class Loop(NetworkSelector):  # type: ignore[misc]
@@ -49,6 +51,17 @@ class Loop(NetworkSelector):  # type: ignore[misc]
             self._scheduled = [entry for entry in self._scheduled if entry[1].scheduled_at == entry[0]]
             heapq.heapify(self._scheduled)
             self._cancelled = 0
+
+    def register_event(self, fileobj: Any, event: int, task: Any) -> None:
+        """As the library's, which has a socket that is not registered yet describe itself each time (two system
+        calls) only to see that it is not.
+        """
+        if fileobj in self._selector.get_map():
+            super().register_event(fileobj, event, task)
+        else:
+            task = task if isinstance(task, Task) else Task(task)
+            pair = (task, None) if event == selectors.EVENT_READ else (None, task)
+            self._selector.register(fileobj, event, pair)
 
     def _schedule_tasks(self) -> None:
         now = time.monotonic()
@@ -73,7 +86,24 @@ class Loop(NetworkSelector):  # type: ignore[misc]
 
 
 class _Transport(KafkaTCPTransport):  # type: ignore[misc]
-    """Reads in large pieces; the library reads 4 KiB at a time and takes the GIL for each piece."""
+    """Reads in large pieces, and writes all that waits at once: each system call gives the GIL away. The library reads
+    4 KiB at a time, and before each write it asks the selector whether there is room, of which there is nearly always.
+    """
+
+    async def _write_to_sock(self) -> None:
+        if len(self._write_buffer) > 1 and sum(map(len, self._write_buffer)) <= _JOINED_BYTES:
+            waiting = b"".join(self._write_buffer)
+            self._write_buffer.clear()
+            self._write_buffer.append(waiting)
+        if self._write_buffer and not self._closed:
+            sent, error = self._sock_send()
+            if error is not None:
+                self._writing = False
+                self.abort(error=error)
+                return
+            if sent:
+                self.last_write = time.monotonic()
+        await super()._write_to_sock()  # what is left, and the end
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         pieces: list[bytes] = []
@@ -92,10 +122,17 @@ class _Transport(KafkaTCPTransport):  # type: ignore[misc]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), None
 
 
-class _TellingManager(KafkaConnectionManager):  # type: ignore[misc]
+class Manager(KafkaConnectionManager):  # type: ignore[misc]
     """Raises the error where a login or a certificate is refused. The library does not report it: it tries again until
     the timeout, and then reports only the timeout.
     """
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        if self.ssl_enabled:
+            return await super()._build_transport(node, timeout_at)
+        options, proxy = self.config["socket_options"], self.config["proxy_url"]
+        sock = await create_connection(self._net, node.host, node.port, options, proxy_url=proxy, timeout_at=timeout_at)
+        return _Transport(self._net, sock, host=node.host)
 
     async def _connect(self, node: Any, conn: Any, *arguments: Any, **keywords: Any) -> None:
         await super()._connect(node, conn, *arguments, **keywords)
@@ -114,19 +151,10 @@ class _TellingManager(KafkaConnectionManager):  # type: ignore[misc]
             raise error
 
 
-def net_client(net: NetworkSelector | None = None, **configs: Any) -> KafkaNetClient:
+def net_client(**configs: Any) -> KafkaNetClient:
     """The `kafka_client` for the library's own clients, with one that reports refused logins."""
-    net = Loop(**configs) if net is None else net
-    return KafkaNetClient(net=net, manager=_TellingManager(net, **configs))
-
-
-class _Manager(_TellingManager):
-    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        if self.ssl_enabled:
-            return await super()._build_transport(node, timeout_at)
-        options, proxy = self.config["socket_options"], self.config["proxy_url"]
-        sock = await create_connection(self._net, node.host, node.port, options, proxy_url=proxy, timeout_at=timeout_at)
-        return _Transport(self._net, sock, host=node.host)
+    net = Loop(**configs)
+    return KafkaNetClient(net=net, manager=Manager(net, **configs))
 
 
 class Connections:
@@ -137,10 +165,10 @@ class Connections:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         config = dict(settings)
         config["receive_message_max_bytes"] = _LARGEST_RESPONSE
-        config["max_in_flight_requests_per_connection"] = _UNBOUNDED_IN_FLIGHT
+        config["max_in_flight_requests_per_connection"] = UNBOUNDED_IN_FLIGHT
         self.request_timeout_ms = int(config.get("request_timeout_ms", 30_000))
         self._net = Loop(**config, slow_task_threshold_secs=_SLOW_STEP_SECONDS)
-        self._manager = _Manager(self._net, **config)
+        self._manager = Manager(self._net, **config)
         self._coordinators: dict[str, str] = {}
         self._closing = False
         self._net.start()

@@ -1,9 +1,10 @@
-"""The IO thread that all group consumers of a worker share."""
+"""The IO thread that all group consumers of a worker share, and their clients."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -11,12 +12,15 @@ import kafka.errors as protocol
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.connections import Loop
+from spark_tasks.kafka.group_client import GroupClient, Topics
+from spark_tasks.kafka.sharing import settings_key
 
 _logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_MS: Final = 3_000  # for the thread, which may have a step to end
 COMMIT_PAUSE_S: Final = 0.5  # bounds what a crash repeats
 COMMITS_PER_S: Final = 100.0
+HEARTBEATS_PER_S: Final = 100.0
 
 
 class _Net(Loop):
@@ -47,6 +51,7 @@ class GroupIo:
         self._lock = threading.Lock()
         self._net: _Net | None = None
         self._closed = False
+        self._clients: dict[tuple[object, ...], GroupClient] = {}
         self.members: WeakSet[Any] = WeakSet()
 
     def net(self) -> Loop:
@@ -58,6 +63,35 @@ class GroupIo:
                 self._net = _Net(client_id="heeler-sinks", slow_task_threshold_secs=1.0)
                 self._net.start()
             return self._net
+
+    def client(
+        self, settings: Mapping[str, Any], *, every_topic: bool, create_topics: bool
+    ) -> tuple[GroupClient, Topics]:
+        """What members with these settings share, and the view of the new one, which has to be released. `every_topic`:
+        members that subscribe to a pattern need the names of all topics.
+        """
+        net, key = self.net(), (settings_key(settings), every_topic, create_topics)
+        with self._lock:
+            found = self._clients.get(key)
+            if found is None:
+                found = GroupClient(net, settings, every_topic=every_topic, create_topics=create_topics)
+                self._clients[key] = found
+            return found, Topics(found.metadata)
+
+    def release(self, client: GroupClient, member: Topics) -> None:
+        """A member is gone; with the last one the connections are closed."""
+        with self._lock:
+            if not client.metadata.release(member):
+                return
+            self._clients = {key: one for key, one in self._clients.items() if one is not client}
+            net = self._net
+        if net is not None:
+            net.call_soon_threadsafe(client.close)
+
+    @property
+    def heartbeat_pause_s(self) -> float:
+        """How long a member should wait between two heartbeats at least, for the same reason as `commit_pause_s`."""
+        return len(self.members) / HEARTBEATS_PER_S
 
     @property
     def commit_pause_s(self) -> float:

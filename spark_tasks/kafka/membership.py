@@ -23,24 +23,23 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
-from kafka.structs import MemberState, OffsetAndMetadata
+from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
-from spark_tasks.kafka.connections import net_client
 from spark_tasks.kafka.errors import KafkaUnavailableError, join_refusal, translated
+from spark_tasks.kafka.group_client import MemberClient
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.process.pulse import process_pulse
 
 _logger = logging.getLogger(__name__)
 
 _BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can be stopped
-_METADATA_BACKOFF_MS: Final = 1_000  # metadata of a missing topic is requested again and again
-_PATTERN_BACKOFF_MS: Final = 100  # each join first waits for the names of all topics
 _JOIN_TIMEOUT_MS: Final = 30_000
 _CLOSE_TIMEOUT_MS: Final = 3_000
 _SETTLING_S: Final = 0.05
+_SETTLED_S: Final = 10.0  # after a join; more members would have come by then
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
 _SLACK_S: Final = 5.0  # for a thread that is busy with the requests of others
 _COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
@@ -82,7 +81,7 @@ class ConsumerSettings:
     """A group consumer's settings; times in ms. Exactly one of `topics` and `pattern` is set."""
 
     group_id: str
-    client: Mapping[str, Any]  # kafka-python's connection settings
+    client: Mapping[str, Any]  # kafka-python's connection settings, which members with the same ones share
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     session_timeout_ms: int = 45_000
@@ -93,16 +92,19 @@ class ConsumerSettings:
     allow_auto_create_topics: bool = True
     assignors: tuple[Any, ...] = (RangePartitionAssignor,)
     expects_others: bool = True  # other members are about to join, which should be noticed quickly
+    client_id: str = ""  # by which the group knows the member; "": that of `client`
 
 
 class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
     """Calls back when the group needs something from this member, so that the task need not poll."""
 
     wake: Callable[[], None] = staticmethod(lambda: None)
+    refused: frozenset[str] = frozenset()  # topics that this member may not read
+    leaving = False
     _joining: Any = None
 
     def need_rejoin(self) -> bool:
-        return self._joining is not None or bool(super().need_rejoin())
+        return not self.leaving and (self._joining is not None or bool(super().need_rejoin()))
 
     def ensure_active_group(self, timeout_ms: float | None = None) -> bool:
         # kafka-python forgets a join that completes between two calls: it then requests another one, for which all
@@ -127,30 +129,36 @@ class _Coordinator(ConsumerCoordinator):  # type: ignore[misc]
         super().reset_generation(*arguments, **keywords)
         self.wake()
 
-    async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
-        if self.state is MemberState.REBALANCING and self.coordinator_id is not None:
-            # A broker answers a connection's requests one by one, and the JoinGroup waits for the other members.
-            self._manager.close(self.coordinator_id)
-        await super().maybe_leave_group_async(reason, timeout_ms)
-
-    def _handle_metadata_update(self, cluster: Any) -> None:
-        super()._handle_metadata_update(cluster)
-        if self.need_rejoin():
+    def _handle_metadata_update(self, _cluster: Any) -> None:
+        self.refused = self._cluster.unauthorized_topics
+        if not self.refused:
+            super()._handle_metadata_update(self._cluster)  # this member's view of what all members share
+        if self.refused or self.need_rejoin():
             self.wake()
 
 
 class _Heartbeat(Heartbeat):  # type: ignore[misc]
     """Sends heartbeats more often just after a join: a heartbeat is how a member learns of a rebalance, and a
-    connector's tasks join one after the other. Each interval is half of the time since the join, within bounds.
+    connector's tasks join one after the other. Each interval is half of the time since the join, within bounds. Where
+    the worker has hundreds of members, the regular interval is longer than the one that is set: a third of the session
+    timeout at most.
     """
+
+    def __init__(self, io: GroupIo, *, settles: bool, **configs: Any) -> None:
+        super().__init__(**configs)
+        self._io = io
+        self._settles = settles
 
     def time_to_next_heartbeat(self) -> float:
         """Seconds until the next heartbeat."""
-        regular: float = super().time_to_next_heartbeat()
-        now = time.monotonic()
-        settling: float = max(_SETTLING_S, (now - self.last_reset) / 2)
-        last: float = max(self.last_send, self.last_reset)
-        return min(regular, max(0.0, last + settling - now))
+        left: float = super().time_to_next_heartbeat()
+        now, last = time.monotonic(), max(self.last_send, self.last_reset)
+        if not self.heartbeat_failed:
+            longest = self.config["session_timeout_ms"] / 1000 / 3
+            left = max(left, last + min(self._io.heartbeat_pause_s, longest) - now)
+        if self._settles:
+            left = min(left, last + max(_SETTLING_S, (now - self.last_reset) / 2) - now)
+        return max(0.0, left)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -179,6 +187,7 @@ class GroupConsumer:
         self._changed = True
         self._pulse = process_pulse()
         self._joined_at = time.monotonic()
+        self._resting = False
         config = {
             **settings.client,
             "group_id": settings.group_id,
@@ -190,38 +199,37 @@ class GroupConsumer:
             "enable_auto_commit": False,
             "retry_backoff_ms": _COMMIT_BACKOFF_MS,
         }
-        self._client = net_client(io.net(), **config)
-        self._manager = self._client._manager  # noqa: SLF001
         self._net = io.net()
+        self._shared, self._topics = io.client(
+            settings.client, every_topic=settings.pattern is not None, create_topics=settings.allow_auto_create_topics)
+        self._client: MemberClient | None = None
+        self._subscription = SubscriptionState("none")
         try:
-            # Subscribe first, so that the first metadata response has the partitions, which the group leader needs.
-            self._subscription = SubscriptionState("none")
-            self._subscribe()
-            self._manager.bootstrap(_BOOTSTRAP_TIMEOUT_MS)
-            config["api_version"] = self._manager.broker_version
+            self._subscribe()  # first, so that there is metadata of the partitions, which the group leader needs
+            self._client = self._net.run(self._connect)
+            config["api_version"] = self._shared.manager.broker_version
         except (protocol.KafkaError, OSError) as error:
-            self._net.run(self._close_manager)
+            self._release()
             raise translated(error, "connecting to Kafka") from error
         self._coordinator = _Coordinator(
             self._client, self._subscription, metrics=None, assignors=settings.assignors, **config
         )
-        if settings.expects_others:
-            self._coordinator.heartbeat = _Heartbeat(**self._coordinator.config)
+        self._coordinator.heartbeat = _Heartbeat(io, settles=settings.expects_others, **self._coordinator.config)
         self._coordinator.wake = wake
         io.members.add(self)
 
+    async def _connect(self) -> MemberClient:
+        await self._shared.connect(self._topics, _BOOTSTRAP_TIMEOUT_MS)
+        return MemberClient(self._shared, self._net, self._topics, self._settings.client_id)
+
     def _subscribe(self) -> None:
-        cluster, listener = self._manager.cluster, _Listener(self._note_change)
-        cluster.config["allow_auto_create_topics"] = self._settings.allow_auto_create_topics
-        pattern = self._settings.pattern
-        cluster.config["retry_backoff_ms"] = _METADATA_BACKOFF_MS if pattern is None else _PATTERN_BACKOFF_MS
+        listener, pattern = _Listener(self._note_change), self._settings.pattern
         if pattern is not None:
             self._subscription.subscribe(pattern=f"(?:{pattern.pattern})\\Z", listener=listener)
-            cluster.need_all_topic_metadata = True
-            cluster.set_topics([])
+            self._topics.set_topics([])
         else:
             self._subscription.subscribe(topics=list(self._settings.topics), listener=listener)
-            cluster.set_topics(self._subscription.group_subscription())
+            self._topics.set_topics(self._subscription.group_subscription())
 
     def _note_change(self) -> None:
         self._changed = True
@@ -241,8 +249,11 @@ class GroupConsumer:
             coordinator.request_rejoin()
         begun = time.monotonic()
         try:
+            if coordinator.refused:
+                raise protocol.TopicAuthorizationFailedError(coordinator.refused)
             if coordinator.stable() and not coordinator.need_rejoin():
                 coordinator.poll_heartbeat()
+                self._rest()
                 return True
             leaving()
             joined = bool(coordinator.poll(timeout_ms=timeout_ms)) and coordinator.stable()
@@ -251,8 +262,14 @@ class GroupConsumer:
             why = join_refusal(error, group, session, _SESSION_KEY)
             raise translated(error, f"joining the consumer group {group}", why) from error
         if joined:
-            self._joined_at = begun
+            self._joined_at, self._resting = begun, False
         return joined
+
+    def _rest(self) -> None:
+        """No join for a while: its connection is not needed."""
+        if self._client is not None and not self._resting and time.monotonic() - self._joined_at > _SETTLED_S:
+            self._resting = True
+            self._net.call_soon_threadsafe(self._client.rest)
 
     def take_change(self) -> bool:
         """Whether partitions were assigned or revoked since the last call."""
@@ -330,6 +347,7 @@ class GroupConsumer:
     def close(self) -> None:
         """Leave the group, so that others take over at once, and close the connections."""
         self._coordinator.wake = lambda: None
+        self._coordinator.leaving = True
         self._io.members.discard(self)
         try:
             self._leave()
@@ -343,7 +361,9 @@ class GroupConsumer:
         except (protocol.KafkaError, OSError) as error:
             _logger.warning("leaving consumer group %s failed: %s", self._settings.group_id, error)
         finally:
-            self._net.run(self._close_manager)
+            self._release()
 
-    async def _close_manager(self) -> None:
-        self._manager.close()
+    def _release(self) -> None:
+        if self._client is not None:
+            self._net.call_soon_threadsafe(self._client.end)
+        self._io.release(self._shared, self._topics)

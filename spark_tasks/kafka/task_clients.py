@@ -71,7 +71,8 @@ def consumer_settings(
         raise ConfigError("Must configure one of topics or topics.regex")
     return ConsumerSettings(
         group_id=properties.get("group.id") or f"connect-{connector_name}",
-        client={"client_id": f"connector-consumer-{connector_name}-{task}", **connection_settings(properties)},
+        client=connection_settings(properties),
+        client_id=properties.get("client.id") or f"connector-consumer-{connector_name}-{task}",
         topics=topics,
         pattern=_pattern(regex) if regex else None,
         session_timeout_ms=number(properties, "session.timeout.ms", 45_000, 1),

@@ -5,7 +5,7 @@ A task that has read everything arms itself with its positions and sleeps. While
 broker waits at the known ends of all partitions that tasks of this worker read; the broker answers when records
 arrive, and the high watermarks in its response tell for which tasks. Requests and answers name only partitions that
 have something new (KIP-227). The records in an answer go to the tasks with their next batches, which need no fetch of
-their own where these are few; the next answer takes their place. Nobody armed, or nothing new: no request, or two a
+their own where these are few. Nobody armed, or nothing new: no request, or two a
 second. A partition of a busy task is in the poll too, so that the task is covered at once when it arms itself.
 """
 
@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,6 +27,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.fetch_session import FetchSession
+from spark_tasks.kafka.held_records import HeldRecords
 from spark_tasks.kafka.sharing import settings_key
 
 _logger = logging.getLogger(__name__)
@@ -34,7 +35,8 @@ _logger = logging.getLogger(__name__)
 MAX_WAIT_MS: Final = 500  # of a long poll; a new partition waits at most this long to be in one
 _ANSWER_BYTES: Final = 512 * 1024
 _PARTITION_BYTES: Final = 32 * 1024  # a batch that is larger comes whole, if it is the first in the answer (KIP-74)
-_HELD_BYTES: Final = 4 * 1024 * 1024  # of all partitions
+_HELD_BYTES: Final = 8 * 1024 * 1024  # of all partitions
+_PARTITION_HELD_BYTES: Final = 128 * 1024
 _PAUSE_MS: Final = 25  # after a response without news for any waiting task
 _RETRY_MS: Final = 100
 _LEADER_TIMEOUT_MS: Final = 5_000
@@ -68,8 +70,7 @@ class EndWatcher:
         self.cluster = cluster
         self._lock = threading.Lock()
         self._ends: dict[TopicPartition, _End] = {}
-        self._records: OrderedDict[TopicPartition, tuple[int, bytes]] = OrderedDict()  # from an offset on
-        self._records_bytes = 0
+        self._held = HeldRecords(_HELD_BYTES, _PARTITION_HELD_BYTES)
         self._interests: dict[Hashable, _Interest] = {}
         self._armed: set[Hashable] = set()
         self._polling: set[int] = set()
@@ -81,8 +82,8 @@ class EndWatcher:
 
     def ends(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
         """The ends of these partitions; the brokers are asked for those that are not known yet (ConnectError)."""
-        with self._lock:
-            known = {tp: self._ends.get(tp, _End()).of(isolation) for tp in partitions}
+        ends = self._ends  # without the lock: hundreds of tasks ask here
+        known = {tp: ends[tp].of(isolation) if tp in ends else -1 for tp in partitions}
         unknown = [tp for tp, end in known.items() if end < 0]
         return known | self.refresh(unknown, isolation) if unknown else known
 
@@ -99,12 +100,13 @@ class EndWatcher:
         return found
 
     def records(self, partition: TopicPartition, offset: int) -> bytes:
-        """The bytes that the last response had for a partition from this offset on, in the broker's format; the last
-        batch may be cut off. Empty if it had none. Fetched with read_uncommitted.
+        """The bytes that the last responses had for a partition from this offset on, in the broker's format. Empty if
+        they had none. Fetched with read_uncommitted.
         """
+        if partition not in self._held:
+            return b""
         with self._lock:
-            at, data = self._records.get(partition, (offset, b""))
-            return data if at == offset else b""
+            return self._held.take(partition, offset)
 
     def arm(
         self, key: Hashable, positions: Mapping[TopicPartition, int], isolation: Isolation, wake: Callable[[], None]
@@ -132,8 +134,7 @@ class EndWatcher:
             self._armed.discard(key)
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
             self._ends = {tp: end for tp, end in self._ends.items() if tp in wanted}
-            for tp in self._records.keys() - wanted:
-                self._drop(tp)
+            self._held.keep(wanted)
             self._look_up_again()
 
     def close(self) -> None:
@@ -245,31 +246,20 @@ class EndWatcher:
         with self._lock:
             for tp, offset in found.items():
                 self._ends.setdefault(tp, _End()).high = offset
-                self._drop(tp)
+                self._held.drop(tp)
 
     def _learn(self, tp: TopicPartition, part: Any, asked: int | None) -> bool:
         with self._lock:
-            self._hold(tp, asked, part.records)
             end = self._ends.setdefault(tp, _End())
             before = (end.high, end.stable)
+            if part.high_watermark < end.high:  # the log was cut off, and may be written anew
+                self._held.drop(tp)
+            elif asked is not None and part.records:
+                self._held.add(tp, asked, bytes(part.records))
             end.high = part.high_watermark
             if part.last_stable_offset >= 0:
                 end.stable = part.last_stable_offset
             return before != (end.high, end.stable)
-
-    def _hold(self, tp: TopicPartition, offset: int | None, data: bytes | None) -> None:
-        """Keep these bytes, and drop the oldest if there are too many. The caller holds the lock."""
-        self._drop(tp)
-        if offset is None or not data or len(data) > _PARTITION_BYTES:
-            return
-        self._records[tp] = offset, bytes(data)
-        self._records_bytes += len(data)
-        while self._records_bytes > _HELD_BYTES:
-            self._drop(next(iter(self._records)))
-
-    def _drop(self, tp: TopicPartition) -> None:
-        _, data = self._records.pop(tp, (0, b""))
-        self._records_bytes -= len(data)
 
     def _wake_up(self) -> bool:
         """Wake the tasks for which there is news; returns whether there were any."""

@@ -27,7 +27,6 @@ from tests.benchmarks import harness
 LOOK_S = 0.005
 LATE_S = 120.0
 FIRST_S = 10.0
-CAUGHT_UP_S = 180.0
 BEHIND_S = 0.5
 
 
@@ -161,7 +160,7 @@ class Run:
         lines, sender = Lines(files), Sender(self._rig.bootstrap, topics, asked.tasks, asked.rate)
         begun, rate = time.perf_counter(), wanted * asked.rate
         lines.until(lambda: False, FIRST_S)  # else there is too little to be late with
-        lines.until(lambda: lines.count > sender.sent - BEHIND_S * rate, CAUGHT_UP_S)
+        lines.until(lambda: lines.count > sender.sent - BEHIND_S * rate, asked.patience)
         self._tell(f"then all within {BEHIND_S} s of the end after, s", f"{time.perf_counter() - begun:.1f}")
         self._window("small tasks", lines, asked.seconds)
         rates: list[float] = []
@@ -193,6 +192,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--backfill", type=int, default=10_000_000)
+    parser.add_argument("--patience", type=float, default=180.0, help="s until all have to be caught up")
     parser.add_argument("--only", default="")
     asked = parser.parse_args()
     rigs, workloads, rig = harness.load(asked)

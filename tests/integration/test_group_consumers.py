@@ -1,12 +1,23 @@
-"""Members of sinks' consumer groups when their worker stops, with a real broker."""
+"""Members of sinks' consumer groups on one worker, with a real broker: what they share, and what they do not."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from spark_tasks.errors import ConnectError
+from spark_tasks.kafka import membership
 from spark_tasks.kafka.group_io import COMMIT_PAUSE_S, GroupIo
 from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
 from tests.rigs.support import wait_until
@@ -38,3 +49,95 @@ def test_a_worker_ends_although_tasks_are_still_members(broker, topic_name):
     assert not io.members
     with pytest.raises(ConnectError):
         GroupConsumer(ConsumerSettings(topic_name, client, (topic_name,)), io, lambda: None)
+
+
+@pytest.fixture
+def io() -> Iterator[GroupIo]:
+    io = GroupIo()
+    yield io
+    io.close()
+
+
+def member(io: GroupIo, broker, group: str, topic: str, client_id: str = "") -> GroupConsumer:
+    client = {"bootstrap_servers": broker.bootstrap_servers}
+    return GroupConsumer(ConsumerSettings(group, client, (topic,), client_id=client_id), io, lambda: None)
+
+
+def join(consumer: GroupConsumer) -> None:
+    wait_until(lambda: consumer.poll(1000) and consumer.assignment(), 30, "the assignment")
+
+
+def open_files() -> int:
+    """Of this process, connections among them."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_join_that_waits_for_another_member_holds_up_nobody_else(broker, topic_name, io):
+    """A broker answers the requests of a connection one by one, and this JoinGroup takes as long as the test."""
+    kafka = Kafka(broker.bootstrap_servers)
+    kafka.create(topic_name)
+    first, second, other = (member(io, broker, f"{topic_name}-{group}", topic_name) for group in "aab")
+    join(first)
+    join(other)
+    assert not second.poll(1000)  # the first member is asked to join again, and does not
+    assert not second.poll(1000)
+    other.commit({(topic_name, 0): 1})
+    assert other.committed([(topic_name, 0)]) == {(topic_name, 0): 1}
+    second.close()
+    join(first)
+    first.close()
+    other.close()
+
+
+def test_members_at_rest_have_one_connection_and_each_its_own_name(broker, topic_name, io, monkeypatch):
+    monkeypatch.setattr(membership, "_SETTLED_S", 0.0)
+    Kafka(broker.bootstrap_servers).create(topic_name)
+    before = open_files()
+    members = [member(io, broker, f"{topic_name}-{n}", topic_name, f"connector-consumer-c-{n}") for n in range(5)]
+    for consumer in members:
+        join(consumer)
+    assert all(c.generation()[1].startswith(f"connector-consumer-c-{n}-") for n, c in enumerate(members))
+    assert all(consumer.poll(1000) for consumer in members)
+    # The loop's own three, and one to the broker for metadata and one to it as coordinator.
+    wait_until(lambda: open_files() <= before + 5, 30, "the members' own connections to be closed")
+    for consumer in members:
+        consumer.close()
+    wait_until(lambda: open_files() <= before + 3, 30, "the shared connections to be closed")
+
+
+def test_a_topic_that_a_sink_may_not_read_fails_that_sink_alone(broker, topic_name, io):
+    kafka = Kafka(broker.bootstrap_servers)
+    kafka.create(topic_name)
+    kafka.create(f"{topic_name}-secret")
+    rule = (ResourceType.TOPIC, f"{topic_name}-secret", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*",
+            AclOperation.DESCRIBE, AclPermissionType.DENY)
+    [done] = kafka.admin.create_acls([AclBinding(*rule)]).values()
+    done.result(30)
+    try:
+        allowed = member(io, broker, f"{topic_name}-a", topic_name)
+        refused = member(io, broker, f"{topic_name}-b", f"{topic_name}-secret")
+        with pytest.raises(ConnectError, match=f"{topic_name}-secret"):
+            wait_until(lambda: refused.poll(1000) and False, 30, "the refusal")
+        join(allowed)
+        allowed.close()
+        refused.close()
+    finally:
+        [done] = kafka.admin.delete_acls([AclBindingFilter(*rule)]).values()
+        done.result(30)
+
+
+def test_a_topic_that_comes_later_is_found(broker, topic_name, io):
+    other = f"{topic_name}-other"
+    Kafka(broker.bootstrap_servers).create(other)
+    client = {"bootstrap_servers": broker.bootstrap_servers}
+    early = GroupConsumer(
+        ConsumerSettings(topic_name, client, (topic_name,), allow_auto_create_topics=False), io, lambda: None)
+    late = GroupConsumer(
+        ConsumerSettings(other, client, (other,), allow_auto_create_topics=False), io, lambda: None)
+    join(late)
+    wait_until(lambda: early.poll(1000), 30, "it to join without partitions")
+    assert not early.assignment()
+    Kafka(broker.bootstrap_servers).create(topic_name)
+    join(early)
+    early.close()
+    late.close()

@@ -1,0 +1,214 @@
+"""What the members of consumer groups on one worker share: metadata, and one connection to each coordinator.
+
+With hundreds of small sink tasks, a client for each is what costs most: each finds its brokers, asks for metadata, and
+wakes the IO thread for each heartbeat. Here only JoinGroup and SyncGroup have a connection of the member's own, because
+a broker answers the requests of a connection one by one, and a JoinGroup waits for the other members.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import kafka.errors as protocol
+from kafka.cluster import ClusterMetadata
+from kafka.future import Future
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.consumer import JoinGroupRequest, SyncGroupRequest
+from kafka.util import ensure_valid_topic_name
+from typing_extensions import override
+
+from spark_tasks.kafka.connections import UNBOUNDED_IN_FLIGHT, Loop, Manager
+
+_METADATA_BACKOFF_MS: Final = 1_000  # metadata of a missing topic is requested again and again
+_PATTERN_BACKOFF_MS: Final = 100  # each join first waits for the names of all topics
+_AGAIN_S: Final = 10.0  # how often the bootstrap servers are asked while no broker is connected
+
+
+class _Metadata(ClusterMetadata):  # type: ignore[misc]
+    """The metadata of the topics of all members."""
+
+    def __init__(self, net: Loop, *, every_topic: bool, **configs: Any) -> None:
+        super().__init__(**configs)
+        self.net = net
+        self.config["retry_backoff_ms"] = _PATTERN_BACKOFF_MS if every_topic else _METADATA_BACKOFF_MS
+        self.need_all_topic_metadata = every_topic
+        self._wanted: dict[object, frozenset[str]] = {}
+        self._wanted_lock = threading.Lock()
+        self._asked: set[str] = set()
+        self._failed = False
+        self.answered: frozenset[str] = frozenset()  # whatever the answer was
+
+    def want(self, member: object, topics: Collection[str]) -> Future:
+        """Replace the topics of one member; done when there is new metadata, where that is needed."""
+        for topic in topics:
+            ensure_valid_topic_name(topic)
+        with self._wanted_lock:
+            self._wanted[member] = frozenset(topics)
+            self._topics = set().union(*self._wanted.values())
+        return Future().success(self) if self.answered.issuperset(topics) else self.request_update()
+
+    def release(self, member: object) -> bool:
+        """Forget a member; whether it was the last one."""
+        with self._wanted_lock:
+            self._wanted.pop(member, None)
+            self._topics = set().union(*self._wanted.values())
+            return not self._wanted
+
+    @override
+    def metadata_request(self) -> Any:
+        self._asked = set(self._topics)
+        return super().metadata_request()
+
+    @override
+    def update_metadata(self, metadata: Any) -> None:
+        if metadata.brokers:
+            self._failed = False
+            self.answered = frozenset(self._asked)
+        super().update_metadata(metadata)
+
+    @override
+    def failed_update(self, exception: Any) -> None:
+        self._failed = True
+        super().failed_update(exception)
+
+    @override
+    def ttl(self) -> float:
+        """Milliseconds until the next request: at once for a topic that came while the last one was under way."""
+        left: float = super().ttl()
+        return left if self._failed or self.answered.issuperset(self._topics) else 0
+
+
+class Topics:
+    """One member's view of the metadata: it sees everything, and wants its own topics. Counts as a member from now on,
+    until it is released.
+    """
+
+    def __init__(self, metadata: _Metadata) -> None:
+        self._metadata = metadata
+        self.set_topics(())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metadata, name)
+
+    @property
+    def unauthorized_topics(self) -> frozenset[str]:
+        """Those of this member that it may not read."""
+        refused: set[str] = self._metadata.unauthorized_topics
+        return self.wanted & refused
+
+    @property
+    def answered(self) -> bool:
+        """Whether a broker has been asked for all of its topics."""
+        return bool(self._metadata.need_all_topic_metadata or self._metadata.answered.issuperset(self.wanted))
+
+    def set_topics(self, topics: Collection[str]) -> Future:
+        """As ClusterMetadata."""
+        self.wanted: frozenset[str] = frozenset(topics)
+        return self._metadata.want(self, topics)
+
+    def add_listener(self, listener: Any) -> None:
+        """As ClusterMetadata, on the IO thread, which calls them."""
+        self._metadata.net.call_soon_threadsafe(lambda: self._metadata.add_listener(listener))
+
+    def remove_listener(self, listener: Any) -> None:
+        """As ClusterMetadata, on the IO thread."""
+        self._metadata.net.call_soon_threadsafe(lambda: self._metadata.remove_listener(listener))
+
+
+class GroupClient:
+    """The shared part, for members with the same settings."""
+
+    def __init__(self, net: Loop, settings: Mapping[str, Any], *, every_topic: bool, create_topics: bool) -> None:
+        self.settings = {"client_id": "connector-consumers", **settings}
+        self.metadata = _Metadata(
+            net, every_topic=every_topic, **{**settings, "allow_auto_create_topics": create_topics})
+        self._net = net
+        self._manager: Manager | None = None
+        self._bootstrapped_at = float("-inf")
+
+    async def connect(self, topics: Topics, timeout_ms: float) -> None:
+        """On the IO thread: find the brokers and wait for the metadata of a member's topics. KafkaError, OSError."""
+        manager, deadline = self.manager, time.monotonic() + timeout_ms / 1000
+        if not manager.bootstrapped or self._cut_off(manager):
+            self._bootstrapped_at = time.monotonic()
+            await manager.wait_for(manager.bootstrap_async(timeout_ms), timeout_ms)
+        while not topics.answered:
+            left_ms = (deadline - time.monotonic()) * 1000
+            if left_ms <= 0:
+                raise protocol.KafkaTimeoutError("no broker answers")
+            try:
+                await manager.wait_for(self.metadata.request_update(), left_ms)
+            except protocol.KafkaError:
+                if not topics.answered:  # else it is about a topic: one that does not exist yet is waited for
+                    raise
+
+    @property
+    def manager(self) -> Manager:
+        """The shared connections. On the IO thread."""
+        if self._manager is None:
+            settings = {**self.settings, "max_in_flight_requests_per_connection": UNBOUNDED_IN_FLIGHT}
+            self._manager = Manager(self._net, **settings)
+            self._manager.cluster = self.metadata
+            self.metadata.attach(self._manager)
+        return self._manager
+
+    def _cut_off(self, manager: Manager) -> bool:
+        """The brokers that are known do not answer: the bootstrap servers may know others (KIP-899)."""
+        connected = any(connection.connected for connection in manager._conns.values())  # noqa: SLF001
+        return not connected and time.monotonic() - self._bootstrapped_at > _AGAIN_S
+
+    def close(self) -> None:
+        """Close the connections. On the IO thread."""
+        if self._manager is not None:
+            self._manager.close()
+
+
+class MemberClient(KafkaNetClient):  # type: ignore[misc]
+    """What a member's coordinator takes for a client of its own. `client_id`: what the group knows the member by, ""
+    for that of the settings. Made on the IO thread.
+    """
+
+    def __init__(self, shared: GroupClient, net: Loop, topics: Topics, client_id: str) -> None:
+        self.topics = topics
+        own = {**shared.settings, "client_id": client_id} if client_id else shared.settings
+        self._own = Manager(net, **own)
+        super().__init__(net=net, manager=_MemberManager(shared.manager, self._own, self.topics))
+
+    def rest(self) -> None:
+        """Close the member's own connection, which it will not need soon. On the IO thread."""
+        for connection in list(self._own._conns.values()):  # noqa: SLF001
+            connection.close()
+
+    def end(self) -> None:
+        """Close the member's own connection for good. On the IO thread."""
+        self._own.close()
+
+
+class _MemberManager:
+    """Sends over the member's own connection what has to wait for other members, over the shared one all else."""
+
+    def __init__(self, shared: Manager, own: Manager, topics: Topics) -> None:
+        self._shared = shared
+        self._own = own
+        self.cluster = topics
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shared, name)
+
+    def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Future:
+        """As KafkaConnectionManager."""
+        if not isinstance(request, JoinGroupRequest | SyncGroupRequest):
+            return self._shared.send(request, node_id, request_timeout_ms)
+        own = self._own
+        if own.closed:
+            return Future().failure(protocol.KafkaConnectionError("the member has left"))
+        own.broker_version_data = self._shared.broker_version_data
+        own.cluster._coordinator_brokers[node_id] = self._shared.cluster.broker_metadata(node_id)  # noqa: SLF001
+        try:  # metadata of its own would be of no use
+            own.get_connection(node_id, refresh_metadata_on_err=False)
+        except protocol.NodeNotReadyError as error:
+            return Future().failure(error)
+        return own.send(request, node_id, request_timeout_ms)

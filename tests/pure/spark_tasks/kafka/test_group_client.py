@@ -1,0 +1,90 @@
+"""What the members of a worker share: whose topics metadata is asked for, and when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.errors import InvalidTopicError
+
+from spark_tasks.kafka.connections import Loop
+from spark_tasks.kafka.group_client import GroupClient, Topics
+
+SERVERS = {"bootstrap_servers": "127.0.0.1:1"}
+
+
+@pytest.fixture
+def loop():
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def client(loop: Loop) -> GroupClient:
+    client = GroupClient(loop, SERVERS, every_topic=False, create_topics=False)
+    assert client.manager.cluster is client.metadata
+    return client
+
+
+def asked(client: GroupClient) -> set[str]:
+    return {topic.name for topic in client.metadata.metadata_request().topics}
+
+
+def answer(client: GroupClient, *refused: str) -> None:
+    """A response that knows no topic, or refuses some."""
+    topics: list[Any] = [
+        SimpleNamespace(name=name, error_code=29, is_internal=False, topic_id=None, partitions=[]) for name in refused
+    ]
+    broker = (1, "127.0.0.1", 1, None)
+    client.metadata.update_metadata(SimpleNamespace(
+        brokers=[broker], topics=topics, controller_id=1, cluster_id="c", API_VERSION=7))
+
+
+def test_a_topic_that_comes_while_a_request_is_under_way_is_asked_for_at_once(client: GroupClient) -> None:
+    one, two = Topics(client.metadata), Topics(client.metadata)
+    one.set_topics(["a"])
+    assert asked(client) == {"a"}
+    two.set_topics(["b"])
+    answer(client)
+    assert (one.answered, two.answered, client.metadata.ttl()) == (True, False, 0)
+    assert asked(client) == {"a", "b"}
+    answer(client)
+    assert two.answered
+    assert client.metadata.ttl() > 1_000
+    assert one.set_topics(["b"]).succeeded()
+
+
+def test_a_broker_that_does_not_answer_is_not_asked_without_a_pause(client: GroupClient) -> None:
+    Topics(client.metadata).set_topics(["a"])
+    assert client.metadata.ttl() == 0
+    asked(client)
+    client.metadata.failed_update(ConnectionError("gone"))
+    assert client.metadata.ttl() > 0
+
+
+def test_the_topics_of_a_member_that_has_left_are_not_asked_for(client: GroupClient) -> None:
+    one, two = Topics(client.metadata), Topics(client.metadata)
+    one.set_topics(["a", "both"])
+    two.set_topics(["both"])
+    assert not client.metadata.release(one)
+    assert asked(client) == {"both"}
+    assert client.metadata.release(two)
+
+
+def test_a_topic_that_one_member_may_not_read_is_no_trouble_of_the_others(client: GroupClient) -> None:
+    one, two = Topics(client.metadata), Topics(client.metadata)
+    one.set_topics(["secret"])
+    two.set_topics(["a"])
+    asked(client)
+    answer(client, "secret", "and another one")
+    assert (one.unauthorized_topics, two.unauthorized_topics) == ({"secret"}, set())
+
+
+def test_a_name_that_is_not_one_is_no_trouble_of_the_others(client: GroupClient) -> None:
+    one, two = Topics(client.metadata), Topics(client.metadata)
+    with pytest.raises((ValueError, InvalidTopicError)):
+        one.set_topics(["a topic"])
+    two.set_topics(["a"])
+    assert asked(client) == {"a"}
