@@ -374,6 +374,8 @@ class Worker:
         self._stores["config"].tell(WriteConfig(effect.op, PutSessionKey(key)))
 
     def _topic_used(self, task: ConnectorTaskId, topic: TopicName) -> None:
+        if topic in self._statuses.statuses.topics.get(task.connector, ()):
+            return
         if self.config["topic.tracking.enable"] and self._configs.config.contains(task.connector):
             used = TopicStatus(topic, task.connector, task.task, self._ticker.now_ms())
             self._stores["status"].tell(PutTopicStatus(used))

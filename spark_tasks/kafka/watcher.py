@@ -118,13 +118,15 @@ class EndWatcher:
         with self._lock:
             before = self._interests.get(key)
             if before is None or before.positions.keys() != positions.keys():
-                self._look_up_again()
+                self._look_up_again()  # and have them polled
             self._interests[key] = interest
             self._armed.discard(key)
             if self._is_news(interest):
                 return False
             self._armed.add(key)
-        self.cluster.io.start(self._start_polls)
+            covered = time.monotonic() < self._leaders_until and self._leaders.keys() <= self._polling
+        if not covered:  # a poll that ends now looks once more whether anybody is armed
+            self.cluster.io.start(self._start_polls)
         return True
 
     def forget(self, key: Hashable) -> None:

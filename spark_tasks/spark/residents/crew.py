@@ -29,16 +29,16 @@ GIVE_UP = 4  # so many in a row fail what waits; a task then repeats its batch, 
 
 
 class Crew:
-    """`ended` is told of each split, in the thread of its process and without the lock, `returned` of one that has not
-    begun; `changed` that somebody is idle or gone, `given_up` that nobody can be started, `died` that somebody ended
-    who was not told to.
+    """`ended` is told of each split, in the thread of its process and with the lock, and answers what is to be done
+    without it; `returned` of one that has not begun; `changed` that somebody is idle or gone, `given_up` that nobody
+    can be started, `died` that somebody ended who was not told to.
 
     Where a docstring says so the caller holds `lock`.
     """
 
     def __init__(
         self, door: Expects, lock: threading.Condition, *, most: int,
-        ended: Callable[[Item, Outcome | Exception], None], returned: Callable[[Item], None],
+        ended: Callable[[Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
         changed: Callable[[], None], given_up: Callable[[Exception], None],
         died: Callable[[], None],
     ) -> None:
@@ -187,16 +187,19 @@ class Crew:
             except Exception as error:  # noqa: BLE001 - however the connection ended, or a size that is not one
                 self._gone(resident, item.batch.task)
                 lost = SparkLostError(f"the executor process of {item.batch.task} ended: {error}")
-                self._ended(item, lost)
+                with self._lock:
+                    afterwards = self._ended(item, lost)
+                afterwards()
                 break
             try:
                 outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
             except SparkLostError as error:
                 outcome = error
-            with self._lock:
+            with self._lock:  # once: with many small splits the lock is what all wait for
                 resident.item = None
-            self._ended(item, outcome)
-            self._rest(resident)
+                afterwards = self._ended(item, outcome)
+                self._rest(resident)
+            afterwards()
         line.close_after(DEATH_S)
         with self._lock:
             self._doomed.pop(resident, None)

@@ -98,20 +98,18 @@ class Pool:
         room = max(0, self._settings.running - crew.running)
         crew.grow(self.queue.takeable(room) + self._settings.spare)
 
-    def _ended(self, item: Item, outcome: Outcome | Exception) -> None:
+    def _ended(self, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
         batch = item.batch
-        with self._lock:
-            self.queue.ended(batch.task)
-            batch.left -= 1
-            if isinstance(outcome, Outcome):
-                batch.outcomes[item.index] = outcome
-            else:  # what of it still runs must not do so beside its own repetition
-                self._drop(batch, outcome)
-            over = not batch.left
-            if over:
-                self.batches.pop(batch.future, None)
-        if over:
-            batch.end()
+        self.queue.ended(batch.task)
+        batch.left -= 1
+        if isinstance(outcome, Outcome):
+            batch.outcomes[item.index] = outcome
+        else:  # what of it still runs must not do so beside its own repetition
+            self._drop(batch, outcome)
+        if batch.left:
+            return lambda: None
+        self.batches.pop(batch.future, None)
+        return batch.end
 
     def _returned(self, item: Item) -> None:
         with self._lock:

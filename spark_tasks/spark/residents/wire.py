@@ -17,6 +17,7 @@ HELLO = struct.Struct(">Q?Q32s32s")  # resident, leash?, pid, proof, challenge
 CHALLENGE_BYTES = 32
 GREETING_S = 10.0  # for each step of the handshake
 _CHUNK = 1 << 20
+_SMALL = 1 << 16
 # A host that has gone silent is noticed after a minute, without a byte of ours.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
 
@@ -75,9 +76,19 @@ def send(sock: socket.socket, payload: bytes) -> None:
 
 
 def receive(sock: socket.socket) -> bytes:
-    """The payload of the next frame, as `exactly`."""
-    (size,) = HEAD.unpack(exactly(sock, HEAD.size))
-    return exactly(sock, size)
+    """The payload of the next frame, as `exactly`. The other side sends no more than that before it has an answer: a
+    small frame comes with one system call, each of which gives the interpreter away.
+    """
+    data = sock.recv(_SMALL)
+    if len(data) < HEAD.size:
+        if not data:
+            raise ConnectionLostError("the connection ended")
+        data += exactly(sock, HEAD.size - len(data))
+    (size,) = HEAD.unpack_from(data)
+    left = HEAD.size + size - len(data)
+    if left < 0:
+        raise ConnectionLostError(f"{-left} bytes more than a frame")
+    return data[HEAD.size :] + exactly(sock, left) if left else data[HEAD.size :]
 
 
 def _proof(token: bytes, side: bytes, hello: Hello, challenge: bytes) -> bytes:
