@@ -39,7 +39,7 @@ _BOOTSTRAP_TIMEOUT_MS: Final = 5_000  # the task tries again; meanwhile it can b
 _JOIN_TIMEOUT_MS: Final = 30_000
 _CLOSE_TIMEOUT_MS: Final = 3_000
 _SETTLING_S: Final = 0.05
-_SETTLED_S: Final = 10.0  # after a join; more members would have come by then
+SETTLED_S: Final = 10.0  # after a join; more members would have come by then
 _SESSION_KEY: Final = "consumer.override.session.timeout.ms (the worker's consumer.session.timeout.ms)"
 _SLACK_S: Final = 5.0  # for a thread that is busy with the requests of others
 _COMMIT_BACKOFF_MS: Final = 10  # after an error that goes away, such as a coordinator that has just moved
@@ -267,7 +267,7 @@ class GroupConsumer:
 
     def _rest(self) -> None:
         """No join for a while: its connection is not needed."""
-        if self._client is not None and not self._resting and time.monotonic() - self._joined_at > _SETTLED_S:
+        if self._client is not None and not self._resting and time.monotonic() - self._joined_at > SETTLED_S:
             self._resting = True
             self._net.call_soon_threadsafe(self._client.rest)
 

@@ -90,7 +90,7 @@ def test_a_join_that_waits_for_another_member_holds_up_nobody_else(broker, topic
 
 
 def test_members_at_rest_have_one_connection_and_each_its_own_name(broker, topic_name, io, monkeypatch):
-    monkeypatch.setattr(membership, "_SETTLED_S", 0.0)
+    monkeypatch.setattr(membership, "SETTLED_S", 0.0)
     Kafka(broker.bootstrap_servers).create(topic_name)
     before = open_files()
     members = [member(io, broker, f"{topic_name}-{n}", topic_name, f"connector-consumer-c-{n}") for n in range(5)]
