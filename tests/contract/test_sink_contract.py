@@ -97,6 +97,7 @@ class Table(DataSourceWriter):  # type: ignore[misc]  # PySpark has no types
         return None if found is None else int(found[0])
 
 
+@pytest.mark.integration  # processes that are killed
 def test_a_database_that_keeps_rows_and_offsets_in_one_transaction(tmp_path: Path) -> None:
     file = tmp_path / "data.sqlite"
 

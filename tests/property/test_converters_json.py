@@ -181,7 +181,7 @@ def nested(levels):
     return text.encode()
 
 
-@settings(max_examples=8)  # one takes a third of a second
+@settings(max_examples=settings().max_examples // 3, deadline=None)  # one takes a third of a second
 @given(st.lists(DEEPEST, min_size=1, max_size=3))
 def test_values_as_deep_as_may_be_go_through_all_there_is(rows):
     texts = [nested(levels) for levels in rows]

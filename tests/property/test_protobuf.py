@@ -131,7 +131,7 @@ def own(schema, options):
     return schemas.message(schemas.index(name)), text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(records(), st.sampled_from([ProtobufOptions(optional=True), ProtobufOptions(), ProtobufOptions(wrapper=True)]))
 def test_values_come_back_and_both_libraries_agree(record, options):
     schema, rows = record
@@ -150,7 +150,6 @@ def test_values_come_back_and_both_libraries_agree(record, options):
     assert repr([said(row, schema, ProtobufOptions(optional=True)) for row in back.to_pylist()]) == repr(expected)
 
 
-@settings(max_examples=40, deadline=None)
 @given(records(), st.sampled_from([
     ProtobufOptions(optional=True), ProtobufOptions(), ProtobufOptions(sums=True, indexes=False),
 ]))
@@ -169,7 +168,6 @@ def _shape(message):
             for one in message.members]
 
 
-@settings(max_examples=40, deadline=None)
 @given(records(), st.data())
 def test_hostile_bytes_cost_their_record_alone(record, data):
     """Where both libraries read something, it is the same; what Google's reads is read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.errors import ConfigError, DataError
@@ -56,7 +56,6 @@ def test_columns_give_what_records_give(number, size):
             assert columns == rows
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 10**9))
 def test_one_bad_record_among_many_is_found(number):
     """Whether the columns or the records found them: all that are named are bad, and nothing is bad without them."""

@@ -66,9 +66,15 @@ def _mentioned(name: str) -> frozenset[str]:
 
 
 def _constructed(name: str) -> set[str]:
-    calls = (n.func for part in _reached(name) for body in _parts()[part] for n in ast.walk(body)
-             if isinstance(n, ast.Call))
-    return {f.id if isinstance(f, ast.Name) else f.attr for f in calls if isinstance(f, ast.Name | ast.Attribute)}
+    return {made for part in _reached(name) for made in _called(part)}
+
+
+@cache
+def _called(name: str) -> frozenset[str]:
+    """The names of all that a part calls."""
+    calls = (n.func for body in _parts()[name] for n in ast.walk(body) if isinstance(n, ast.Call))
+    return frozenset(f.id if isinstance(f, ast.Name) else f.attr for f in calls
+                     if isinstance(f, ast.Name | ast.Attribute))
 
 
 def name_of(handler: Handler) -> str:

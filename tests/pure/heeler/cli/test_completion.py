@@ -21,6 +21,7 @@ words=(heeler connectors re); CURRENT=3; _heeler_completion"""
 FISH = "source script; complete -C 'heeler connectors re' | string split -f1 \\t"
 
 
+@pytest.mark.integration  # each shell starts the command
 @pytest.mark.parametrize(("shell", "words"), [
     ("bash", ("--norc", "-c", BASH)), ("zsh", ("-fc", ZSH)), ("fish", ("--no-config", "-c", FISH))])
 def test_a_shell_completes_with_it(tmp_path, shell, words):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 PROGRAM = """
 import importlib, os, sys, time, zipfile, zipimport
 from pathlib import Path
@@ -59,6 +61,7 @@ print(threading.active_count(), len(os.listdir("/proc/self/task")))
 """
 
 
+@pytest.mark.integration  # imports all there is, in a process of its own
 def test_what_few_connectors_need_can_be_imported_before_a_fork():
     """None of it starts a thread; what makes the worker name it is what those connectors import."""
     command = [sys.executable, "-c", SELDOM]
