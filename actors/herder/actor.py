@@ -221,7 +221,10 @@ class HerderActor(pykka.ThreadingActor):
             case Reply():
                 self._reply(effect)
             case Log(level, message, about):
-                log.log(logging.getLevelNamesMapping()[level], "%s [%s]", message, cause, extra={"about": about})
+                # Below the line: the stack of where a task hangs. Masked first: a secret may have several lines.
+                line, _, below = process_secrets().mask(message).partition("\n")
+                log.log(logging.getLevelNamesMapping()[level], "%s [%s]", line, cause,
+                        extra={"about": about, "below": below})
             case SetTimer(key, at_ms):
                 self._ticker.set((self.actor_urn, key), at_ms, lambda: self._time_is_up(key))
             case CancelTimer(key):

@@ -85,7 +85,8 @@ class JsonFormatter(LineFormatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": level_name(record.levelno), "logger": record.name, "line": record.lineno,
             "thread": record.threadName, "connector": connector or None, "task": task,
-            "message": record.getMessage(), "trace": trace, "stack": record.stack_info,
+            "message": record.getMessage(), "trace": trace,
+            "stack": getattr(record, "below", None) or record.stack_info,
         }
         return json.dumps({key: value for key, value in told.items() if value is not None})
 

@@ -31,6 +31,8 @@ class MaskingFilter(logging.Filter):
                 record.exc_text = masked  # a formatter takes it instead of making one
         if record.stack_info:
             record.stack_info = secrets.mask(record.stack_info)
+        if below := getattr(record, "below", None):
+            record.below = secrets.mask(below)
         return True
 
 

@@ -11,7 +11,7 @@ _OBEYED = re.compile("[\x00-\x08\n-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record by the layout, and under it the lines of a traceback, indented.
+    """One line a record by the layout, and under it the lines of a traceback, or of `below` in its `extra`, indented.
 
     Names, values and plugins' messages come from strangers: what ends a line, moves the cursor or turns the direction
     of writing is shown as an escape. So each line that does not begin with a blank is one that heeler wrote.
@@ -24,7 +24,7 @@ class LineFormatter(logging.Formatter):
         lines = [escaped(self.formatMessage(record))]
         # A filter may have written the trace, without secrets.
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
-        for block in filter(None, (trace, record.stack_info)):
+        for block in filter(None, (getattr(record, "below", None), trace, record.stack_info)):
             lines += [f"    {escaped(line)}".rstrip() for line in block.split("\n")]
         return "\n".join(lines)
 

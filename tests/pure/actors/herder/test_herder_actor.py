@@ -33,11 +33,12 @@ from actors.messages.commands import (
     RequestRejoin,
     WriteConfig,
 )
-from actors.messages.events import Joined, JoinPreparing, Remark
+from actors.messages.events import Joined, JoinPreparing, Remark, TaskStalled
 from actors.messages.requests import Ask, FenceZombies, GetConnector, GetStory, HealthCheck, PutConnector, Request
 from actors.stores.config import ConfigStoreActor
 from actors.stores.status import StatusStoreActor
 from actors.ticker import Ticker
+from spark_tasks.config.masking import MASK, process_secrets
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins import Plugins
 from spark_tasks.task import Progress
@@ -241,6 +242,18 @@ def test_each_asker_gets_its_own_answer(rig: Rig, c: ConnectorName) -> None:
     assert health.get(timeout=WITHIN_S) is None
     with pytest.raises(AlreadyExistsError):
         rig.ask(PutConnector(c, {"connector.class": "ScriptedSource"}, replace=False)).get(timeout=WITHIN_S)
+
+
+def test_where_a_task_hangs_is_told_below_the_line(
+    rig: Rig, c: ConnectorName, caplog: pytest.LogCaptureFixture
+) -> None:
+    process_secrets().learn("c", ["s3cr3t\nof-two-lines"])
+    task = ConnectorTaskId(c, 0)
+    rig.tell(TaskStalled(task, rig.states[-1].slots[task].epoch, "hangs with s3cr3t\nof-two-lines\nin hang\nin run"))
+    rig.ask(HealthCheck()).get(timeout=WITHIN_S)
+    [told] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert told.getMessage().startswith(f"c-0: hangs with {MASK} [TaskStalled#")
+    assert vars(told)["below"] == "in hang\nin run"
 
 
 def test_a_second_write_waits_for_the_first_to_be_read_back(rig: Rig) -> None:

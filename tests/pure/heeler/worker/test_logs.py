@@ -156,6 +156,20 @@ def test_strangers_words_forge_no_line_and_turn_no_terminal(lines, obeyed):
     assert not any(set(line) & {*obeyed} - {*"[2K1A"} for line in (about, failed, *trace))
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_is_below_a_line_has_lines_of_its_own(lines, form):
+    written = lines(form=form)
+    stack = 'Its process is here:\n  File "a.py"\x1b[2K'
+    logging.getLogger("actors.herder.actor").warning("hangs [TaskStalled#1]", extra={"about": None, "below": stack})
+    if form == "json":
+        [line] = map(json.loads, written())
+        assert (line["message"], line["stack"]) == ("hangs [TaskStalled#1]", stack)
+    else:
+        line, *below = written()
+        assert "hangs [TaskStalled#1] (actors.herder.actor:" in line
+        assert below == ["    Its process is here:", '      File "a.py"\\x1b[2K']
+
+
 @given(st.text(st.characters(exclude_categories=())))  # with halves of characters
 def test_any_text_is_one_line_of_what_can_be_written(text):
     shown = escaped(text)
