@@ -101,7 +101,8 @@ class Scaler:
         try:
             lag, partitions = self._measure(watched.connector, watched.config)
         except Exception as error:  # noqa: BLE001 - whatever a client raises: it is measured again
-            _logger.warning("%s: the lag cannot be measured, the number of tasks stays: %s", watched.connector, error)
+            _logger.warning("%s: the lag cannot be measured, the number of tasks stays: %s", watched.connector, error,
+                            extra={"about": watched.connector})
             watched.lag = None
             watched.scale = scaling.unknown(watched.scale)
         else:
@@ -115,6 +116,6 @@ class Scaler:
         watched.scale = scaling.advance(watched.scale, watched.bounds, lag, partitions, int(self._clock() * 1000))
         if watched.tasks != before and not watched.ended:
             text = f"{before} -> {watched.tasks} tasks: {lag} records behind, in {partitions} partitions (tasks.auto)"
-            _logger.info("%s: %s", watched.connector, text)
+            _logger.info("%s: %s", watched.connector, text, extra={"about": watched.connector})
             self._tell(Remark(watched.connector, text, SOURCE))
             self._tell(TaskReconfigurationRequested(watched.connector, watched.epoch))

@@ -143,7 +143,7 @@ class Watchdog:
             what, stack = self._examine(pace, lapse)
         except Exception:
             # Whatever keeps it from saying where: that it stalls is to be told all the same.
-            _logger.exception("%s: could not find out where it hangs", pace.task)
+            _logger.exception("%s: could not find out where it hangs", pace.task, extra={"about": pace.task})
             what, stack = f"no progress for {lapse.seconds:.0f} s", ""
         if pace.ended or pace.look(self._clock()) is None:
             return

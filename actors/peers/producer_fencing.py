@@ -74,4 +74,5 @@ class ProducerFencing:
                 future.result()
         finally:
             cluster.close()
-        log.info("%s: fenced %d producers of former tasks", connector, len(transactional_ids))
+        log.info("%s: fenced %d producers of former tasks", connector, len(transactional_ids),
+                 extra={"about": connector})

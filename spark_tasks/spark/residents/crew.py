@@ -18,6 +18,7 @@ from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.door import Line
+from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 
 _logger = logging.getLogger(__name__)
@@ -225,7 +226,8 @@ class Crew:
             expected, resident.doomed, resident.item = resident.doomed, True, None
             self.residents.pop(resident.number, None)
         if not expected:
-            _logger.warning("An executor process ended%s", f" with the split of {task} that it ran" if task else "")
+            _logger.warning("An executor process ended%s", f" with the split of {task} that it ran" if task else "",
+                            extra={"about": connector_of(task) if task else None})
             self._died()
 
     def kill(self, residents: Iterable[Resident]) -> None:

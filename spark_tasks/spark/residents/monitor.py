@@ -16,6 +16,7 @@ from typing import Any
 
 from spark_tasks.spark.executor import ExecutorTracebackError
 from spark_tasks.spark.residents.door import Line
+from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process import Resident
@@ -127,7 +128,8 @@ class Monitor:
         seconds = time.monotonic() - resident.since
         where, stack = self._where(resident)
         text = f"A split of {item.batch.task} has been running for {seconds:.0f} s. {where}"
-        _logger.warning("%s", text, exc_info=ExecutorTracebackError(stack) if stack else None)
+        _logger.warning("%s", text, exc_info=ExecutorTracebackError(stack) if stack else None,
+                        extra={"about": connector_of(item.batch.task)})
         self._hangs(item.batch.task, f"{text}\n{stack}" if stack else text)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
@@ -199,7 +201,7 @@ class Monitor:
             seconds = self._looked - batch.submitted_at
             text = (f"A batch of {batch.task} has been waiting for an executor process for {seconds:.0f} s. {why}, for "
                     f"the longest time by: {holders or 'nobody'}")
-            _logger.warning("%s", text)
+            _logger.warning("%s", text, extra={"about": connector_of(batch.task)})
             self._hangs(batch.task, text)
 
 

@@ -41,7 +41,8 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_it_goes_on_from_the_tasks_there_are_and_asks_for_more_and_fewer(rig):
+def test_it_goes_on_from_the_tasks_there_are_and_asks_for_more_and_fewer(rig, caplog):
+    caplog.set_level("INFO")
     watched = rig.scaler.watch("c", 7, CONFIG)
     assert watched.tasks == 2
     rig.lag = 1000
@@ -49,6 +50,7 @@ def test_it_goes_on_from_the_tasks_there_are_and_asks_for_more_and_fewer(rig):
     assert watched.tasks == 4
     assert [type(message) for message in rig.told] == [Remark, TaskReconfigurationRequested]
     assert rig.told[0].what.startswith("2 -> 4 tasks: 1000 records behind")
+    assert [vars(record)["about"] for record in caplog.records] == ["c"], "in GET /connectors/c/logs"
     assert rig.told[1] == TaskReconfigurationRequested("c", 7)
     assert rig.scaler.figures() == {"c": Scaled(4, 1000)}
     rig.lag = 0
@@ -64,6 +66,7 @@ def test_a_kafka_that_is_away_changes_nothing(rig, caplog):
     rig.pass_(8, watched)
     assert (watched.tasks, watched.lag, rig.told) == (2, None, [])
     assert "the lag cannot be measured" in caplog.text
+    assert {vars(record)["about"] for record in caplog.records} == {"c"}
     rig.lag = 1000
     rig.pass_(8, watched)
     assert watched.tasks == 4
