@@ -41,6 +41,12 @@ _CLIENT_DEFAULTS = {
 }
 
 
+def _report(error: BaseException) -> None:
+    """Of what was posted. GeneratorExit is none of its errors: it was still waiting when the IO loop ended."""
+    if not isinstance(error, GeneratorExit):
+        _log.error("Defect in the group member", exc_info=error)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """A worker's group settings. `client` holds kafka-python's client settings, `bootstrap_servers` among them.
@@ -129,8 +135,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]
 
     def post(self, function: Callable[..., Any], *args: object) -> None:
         """Run a function or coroutine function soon on the IO thread; its error goes to the log. Any thread."""
-        future = self._manager.call_soon(function, *args)
-        future.add_errback(lambda error: _log.error("Defect in the group member", exc_info=error))
+        self._manager.call_soon(function, *args).add_errback(_report)
 
     def check(self) -> None:
         """RuntimeError where the IO thread has died: nobody is a member any more, and nobody else would say so."""

@@ -1,10 +1,12 @@
 """Members in a real Kafka group: joining, sharing, leaving, crashing, and the herder's part in it."""
 
+import threading
 import time
 
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
+from kafka.future import Future
 
 from actors.assignment.protocol import AssignmentError, Protocol
 from actors.messages.commands import AllowJoin, HerderAlive, RequestRejoin
@@ -236,6 +238,20 @@ def test_a_member_whose_thread_died_dies_too(worker):
     wait_until(lambda: not thread.is_alive(), what="the thread to die")
     one.member.tell(HerderAlive())
     wait_until(lambda: not one.member.is_alive(), 20, "the member to die")
+
+
+def test_what_a_member_leaves_undone_when_it_ends_is_no_defect(worker, caplog):
+    one, begun = worker("w1").join(), threading.Event()
+    one.joined(30)
+
+    async def without_end():
+        begun.set()
+        await Future()
+
+    one.on_io_thread(without_end)
+    assert begun.wait(10)
+    one.member.stop()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def remove_from_group(herder):
