@@ -10,6 +10,7 @@ from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
+from spark_tasks.plugins.cut import Cut, cut_of
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import SinkTask
 from spark_tasks.sources.delivery import Delivery
@@ -52,7 +53,7 @@ class Runners:
         if issubclass(connector, SinkConnector):
             sink = SinkSettings.of(context)
             if make is not None:
-                runner = make(context, sink, self._watchers, self._io)
+                runner = make(context, sink, self._cut(context, is_sink=True), self._watchers, self._io)
             else:
                 pipeline = SinkPipeline(context.worker.converters, context.connector)
                 runner = SinkTask(context, sink, connector, pipeline, self._watchers, self._io)
@@ -60,7 +61,7 @@ class Runners:
             settings = SourceSettings.of(context)
             delivery = self._make_delivery(context, settings)
             if make is not None:
-                runner = make(context, settings, delivery)
+                runner = make(context, settings, self._cut(context, is_sink=False), delivery)
             else:
                 rows = connector.yields == "rows"
                 source = SourcePipeline(context.worker.converters, context.connector, rows=rows)
@@ -69,6 +70,12 @@ class Runners:
             raise ConfigError(
                 f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
         return runner
+
+    def _cut(self, context: TaskContext, *, is_sink: bool) -> Cut | None:
+        cut, refusals = cut_of(self._plugins, context.connector, context.worker.converters, is_sink=is_sink)
+        for refusal in refusals:
+            raise ConfigError(f"{refusal.key}: {refusal.message}")
+        return cut
 
     def close(self) -> None:
         """Stop Spark and close the connections; the tasks must be gone."""

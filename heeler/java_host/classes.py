@@ -23,6 +23,7 @@ from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRun
 if TYPE_CHECKING:
     from spark_tasks.kafka.group_io import GroupIo
     from spark_tasks.kafka.watcher import EndWatchers
+    from spark_tasks.plugins.cut import Cut
     from spark_tasks.sinks.settings import SinkSettings
     from spark_tasks.sources.delivery import Delivery
     from spark_tasks.sources.settings import SourceSettings
@@ -218,11 +219,13 @@ class JavaSourceConnector(_JavaConnector, SourceConnector):
         return bool(told["altered"])
 
     @classmethod
-    def make_runner(cls, context: TaskContext, settings: SourceSettings, delivery: Delivery | None) -> TaskRunner:
-        """The runner of one of its tasks."""
+    def make_runner(
+        cls, context: TaskContext, settings: SourceSettings, cut: Cut | None, delivery: Delivery | None
+    ) -> TaskRunner:
+        """The runner of one of its tasks. `cut`: where heeler has a part of the chain."""
         from heeler.java_host.source_task import JavaSourceTask  # noqa: PLC0415 - numba and more, for tasks only
 
-        return JavaSourceTask(context, settings, cls.host, cls.named(), delivery)
+        return JavaSourceTask(context, settings, cls.host, cls.named(), delivery, cut)
 
 
 class JavaSinkConnector(_JavaConnector, SinkConnector):
@@ -237,12 +240,12 @@ class JavaSinkConnector(_JavaConnector, SinkConnector):
 
     @classmethod
     def make_runner(
-        cls, context: TaskContext, settings: SinkSettings, watchers: EndWatchers, io: GroupIo
+        cls, context: TaskContext, settings: SinkSettings, cut: Cut | None, watchers: EndWatchers, io: GroupIo
     ) -> TaskRunner:
-        """The runner of one of its tasks."""
+        """The runner of one of its tasks. `cut`: where heeler has a part of the chain."""
         from heeler.java_host.sink_task import JavaSinkTask  # noqa: PLC0415 - numba and more, for tasks only
 
-        return JavaSinkTask(context, settings, cls.host, cls.named(), watchers, io)
+        return JavaSinkTask(context, settings, cls.host, cls.named(), watchers, io, cut)
 
 
 _BASES: Final[Mapping[str, type[Any]]] = {

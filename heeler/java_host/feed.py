@@ -68,6 +68,11 @@ class Feed:
         """Whether the host has enough frames."""
         return len(self.given) >= AHEAD or sum(size for _, size in self.given) >= _AHEAD_BYTES
 
+    @property
+    def pending(self) -> bool:
+        """Whether something is being read, so that nothing is known yet of what comes next."""
+        return False
+
     def next(self) -> bytes | None:
         """The next frame; None if there is nothing new. Raises RetriableError and other errors of reading."""
         frame = next(self._frames, None)
@@ -105,12 +110,15 @@ class Feed:
 
     def _frame(self, place: TopicPartition, start: int, end: int, part: pa.RecordBatch) -> bytes:
         frame = records(*place, start, end, part, reset=self._expected.get(place) != start)
+        self._gave(place, end, len(part), part.nbytes)
+        return frame
+
+    def _gave(self, place: TopicPartition, end: int, rows: int, size: int) -> None:
         self._expected[place] = end
         self._positions.advance(place, end)
-        self.given.append((len(part), part.nbytes))
-        if len(part):
+        self.given.append((rows, size))
+        if rows:
             self._used(place[0])
-        return frame
 
 
 def _parts(raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
+from spark_tasks.data.cut import CUT, Handed, is_converted, schema_text
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.api import TransactionSignal
 
@@ -26,6 +27,7 @@ HEAD: Final = struct.Struct("<iiq")  # kind, id, bytes of the body
 _BODY: Final = struct.Struct("<iiii")  # rows, bytes of the meta JSON, sections, 0
 _TOPIC, _PARTITION, _TIMESTAMP, _KEY, _VALUE, _HEADERS, _HEADER_KEY, _HEADER_VALUE = 0, 1, 2, 3, 6, 9, 10, 13
 _SECTIONS: Final = 16
+_KEY_SCHEMA, _VALUE_SCHEMA, _CUT_SECTIONS = 16, 17, 18  # with the schemas of records at the cut of a chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class Batch:
     """A frame of a source task. `topics`: the names that `topic` (int32, one a record) counts; `partition` (int32): -1
     where the partitioner decides; `raw`: RAW_SCHEMA; `offsets`: JSON texts of source partition and offset; `more`: the
     rest of what one poll returned comes in the next frame; `wanted`: the task needs the offsets of its records;
-    `signal`: the plugin's request for the transaction after it.
+    `signal`: the plugin's request for the transaction after it. `handed`: the records again where heeler has a part of
+    the chain.
     """
 
     number: int
@@ -45,6 +48,7 @@ class Batch:
     more: bool
     wanted: bool
     signal: TransactionSignal | None
+    handed: Handed | None = None
 
 
 def message(number: int, content: Mapping[str, Any]) -> bytes:
@@ -54,10 +58,13 @@ def message(number: int, content: Mapping[str, Any]) -> bytes:
 
 
 class Places:
-    """The partitions and offsets of a frame's records, as far as Kafka has returned them."""
+    """The partitions and offsets of a frame's records, as far as Kafka has returned them. `named`: heeler has a part of
+    the chain, and tells the topics too; a record without one was left out.
+    """
 
-    def __init__(self, number: int, rows: int) -> None:
+    def __init__(self, number: int, rows: int, *, named: bool = False) -> None:
         self._number = number
+        self._topics: dict[str, list[int]] | None = {} if named else None
         self._partition = np.full(rows, -1, np.int32)
         self._offset = np.full(rows, -1, np.int64)
 
@@ -67,9 +74,15 @@ class Places:
         if offset >= 0:
             self._offset[rows] = offset + np.arange(len(rows))
 
+    def named(self, rows: np.ndarray[Any, Any], topic: str) -> None:
+        """These rows go to this topic."""
+        if self._topics is not None:
+            self._topics.setdefault(topic, []).extend(rows.tolist())
+
     def told(self) -> Mapping[str, Any]:
         """The form for the host: little-endian int32 and int64, one per record, in Base64."""
-        return {"frame": self._number, "partitions": b64encode(self._partition.tobytes()).decode(),
+        return {"frame": self._number, "topics": self._topics,
+                "partitions": b64encode(self._partition.tobytes()).decode(),
                 "offsets": b64encode(self._offset.tobytes()).decode()}
 
 
@@ -77,9 +90,34 @@ def records(topic: str, partition: int, start: int, end: int, raw: pa.RecordBatc
     """The frame of records for a sink task: `raw` (RAW_SCHEMA) has all records of the partition from `start` to `end`
     (exclusive). `reset`: `start` is not the end of the partition's last frame.
     """
-    meta = json.dumps({"topic": topic, "partition": partition, "from": start, "to": end, "reset": reset}).encode()
-    sections = _sections(raw) if len(raw) else [b""] * _SECTIONS
-    parts = [_BODY.pack(len(raw), len(meta), _SECTIONS, 0), struct.pack(f"<{_SECTIONS}q", *map(len, sections))]
+    meta = {"topic": topic, "partition": partition, "from": start, "to": end, "reset": reset}
+    return _packed(meta, len(raw), _sections(raw) if len(raw) else [b""] * _SECTIONS)
+
+
+def cut_records(
+    topic: str, partition: int, start: int, end: int, batch: pa.RecordBatch | None, *, reset: bool
+) -> bytes:
+    """The same where heeler has had the first part of the chain. `batch` (CUT_SCHEMA): what is left of the
+    records; its sections are those of the records as they are in Kafka, then those of what has become of them.
+    """
+    meta: dict[str, Any] = {"topic": topic, "partition": partition, "from": start, "to": end, "reset": reset}
+    if batch is None:
+        return _packed({**meta, "cut": {}}, 0, [b""] * _SECTIONS)
+    topics = batch.column(f"{CUT}topic")
+    meta["cut"] = {"topics": topics.dictionary.to_pylist(), **{
+        part: {"json": is_converted(batch, part), "schema": schema_text(batch, part)} for part in ("key", "value")}}
+    names = [f"{CUT}{name}" for name in ("timestamp", "key", "value", "headers")]
+    raw = pa.RecordBatch.from_arrays(batch.columns[: len(RAW_SCHEMA)], schema=RAW_SCHEMA)
+    behind = pa.RecordBatch.from_arrays([raw.column("offset"), *map(batch.column, names)], schema=RAW_SCHEMA)
+    sections = _sections(behind)
+    sections[_TOPIC] = topics.indices.to_numpy().astype(np.int32).tobytes()
+    sections[_PARTITION] = batch.column(f"{CUT}partition").fill_null(partition).to_numpy().tobytes()
+    return _packed(meta, len(batch), [*_sections(raw), *sections])
+
+
+def _packed(told: Mapping[str, Any], rows: int, sections: list[bytes]) -> bytes:
+    meta = json.dumps(told).encode()
+    parts = [_BODY.pack(rows, len(meta), len(sections), 0), struct.pack(f"<{len(sections)}q", *map(len, sections))]
     for part in (meta, *sections):
         parts += [part, bytes(-len(part) % 8)]
     body = b"".join(parts)
@@ -120,7 +158,7 @@ def batch(number: int, body: memoryview) -> Batch:
 
 def _batch(number: int, body: memoryview) -> Batch:
     rows, meta_bytes, sections, _ = _BODY.unpack_from(body)
-    if sections != _SECTIONS:
+    if sections not in (_SECTIONS, _CUT_SECTIONS):
         raise ValueError(f"{sections} sections")
     sizes = struct.unpack_from(f"<{sections}q", body, _BODY.size)
     at = _BODY.size + 8 * sections
@@ -132,11 +170,16 @@ def _batch(number: int, body: memoryview) -> Batch:
             raise ValueError("a section is longer than the frame")
         parts.append(whole.slice(at, size))
         at += _padded(size)
+    topics, raw = tuple(meta["topics"]), _raw(rows, sizes, parts)
+    topic, partition = np.frombuffer(parts[_TOPIC], np.int32), np.frombuffer(parts[_PARTITION], np.int32)
+    handed = None
+    if sections == _CUT_SECTIONS:
+        keys, values = (np.frombuffer(parts[place], np.int32) for place in (_KEY_SCHEMA, _VALUE_SCHEMA))
+        handed = Handed(topics, topic, partition, raw, keys, values, tuple(meta["schemas"]))
     return Batch(
-        number, tuple(meta["topics"]), np.frombuffer(parts[_TOPIC], np.int32),
-        np.frombuffer(parts[_PARTITION], np.int32), _raw(rows, sizes, parts),
+        number, topics, topic, partition, raw,
         tuple((partition, offset) for partition, offset in meta["offsets"]), bool(meta["more"]),
-        bool(meta.get("wanted")), meta.get("signal"),
+        bool(meta.get("wanted")), meta.get("signal"), handed,
     )
 
 

@@ -12,6 +12,7 @@ from heeler.java_host.connection import Connection, Event, HostGoneError, JavaPl
 from heeler.java_host.figures import figures
 from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.metrics.plugins import Figures
+from spark_tasks.plugins.cut import Cut
 from spark_tasks.task import TaskContext
 
 log = logging.getLogger(__name__)
@@ -155,13 +156,15 @@ class HeldSession:
             session.close()
 
 
-def order(context: TaskContext, named: Mapping[str, str]) -> Message:
+def order(context: TaskContext, named: Mapping[str, str], cut: Cut | None = None) -> Message:
     """The start request for a task. The worker's converters are used if the connector names none."""
     connector = {"name": context.connector_name, **context.connector}
     for name in _CONVERTERS:
         worker = context.worker.converters
         if not connector.get(name) and worker.get(name):
             connector |= {k: v for k, v in worker.items() if k == name or k.startswith(f"{name}.")}
+    if cut is not None:
+        connector = cut.for_host(connector)
     return {"name": context.connector_name, "task": context.task, **named, "connector": connector,
             "config": dict(context.config)}
 

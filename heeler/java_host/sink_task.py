@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 
 from heeler.java_host.connection import Event, HostGoneError
+from heeler.java_host.cut_feed import CutFeed
 from heeler.java_host.feed import Feed
 from heeler.java_host.frames import Batch
 from heeler.java_host.host import JavaHost
@@ -28,21 +31,25 @@ from spark_tasks.kafka.membership import GroupConsumer
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.plugins.cut import Cut
 from spark_tasks.sinks.commits import PendingOffsets
+from spark_tasks.sinks.handing import handing_job
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
 from spark_tasks.task import Progress, TaskContext
-from spark_tasks.tasks.retries import Patience
+from spark_tasks.tasks.retries import Patience, RetryLimits
 
 MAX_POLL_RECORDS = 500  # as in a Java consumer
 
 
 class JavaSinkTask:
-    """A TaskRunner. `named`: its connector's name in the host; `watchers` and `io`: the worker's."""
+    """A TaskRunner. `named`: its connector's name in the host; `watchers` and `io`: the worker's. `cut`: where heeler
+    has a part of the chain.
+    """
 
     def __init__(self, context: TaskContext, settings: SinkSettings, host: JavaHost, named: Mapping[str, str],
-                 watchers: EndWatchers, io: GroupIo) -> None:
+                 watchers: EndWatchers, io: GroupIo, cut: Cut | None = None) -> None:
         self.version = named["version"]
         self._context = context
         self._host = host
@@ -51,17 +58,22 @@ class JavaSinkTask:
         self._watcher = watchers.of(settings.client)
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, None)
         self._order = {
-            **order(context, named), "group": settings.consumer.group_id,
+            **order(context, named, cut), "group": settings.consumer.group_id,
             "most": settings.max_poll_records or MAX_POLL_RECORDS,
             "flush": max(1, context.worker.offset_flush_interval_ms),
         }
-        self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,
-                          context.topic_used)
         self._errors = settings.errors
+        if cut is not None and cut.divides:
+            self._feed: Feed = CutFeed(self._positions, context, handing_job(context, settings, cut),
+                                       tolerant=settings.errors.tolerant)
+        else:
+            self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,
+                              context.topic_used)
         self._prepared = False
         self._metrics = context.metrics
         self._metrics.kind = "sink"
-        self._patience = Patience(context.id, self._metrics)
+        self._patience = Patience(context.id, self._metrics, RetryLimits(
+            self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms))
         self._held = HeldSession(context.id, self._drop, self._finish)
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # what the plugin has; None until it was told
@@ -72,6 +84,11 @@ class JavaSinkTask:
         self._paused = False
         self.restarting = False
         """See TaskRunner: the host has ended, and there is no other one yet."""
+
+    @property
+    def batch(self) -> Future[list[Any]] | None:
+        """The batch of heeler's part of the chain (see TaskRunner)."""
+        return self._feed.batch if isinstance(self._feed, CutFeed) else None
 
     def start(self) -> None:
         """Make and start the task in the host. It joins the group in run_once."""
@@ -125,8 +142,8 @@ class JavaSinkTask:
             self._close_partitions(session)
         if self._open is None:
             self._open_partitions(session)
-        self._patience.succeeded()
         if self._paused or not self._positions:
+            self._patience.succeeded()
             self._look_at_lag()
             return Progress(idle_ms=PAUSED_MS)
         return self._give(session)
@@ -232,6 +249,8 @@ class JavaSinkTask:
             session.connection.give(frame)
             count += self._feed.given[-1][0]
         self._metrics.lags = self._positions.lags()
+        if not self._feed.pending:
+            self._patience.succeeded()
         if busy:
             return Progress(count, idle_ms=UPKEEP_MS)  # the host wakes the task
         armed = self._watcher.arm(self, self._feed.at(), self._settings.isolation, self._context.wake)
@@ -297,3 +316,5 @@ class JavaSinkTask:
     def cancel(self) -> None:
         """Cancel the task (see TaskRunner); the host gives it up too."""
         self._held.cancel()
+        if (batch := self.batch) is not None:
+            self._context.engine.cancel(batch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -20,6 +21,8 @@ from heeler.java_host.frames import Batch, Places
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import HeldSession, Session, order, unexpected
+from heeler.java_host.taking import Taking
+from spark_tasks.data.cut import Handed
 from spark_tasks.errors import ConnectError, DataError, RetriableError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
@@ -27,12 +30,13 @@ from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.transactions import TransactionMember
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.api import TransactionSignal
+from spark_tasks.plugins.cut import Cut
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import Progress, TaskContext
-from spark_tasks.tasks.retries import Patience
+from spark_tasks.tasks.retries import Patience, RetryLimits
 
 STEP_S: Final = 1.0  # how long frames are gathered before a commit, so that messages are handled in between
 IDLE_MS: Final = 60_000  # the reading thread wakes the task
@@ -40,10 +44,12 @@ _NO_FRAME: Final = 0
 
 
 class JavaSourceTask:
-    """A TaskRunner. `named`: its connector's name in the host; `delivery` None: at least once."""
+    """A TaskRunner. `named`: its connector's name in the host; `delivery` None: at least once; `cut`: where heeler has
+    a part of the chain.
+    """
 
     def __init__(self, context: TaskContext, settings: SourceSettings, host: JavaHost, named: Mapping[str, str],
-                 delivery: Delivery | None = None) -> None:
+                 delivery: Delivery | None = None, cut: Cut | None = None) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
         self.version = named["version"]
@@ -55,14 +61,18 @@ class JavaSourceTask:
         self._cluster = shared_cluster(producer.client)
         self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=producer.idempotent)
         boundary = self._delivery.boundary
-        self._order = {**order(context, named),
+        divided = cut if cut is not None and cut.divides else None
+        self._taking = None if divided is None else Taking(context, settings.errors, divided)
+        self._order = {**order(context, named, cut),
+                       "converted": None if divided is None else sorted(divided.converted),
                        "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}
         self._creation = settings.topics
         self._flush_ms = max(1, context.worker.offset_flush_interval_ms)
         self._session_s = context.worker.session_timeout_ms / 1000
         self._metrics = context.metrics
         self._metrics.kind = "source"
-        self._patience = Patience(context.id, self._metrics)
+        self._patience = Patience(context.id, self._metrics, RetryLimits(
+            settings.errors.retry_timeout_ms, settings.errors.retry_delay_max_ms))
         self._held = HeldSession(context.id, self._give_up, self._finish)
         self._opened_at = self._said_at = time.monotonic()
         self._topics: set[str] = set()
@@ -72,6 +82,11 @@ class JavaSourceTask:
         self._polls = False
         self.restarting = False
         """See TaskRunner: the host has ended, and there is no other one yet."""
+
+    @property
+    def batch(self) -> Future[list[Any]] | None:
+        """The batch of heeler's part of the chain (see TaskRunner)."""
+        return None if self._taking is None else self._taking.batch
 
     def start(self) -> None:
         """Fence predecessors if the delivery does so; make and start the task in the host."""
@@ -130,7 +145,7 @@ class JavaSourceTask:
 
     def _step(self, session: Session, until: float, *, wait: bool = False) -> Progress:
         """Append and commit received frames; with `wait`, up to the event "drained", the host's last one."""
-        writing = _Writing(self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used)
+        writing = _Writing(self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking)
         error: ConnectError | None = None
         drained = False
         try:
@@ -175,9 +190,7 @@ class JavaSourceTask:
         if writing.number is None:
             return self._settle(finish=False)
         writing.flush()
-        # Transforms and converters ran in the host, which reports only the resulting records.
-        count, size = writing.records, writing.size
-        self._metrics.worked([SplitFigures(count, size, count, size)])
+        self._metrics.worked(writing.figures)
         self._delivery.written([writing.sequences])
         if self._slept:
             raise RetriableError("this process slept for so long that another worker may be running its tasks")
@@ -263,6 +276,8 @@ class JavaSourceTask:
     def cancel(self) -> None:
         """Cancel the task (see TaskRunner); the host gives it up too."""
         self._held.cancel()
+        if self._taking is not None:
+            self._taking.cancel()
         self._delivery.cancel()
 
     def _used(self, topic: str) -> None:
@@ -274,14 +289,17 @@ class JavaSourceTask:
 
 
 class _Writing:
-    """The frames of one step into an appender, made for the first of them. `used` is told of each topic once."""
+    """The frames of one step into an appender, made for the first of them. `used` is told of each topic once. `taking`:
+    heeler's part of the chain.
+    """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
-                 used: Callable[[str], None]) -> None:
+                 used: Callable[[str], None], taking: Taking | None) -> None:
         self._cluster = cluster
         self._options = options
         self._lane = lane
         self._used = used
+        self._taking = taking
         self._appender: Appender | None = None
         self._topics: set[str] = set()
         self.offsets: dict[str, str] = {}
@@ -291,6 +309,7 @@ class _Writing:
         self.signal: TransactionSignal | None = None
         self.records = 0
         self.size = 0
+        self.figures: list[SplitFigures] = []
 
     @property
     def sequences(self) -> Mapping[TopicPartition, int]:
@@ -310,11 +329,33 @@ class _Writing:
     def write(self, batch: Batch) -> None:
         """Append a frame."""
         appender = self._open()
-        places = Places(batch.number, len(batch.raw)) if batch.wanted else None
+        places = Places(batch.number, len(batch.raw), named=batch.handed is not None) if batch.wanted else None
+        if self._taking is not None and batch.handed is not None:
+            self._write_taken(appender, self._taking, batch.handed, places)
+        else:
+            self._write_converted(appender, batch, places)
+        if places is not None:
+            self.places.append(places)
+        self.offsets |= dict(batch.offsets)
+        self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
+
+    def _write_taken(self, appender: Appender, taking: Taking, handed: Handed, places: Places | None) -> None:
+        taken = taking.taken(handed)
+        for topic, partitions, raw in taken.records:
+            self._use(topic)
+            rows = raw.column("offset").to_numpy()
+            landed = None
+            if places is not None and rows.min(initial=0) >= 0:
+                places.named(rows, topic)
+                landed = partial(_landed, places, rows)
+            appender.append(topic, partitions, raw, landed)
+        for topic, letters in taken.letters:
+            appender.append(topic, None, letters)
+        self._count(taken.figures)
+
+    def _write_converted(self, appender: Appender, batch: Batch, places: Places | None) -> None:
         for which, topic in enumerate(batch.topics):
-            if topic not in self._topics:
-                self._topics.add(topic)
-                self._used(topic)
+            self._use(topic)
             rows = np.flatnonzero(batch.topic == which)
             mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
             partitions = batch.partition[rows]
@@ -322,12 +363,18 @@ class _Writing:
                 raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
             landed = partial(_landed, places, rows) if places is not None else None
             appender.append(topic, None if (partitions == -1).all() else partitions, mine, landed)
-        if places is not None:
-            self.places.append(places)
-        self.offsets |= dict(batch.offsets)
-        self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
-        self.records += len(batch.raw)
-        self.size += batch.raw.nbytes
+        count, size = len(batch.raw), batch.raw.nbytes
+        self._count(SplitFigures(count, size, count, size))  # the host reports only what came out of the chain
+
+    def _use(self, topic: str) -> None:
+        if topic not in self._topics:
+            self._topics.add(topic)
+            self._used(topic)
+
+    def _count(self, figures: SplitFigures) -> None:
+        self.figures.append(figures)
+        self.records += figures.written
+        self.size += figures.written_bytes
 
     def flush(self) -> None:
         """Wait until all is acknowledged."""

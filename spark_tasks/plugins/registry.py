@@ -173,6 +173,10 @@ class Plugins:
         infos = dict.fromkeys(self._info(plugin) for plugin in sorted(plugins, key=_age))
         return sorted(infos, key=attrgetter("kind", "class_name"))
 
+    def is_in_jars(self, plugin: Plugin) -> bool:
+        """Whether a Java plugin of its kind and name is here too, which is not the one that is taken."""
+        return any(one.runtime == "java" for one in self._passed_over.get((plugin.kind, plugin.name), ()))
+
     def _info(self, plugin: Plugin) -> PluginInfo:
         return replace(plugin.info, passed_over=tuple(self._passed_over.get((plugin.kind, plugin.name), ())))
 

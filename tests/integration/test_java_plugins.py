@@ -13,7 +13,7 @@ from tests.rigs.workers import JSON, shared
 pytestmark = pytest.mark.integration
 
 MODES = ("count", "exit", "hang", "hang-start", "hang-connector", "throw", "memory", "leak", "leak-aside", "overflow",
-         "measure", "retry", "raise", "reconfigure", "mixed", "transactions")
+         "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "transactions")
 
 
 @pytest.fixture
@@ -51,8 +51,10 @@ def test_java_plugins_are_listed_described_and_validated(rig):
     assert errors(**counting("t", name="n", **passing)) == {}
     assert errors(**counting("t", name="n", **passing, **{"transforms.p.which": "none"})) == {
         "transforms.p.which": ["Invalid value none for configuration which: String must be one of: all, some"]}
-    python = errors(**counting("t", name="n", transforms="m", **{"transforms.m.type": "MarkOne"}))
-    assert ["is a Python plugin" in message for message in python["transforms.m.type"]] == [True]
+    mark, then = {"transforms.m.type": "MarkOne"}, {"transforms.p.type": "heeler.tests.Measured$Pass"}
+    assert errors(**counting("t", name="n", transforms="p,m", **mark, **then)) == {}
+    behind = errors(**counting("t", name="n", transforms="m,p", **mark, **then))
+    assert ["stands behind the Python plugin pieces_one.MarkOne" in m for m in behind["transforms.p.type"]] == [True]
 
 
 def test_lines_of_a_file_with_java_transforms_and_converters(rig, topic_name):
@@ -211,3 +213,38 @@ def test_a_connector_that_raises_an_error_is_failed(rig, topic_name):
     rig.create(topic_name, counting(topic_name, "raise"))
     wait_until(lambda: rig.rest.states(topic_name)[:1] == ["FAILED"], what="the failure")
     assert "raised by the connector" in rig.call("GET", f"/connectors/{topic_name}/status")["connector"]["trace"]
+
+
+def test_python_plugins_behind_a_java_source(rig, topic_name):
+    """A transform of Java, then one of Python, a value and a header converter of Python. `commitRecord` is told where a
+    record went, and of those that Python left out; exactly once.
+    """
+    letters, python = f"{topic_name}-dead", "crossing."
+    rig.create(topic_name, counting(topic_name, "gaps", tell="yes", **{
+        "transforms": "pass,double", "transforms.pass.type": "heeler.tests.Measured$Pass",
+        "transforms.double.type": f"{python}double", "value.converter": f"{python}Numbered",
+        "header.converter": f"{python}Shouted", "errors.tolerance": "all", "errors.log.enable": "true",
+        "errors.deadletterqueue.topic.name": letters, "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true", "exactly.once.support": "requested",
+    }), ["RUNNING", "RUNNING"])
+    wait_until(lambda: offsets(rig, topic_name) == [{"next": 9007199254740993 + 10}], SLOW_S, "the last offset")
+    found = rig.kafka.messages(topic_name)
+    assert [(m.key(), m.value(), m.timestamp()[1]) for m in found] == [
+        (b"k%d" % n, None if n == 5 else b"#%d" % (2 * n), 1000 + n) for n in (0, 1, 3, 5, 8, 9)]
+    assert all([name for name, _ in m.headers()] == ["confirmed"] for m in found)
+    (six,) = rig.kafka.messages(f"{topic_name}-six")
+    assert (six.key(), six.value()) == (b"k6", b"#12")
+    name = "__connect.errors."
+    told = [(m.key(), h[f"{name}stage"], h[f"{name}class.name"], h[f"{name}exception.message"])
+            for m in rig.kafka.messages(letters) for h in [{key: value.decode() for key, value in m.headers()}]]
+    assert told == [(b"k2", "TRANSFORMATION", f"{python}double",
+                     "double raised ValueError('it is two')"),
+                    (b"k7", "VALUE_CONVERTER", f"{python}Numbered", "it is fourteen")]
+    wanted = {f"committed {m.key().decode()} at {m.topic()}-{m.partition()}@{m.offset()} of" for m in [*found, six]}
+    wanted |= {f"left out k{n}" for n in (2, 4, 7)}
+    wait_until(lambda: all(line in rig.process.log.read_text() for line in wanted), what="commitRecord")
+    strict = f"{topic_name}-strict"
+    rig.create(strict, counting(strict, transforms="double", **{"transforms.double.type": f"{python}double"}),
+               ["RUNNING", "FAILED"])
+    trace = rig.call("GET", f"/connectors/{strict}/status")["tasks"][0]["trace"]
+    assert "Tolerance exceeded in error handler: transforms.double (crossing.double) cannot change record" in trace

@@ -138,3 +138,53 @@ def test_a_sink_that_fails_and_one_that_hangs_hold_nobody_up(rig, topic_name):
     rig.create(other, counting(other), ["RUNNING", "RUNNING"])
     rig.delete(hung)
     rig.wait_records(other, 10)
+
+
+def test_python_plugins_before_a_java_sink(rig, topic_name):
+    """A Python key converter, header converter and transform, then one of Java. Bad records of each part are letters as
+    they are in Kafka; what Python leaves out is committed.
+    """
+    letters = f"{topic_name}-dead"
+    rig.kafka.create(topic_name, 1)
+    rig.create(topic_name, noting(rig, topic_name, whole="true", **{
+        "key.converter": "crossing.Pair", "header.converter": "crossing.Shouted",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false",
+        "transforms": "stamp,pass", "transforms.stamp.type": "crossing.stamp", "transforms.stamp.predicate": "dead",
+        "transforms.stamp.negate": "true", "transforms.pass.type": "heeler.tests.Measured$Pass",
+        "predicates": "dead", "predicates.dead.type":
+            "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+        "errors.tolerance": "all", "errors.deadletterqueue.topic.name": letters,
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true"}), ["RUNNING", "RUNNING"])
+    values = [b'"one"', b"{no json", None, b'"wrong"', b'"bad"', b'"two"', b'"three"', b'{"n":1}', b'"drop"']
+    keys = [b"a:1", b"b:2", b"c:3", b"d:4", b"e:5", b"f:six", None, b"g:", b"h:8"]
+    for key, value in zip(keys, values, strict=True):
+        rig.kafka.send(topic_name, [value], partition=0, keys=[key], headers=[("h", b"x")])
+    wait_until(lambda: committed(rig, topic_name) == {(topic_name, 0): 9}, SLOW_S, "all committed")
+    times = [m.timestamp()[1] for m in rig.kafka.messages(topic_name)]
+    at = lambda n, topic: f"{topic} 0@{n} of {topic_name} at {times[n]}: "  # noqa: E731
+    pair, other = "/STRUCT/acme.Pair", f"{topic_name}-x"
+    assert [note for note in notes(rig) if note.startswith(topic_name)] == [
+        at(0, other) + f"Struct{{name=a,n=1.0}}{pair} one 1 h=X/STRING stamped=YES/STRING",
+        at(2, topic_name) + f"Struct{{name=c,n=3.0}}{pair} null h=X/STRING",
+        at(4, other) + f"Struct{{name=e,n=5.0}}{pair} bad 1 h=X/STRING stamped=YES/STRING",
+        at(6, other) + "null three 1 h=X/STRING stamped=YES/STRING",
+        at(7, other) + f"Struct{{name=g,n=NaN}}{pair} {{n=1}} h=X/STRING stamped=YES/STRING",
+    ]
+    rig.wait_records(letters, 4)
+    name = "__connect.errors."
+    found = sorted((int(h[f"{name}offset"]), h[f"{name}stage"], h[f"{name}class.name"], m.key(), m.value(), h["h"])
+                   for m in rig.kafka.messages(letters)
+                   for h in [{key: value.decode() for key, value in m.headers()}])
+    assert found == [
+        (1, "VALUE_CONVERTER", "org.apache.kafka.connect.json.JsonConverter", b"b:2", b"{no json", "x"),
+        (3, "TRANSFORMATION", "crossing.stamp", b"d:4", b'"wrong"', "x"),
+        (4, "TASK_PUT", "org.apache.kafka.connect.sink.SinkTask", b"e:5", b'"bad"', "x"),
+        (5, "KEY_CONVERTER", "crossing.Pair", b"f:six", b'"two"', "x"),
+    ]
+    strict = f"{topic_name}-strict"
+    other = {"notes": str(rig.folder / "other"), "key.converter": "crossing.Pair"}
+    rig.create(strict, noting(rig, topic_name, **other), ["RUNNING", "FAILED"])
+    trace = rig.call("GET", f"/connectors/{strict}/status")["tasks"][0]["trace"]
+    assert "Tolerance exceeded in error handler" in trace
+    assert f"key of record {topic_name}-0, offset 5 cannot be read by Pair" in trace

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Bools, Ints, all_valid, bool_array, number_array, texts
 from spark_tasks.data.arrow_types import to_arrow
@@ -31,10 +32,11 @@ _INTEGERS: dict[Type, Any] = {Type.INT8: np.int8, Type.INT16: np.int16, Type.INT
 
 class TypedReader:
     """Builds columns by schema. `replace_nulls`: replace.null.with.default; `may_lack`: missing members are null even
-    if the schema requires them.
+    if the schema requires them; `exact`: a float may be NaN, infinite or negative zero, which JsonConverter reads as 0.
     """
 
-    def __init__(self, tape: Tape, *, replace_nulls: bool = True, may_lack: bool = False) -> None:
+    def __init__(self, tape: Tape, *, replace_nulls: bool = True, may_lack: bool = False, exact: bool = False) -> None:
+        self._exact = exact
         self._tape = tape
         self._replace_nulls = replace_nulls
         self._may_lack = may_lack
@@ -97,6 +99,8 @@ class TypedReader:
         return number_array(np.array(whole, np.int64).astype(dtype), pa.from_numpy_dtype(dtype))
 
     def _floats(self, schema: Schema, tokens: Ints) -> pa.Array:
+        if self._exact:
+            return pc.utf8_trim(raw(self._tape, tokens), '"').cast(to_arrow(schema))
         numbers = np.isin(self._kinds(tokens), (INT, FLOAT))
         found = raw(self._tape, np.where(numbers, tokens, -1).astype(np.int32)).fill_null("0")
         kind = to_arrow(schema)

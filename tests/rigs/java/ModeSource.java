@@ -40,7 +40,7 @@ public class ModeSource extends SourceConnector {
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
             .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start",
-                "hang-connector", "throw", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "transactions"), ConfigDef.Importance.LOW, "What it does.")
+                "hang-connector", "throw", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "transactions"), ConfigDef.Importance.LOW, "What it does.")
             .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
     }
 
@@ -142,6 +142,8 @@ public class ModeSource extends SourceConnector {
                 null, Schema.STRING_SCHEMA, "k" + next, Schema.INT64_SCHEMA, next, 1000 + next);
             if (config.get("mode").equals("mixed") && next == 3)
                 record = record.newRecord(record.topic(), null, null, "k3", Schema.STRING_SCHEMA, "three", record.timestamp());
+            if (config.get("mode").equals("gaps") && next == 5)
+                record = record.newRecord(record.topic(), null, Schema.STRING_SCHEMA, "k5", null, null, record.timestamp());
             record.headers().addLong("confirmed", confirmed);
             if (config.get("mode").equals("transactions") && next == 7) context.transactionContext().abortTransaction(record);
             else if (config.get("mode").equals("transactions") && next % 5 == 4)
@@ -182,7 +184,8 @@ public class ModeSource extends SourceConnector {
 
         @Override public void commitRecord(SourceRecord record, RecordMetadata metadata) {
             confirmed++;
-            if (config.containsKey("tell"))
+            if (config.containsKey("tell") && metadata == null) System.out.println("left out " + record.key());
+            else if (config.containsKey("tell"))
                 System.out.println("committed " + record.key() + " at " + metadata.topic() + "-" + metadata.partition() + "@"
                     + metadata.offset() + " of " + metadata.timestamp() + ", " + metadata.serializedKeySize() + "+"
                     + metadata.serializedValueSize());

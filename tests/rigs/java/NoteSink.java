@@ -16,6 +16,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.errors.RetriableException;
@@ -34,6 +35,7 @@ public class NoteSink extends SinkConnector {
     @Override public ConfigDef config() {
         return new ConfigDef()
             .define("notes", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "The file.")
+            .define("whole", ConfigDef.Type.BOOLEAN, false, ConfigDef.Importance.LOW, "Note records with all that they have.")
             .define("behind", ConfigDef.Type.INT, 0, ConfigDef.Importance.LOW, "So many records are not to be committed.");
     }
 
@@ -62,6 +64,7 @@ public class NoteSink extends SinkConnector {
         private static final Set<String> SEEN = new HashSet<>(); // of all tasks, for as long as the host lives
         private Path notes;
         private long behind;
+        private boolean whole;
 
         @Override public String version() {
             return "7.2";
@@ -69,6 +72,7 @@ public class NoteSink extends SinkConnector {
 
         @Override public void start(Map<String, String> given) {
             notes = Path.of(given.get("notes"));
+            whole = Boolean.parseBoolean(given.get("whole"));
             behind = Long.parseLong(given.getOrDefault("behind", "0"));
             note("start " + context.configs().get("notes").equals(given.get("notes")));
         }
@@ -80,7 +84,8 @@ public class NoteSink extends SinkConnector {
 
         @Override public void put(Collection<SinkRecord> records) {
             for (SinkRecord record : records) {
-                String[] said = record.value().toString().split(" ");
+                if (whole) note(described(record));
+                String[] said = String.valueOf(record.value()).split(" ");
                 note("put " + record.kafkaPartition() + " " + record.kafkaOffset() + " " + said[0]);
                 if (!SEEN.add(notes + " " + record.kafkaPartition() + " " + record.kafkaOffset())) continue;
                 TopicPartition other = said.length < 2 ? null
@@ -102,6 +107,18 @@ public class NoteSink extends SinkConnector {
                     default -> { }
                 }
             }
+        }
+
+        private static String described(SinkRecord record) {
+            StringBuilder headers = new StringBuilder();
+            record.headers().forEach(h -> headers.append(" ").append(h.key()).append("=").append(h.value()).append(type(h.schema())));
+            return record.topic() + " " + record.kafkaPartition() + "@" + record.kafkaOffset() + " of "
+                + record.originalTopic() + " at " + record.timestamp() + ": " + record.key() + type(record.keySchema()) + " "
+                + record.value() + type(record.valueSchema()) + headers;
+        }
+
+        private static String type(Schema schema) {
+            return schema == null ? "" : "/" + schema.type() + (schema.name() == null ? "" : "/" + schema.name());
         }
 
         /** As connectors do that commit offsets in a transaction of their own. */

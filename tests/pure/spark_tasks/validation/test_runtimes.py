@@ -1,4 +1,4 @@
-"""A connector, its transforms and its converters have to be of one runtime."""
+"""Plugins of both runtimes in one connector."""
 
 from __future__ import annotations
 
@@ -74,12 +74,20 @@ def test_plugins_of_one_runtime_go_together(plugins, side):
     assert wrong == ({} if side == "py" else {"topic": ["no such topic"]})
 
 
-@pytest.mark.parametrize(("side", "other", "word"), [("py", "java", "Java"), ("java", "py", "Python")])
-def test_others_do_not(plugins, side, other, word):
-    chain = {"transforms": "m", "transforms.m.type": f"{other}.Mark"}
-    wrong = errors(plugins, f"{side}.Source", {"key.converter": f"{other}.Converter"}, **chain)
-    assert f"{other}.Mark is a {word} plugin" in wrong["transforms.m.type"][0]
-    assert f"{other}.Converter is a {word} plugin" in wrong["key.converter"][0], "the worker's own, too"
+def test_a_java_connector_takes_python_plugins_where_its_chain_can_be_cut(plugins):
+    """What else: tests/pure/spark_tasks/plugins/test_cut.py."""
+    java, python = {"transforms.j.type": "java.Mark"}, {"transforms.p.type": "py.Mark"}
+    worker = {"key.converter": "py.Converter"}
+    assert errors(plugins, "java.Source", worker, transforms="j,p", **java, **python) == {"topic": ["no such topic"]}
+    wrong = errors(plugins, "java.Source", worker, transforms="p,j", **java, **python)
+    assert "java.Mark (transforms.j) is a Java plugin and stands behind" in wrong["transforms.j.type"][0]
+
+
+def test_a_python_connector_takes_no_java_plugins(plugins):
+    chain = {"transforms": "m", "transforms.m.type": "java.Mark"}
+    wrong = errors(plugins, "py.Source", {"key.converter": "java.Converter"}, **chain)
+    assert "java.Mark is a Java plugin" in wrong["transforms.m.type"][0]
+    assert "java.Converter is a Java plugin" in wrong["key.converter"][0], "the worker's own, too"
     assert "value.converter" not in wrong, "Kafka's own are there on both sides"
 
 

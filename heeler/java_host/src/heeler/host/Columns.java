@@ -13,11 +13,12 @@ import java.util.Map;
  *
  * The body of a frame: rows (int), bytes of the meta JSON (int), sections (int), 0 (int), the size of each section
  * (long), the meta, the sections; each part is padded to 8 bytes. A column of bytes has three sections: offsets, data
- * and the bitmap of what is not null (empty where nothing is).
+ * and the bitmap of what is not null (empty where nothing is). Two more sections follow where the worker has a part of the
+ * chain: which of the schemas in the meta a record's key has, and its value, -1 for none.
  */
 final class Columns {
     static final int TOPIC = 0;
-    private static final int PARTITION = 1;
+    static final int PARTITION = 1;
     static final int TIMESTAMP = 2;
     static final int KEY = 3;
     static final int VALUE = 6;
@@ -25,6 +26,8 @@ final class Columns {
     static final int HEADER_KEY = 10;
     static final int HEADER_VALUE = 13;
     static final int SECTIONS = 16;
+    private static final int KEY_SCHEMA = 16;
+    private static final int VALUE_SCHEMA = 17;
 
     /** One growing section. */
     private static final class Section {
@@ -108,6 +111,9 @@ final class Columns {
     private final Section topic = new Section(1 << 12);
     private final Section partition = new Section(1 << 12);
     private final Section timestamp = new Section(1 << 13);
+    private final Section keySchema = new Section(1 << 10); // empty but at the cut of a chain, as valueSchema
+    private final Section valueSchema = new Section(1 << 10);
+    private final Map<String, Integer> schemas = new LinkedHashMap<>();
     private final Section lists = new Section(1 << 10); // empty while no record has a header
     private final Strings key = new Strings();
     private final Strings value = new Strings();
@@ -126,6 +132,10 @@ final class Columns {
         return List.copyOf(topics.keySet());
     }
 
+    List<String> schemas() {
+        return List.copyOf(schemas.keySet());
+    }
+
     long size() {
         return (long) key.data.size() + value.data.size() + headerValue.data.size() + 24L * count;
     }
@@ -134,8 +144,19 @@ final class Columns {
         count = 0;
         lastTopic = null;
         topics.clear();
-        for (Section section : List.of(topic, partition, timestamp, lists)) section.bytes.clear();
+        schemas.clear();
+        for (Section section : List.of(topic, partition, timestamp, lists, keySchema, valueSchema)) section.bytes.clear();
         for (Strings column : List.of(key, value, headerKey, headerValue)) column.clear();
+    }
+
+    /** The texts of the schemas of the record that is added next; null for none. All records have them, or none. */
+    void schemas(String ofKey, String ofValue) {
+        keySchema.putInt(number(ofKey));
+        valueSchema.putInt(number(ofValue));
+    }
+
+    private int number(String text) {
+        return text == null ? -1 : schemas.computeIfAbsent(text, one -> schemas.size());
     }
 
     /** A header of the record that is added next. */
@@ -159,8 +180,13 @@ final class Columns {
         if (lists.size() != 0) lists.putInt(headerKey.count);
     }
 
-    ByteBuffer[] frame(int id, byte[] meta) {
-        Section[] sections = new Section[SECTIONS];
+    /** `cut`: the records are those at the cut of a chain. */
+    ByteBuffer[] frame(int id, byte[] meta, boolean cut) {
+        Section[] sections = new Section[cut ? VALUE_SCHEMA + 1 : SECTIONS];
+        if (cut) {
+            sections[KEY_SCHEMA] = keySchema;
+            sections[VALUE_SCHEMA] = valueSchema;
+        }
         sections[TOPIC] = topic;
         sections[PARTITION] = partition;
         sections[TIMESTAMP] = timestamp;
@@ -170,10 +196,10 @@ final class Columns {
         headerKey.into(sections, HEADER_KEY);
         headerValue.into(sections, HEADER_VALUE);
         List<ByteBuffer> parts = new ArrayList<>();
-        ByteBuffer head = ByteBuffer.allocate(32 + 8 * SECTIONS + padded(meta.length)).order(ByteOrder.LITTLE_ENDIAN);
+        ByteBuffer head = ByteBuffer.allocate(32 + 8 * sections.length + padded(meta.length)).order(ByteOrder.LITTLE_ENDIAN);
         parts.add(head);
         head.position(16);
-        head.putInt(count).putInt(meta.length).putInt(SECTIONS).putInt(0);
+        head.putInt(count).putInt(meta.length).putInt(sections.length).putInt(0);
         long total = head.capacity() - 16;
         for (Section section : sections) {
             int size = section == null ? 0 : section.size();

@@ -3,6 +3,7 @@ package heeler.host;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -13,7 +14,8 @@ import org.apache.kafka.common.record.TimestampType;
 /**
  * Records of one partition as the worker sends them: the columns of Columns, but with offsets in the place of topics.
  * `from` and `to`: the offsets that it covers, also where the last of them hold no record; `reset`: from is not where
- * the last frame ended.
+ * the last frame ended. Where the worker has had the first part of the chain, the same columns follow with what has become
+ * of the records, with topics in their place.
  */
 final class Frame {
     final TopicPartition place;
@@ -21,18 +23,23 @@ final class Frame {
     final long to;
     final boolean reset;
     final int count;
+    final boolean cut; // the worker has had the first part of the chain
     private final ByteBuffer body;
-    private final int[] at = new int[Columns.SECTIONS];
-    private final int[] size = new int[Columns.SECTIONS];
+    private final int[] at;
+    private final int[] size;
+    private final Map<?, ?> behind; // what the meta tells of the cut
 
     Frame(ByteBuffer body) throws IOException {
         this.body = body;
         count = body.getInt(0);
         byte[] json = new byte[body.getInt(4)];
-        int position = 16 + 8 * Columns.SECTIONS;
+        int sections = body.getInt(8);
+        at = new int[sections];
+        size = new int[sections];
+        int position = 16 + 8 * sections;
         body.get(position, json);
         position += Columns.padded(json.length);
-        for (int i = 0; i < Columns.SECTIONS; i++) {
+        for (int i = 0; i < sections; i++) {
             size[i] = (int) body.getLong(16 + 8 * i);
             at[i] = position;
             position += Columns.padded(size[i]);
@@ -42,6 +49,8 @@ final class Frame {
         from = ((Number) meta.get("from")).longValue();
         to = ((Number) meta.get("to")).longValue();
         reset = (Boolean) meta.get("reset");
+        behind = (Map<?, ?>) meta.get("cut");
+        cut = behind != null;
     }
 
     /** Where the row was in its partition. */
@@ -61,17 +70,40 @@ final class Frame {
         return low;
     }
 
+    /** As it is in Kafka. */
     ConsumerRecord<byte[], byte[]> record(int row) {
+        return record(0, row, place.topic(), place.partition());
+    }
+
+    /** As the host's part of the chain begins with it: the same if the worker has none. */
+    ConsumerRecord<byte[], byte[]> given(int row) {
+        if (!cut) return record(row);
+        List<?> topics = (List<?>) behind.get("topics");
+        return record(Columns.SECTIONS, row, (String) topics.get(body.getInt(at[Columns.SECTIONS + Columns.TOPIC] + 4 * row)),
+            body.getInt(at[Columns.SECTIONS + Columns.PARTITION] + 4 * row));
+    }
+
+    /** Whether keys or values ("key", "value") are JSON behind the cut; `schema`: of which schema, null for none. */
+    boolean json(String part) {
+        return cut && (Boolean) ((Map<?, ?>) behind.get(part)).get("json");
+    }
+
+    String schema(String part) {
+        return (String) ((Map<?, ?>) behind.get(part)).get("schema");
+    }
+
+    private ConsumerRecord<byte[], byte[]> record(int from, int row, String topic, int partition) {
         RecordHeaders headers = new RecordHeaders();
-        if (size[Columns.HEADERS] != 0) {
-            int lists = at[Columns.HEADERS] + 4 * row;
+        if (size[from + Columns.HEADERS] != 0) {
+            int lists = at[from + Columns.HEADERS] + 4 * row;
             for (int i = body.getInt(lists); i < body.getInt(lists + 4); i++)
-                headers.add(new String(bytes(Columns.HEADER_KEY, i), StandardCharsets.UTF_8), bytes(Columns.HEADER_VALUE, i));
+                headers.add(new String(bytes(from + Columns.HEADER_KEY, i), StandardCharsets.UTF_8),
+                    bytes(from + Columns.HEADER_VALUE, i));
         }
-        byte[] key = bytes(Columns.KEY, row);
-        byte[] value = bytes(Columns.VALUE, row);
-        long time = body.getLong(at[Columns.TIMESTAMP] + 8 * row);
-        return new ConsumerRecord<>(place.topic(), place.partition(), offset(row), time,
+        byte[] key = bytes(from + Columns.KEY, row);
+        byte[] value = bytes(from + Columns.VALUE, row);
+        long time = body.getLong(at[from + Columns.TIMESTAMP] + 8 * row);
+        return new ConsumerRecord<>(topic, partition, offset(row), time,
             time < 0 ? TimestampType.NO_TIMESTAMP_TYPE : TimestampType.CREATE_TIME, key == null ? -1 : key.length,
             value == null ? -1 : value.length, key, value, headers, Optional.empty());
     }

@@ -45,7 +45,7 @@ final class Letters implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
         sent.add(written);
         try {
             Map<String, Object> meta = Map.of("topics", columns.topics(), "offsets", List.of(), "more", false);
-            connection.write(columns.frame(first + sent.size() - 1, Connection.MAPPER.writeValueAsBytes(meta)));
+            connection.write(columns.frame(first + sent.size() - 1, Connection.MAPPER.writeValueAsBytes(meta), false));
         } catch (IOException e) {
             throw new ConnectException("The worker does not take dead letters any more", e);
         } finally {

@@ -22,6 +22,7 @@ import org.apache.kafka.connect.runtime.errors.Stage;
 import org.apache.kafka.connect.runtime.errors.WorkerErrantRecordReporter;
 import org.apache.kafka.connect.sink.ErrantRecordReporter;
 import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.util.ConnectUtils;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
@@ -33,6 +34,7 @@ final class SinkConversion implements AutoCloseable {
     private final TransformationChain<ConsumerRecord<byte[], byte[]>, SinkRecord> chain;
     private final WorkerErrantRecordReporter reporter; // null where bad records are told to nobody
     private final Letters letters;
+    private final CutValues values = new CutValues();
 
     SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
         plugins = new Conversion<>(host, config, id, measured);
@@ -49,23 +51,32 @@ final class SinkConversion implements AutoCloseable {
             ? new WorkerErrantRecordReporter(operator, plugins.key, plugins.value, plugins.headers) : null;
     }
 
-    /** The record for the task; null where a transform has dropped it, or it is bad and may be left out. */
-    SinkRecord converted(ConsumerRecord<byte[], byte[]> record) {
-        String topic = record.topic();
-        ProcessingContext<ConsumerRecord<byte[], byte[]>> context = new ProcessingContext<>(record);
-        SchemaAndValue key = operator.execute(context,
-            () -> plugins.key.toConnectData(topic, record.headers(), record.key()), Stage.KEY_CONVERTER, plugins.key.getClass());
-        SchemaAndValue value = operator.execute(context,
-            () -> plugins.value.toConnectData(topic, record.headers(), record.value()), Stage.VALUE_CONVERTER,
-            plugins.value.getClass());
+    /** The frame's record for the task; null where a transform has dropped it, or it is bad and may be left out. */
+    SinkRecord converted(Frame frame, int row) {
+        ConsumerRecord<byte[], byte[]> original = frame.record(row);
+        ConsumerRecord<byte[], byte[]> record = frame.given(row);
+        ProcessingContext<ConsumerRecord<byte[], byte[]>> context = new ProcessingContext<>(original);
+        SchemaAndValue key = operator.execute(context, () -> connect(frame, "key", plugins.key, record, record.key()),
+            Stage.KEY_CONVERTER, plugins.key.getClass());
+        SchemaAndValue value = operator.execute(context, () -> connect(frame, "value", plugins.value, record, record.value()),
+            Stage.VALUE_CONVERTER, plugins.value.getClass());
         ConnectHeaders headers = operator.execute(context, () -> headers(record), Stage.HEADER_CONVERTER,
             plugins.headers.getClass());
         if (context.failed()) return null;
-        SinkRecord whole = new SinkRecord(topic, record.partition(), key.schema(), key.value(), value.schema(),
-            value.value(), record.offset(), ConnectUtils.checkAndConvertTimestamp(record.timestamp()),
-            record.timestampType(), headers);
+        Long time = ConnectUtils.checkAndConvertTimestamp(record.timestamp());
+        SinkRecord whole = new SinkRecord(original.topic(), original.partition(), key.schema(), key.value(), value.schema(),
+            value.value(), original.offset(), time, record.timestampType(), headers);
+        if (frame.cut) // it has its first topic and partition too (KIP-793)
+            whole = whole.newRecord(record.topic(), record.partition(), key.schema(), key.value(), value.schema(),
+                value.value(), time, headers);
         SinkRecord transformed = chain.apply(context, whole);
         return transformed == null || context.failed() ? null : new InternalSinkRecord(context, transformed);
+    }
+
+    /** Of a record's key or value, what its converter reads, or what the worker has read. */
+    private SchemaAndValue connect(Frame frame, String part, Converter own, ConsumerRecord<byte[], byte[]> record, byte[] bytes) {
+        return frame.json(part) ? values.read(frame.schema(part), bytes)
+            : own.toConnectData(record.topic(), record.headers(), bytes);
     }
 
     private ConnectHeaders headers(ConsumerRecord<byte[], byte[]> record) {

@@ -10,7 +10,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.metrics.PluginMetrics;
@@ -252,12 +251,13 @@ final class SinkSession extends Session implements SinkContext.Source {
         while (batchEnds.isEmpty() && !paused && nextFrame()) {
             row = frame.rowFrom(places.next(frame.place));
             int end = Math.min(frame.count, row + most);
+            while (end < frame.count && frame.offset(end) == frame.offset(end - 1)) end++; // all that became of one record
             for (; row < end; row++) {
-                ConsumerRecord<byte[], byte[]> record = frame.record(row);
-                SinkRecord converted = conversion.converted(record);
+                SinkRecord converted = conversion.converted(frame, row);
                 if (converted != null) batch.add(converted);
-                batchEnds.put(frame.place, record.offset() + 1);
+                batchEnds.put(frame.place, frame.offset(row) + 1);
             }
+            if (frame.cut && row == frame.count) batchEnds.put(frame.place, frame.to); // what the worker left out is done
             written += batch.size();
             places.given(frame.place, row < frame.count ? frame.offset(row) : frame.to);
             if (batchEnds.isEmpty()) ended();

@@ -27,10 +27,15 @@ final class SourceConversion implements AutoCloseable {
     private final TransformationChain<SourceRecord, SourceRecord> chain;
     private final boolean direct; // without the operator, which costs each record five times: the first error ends the task
 
-    /** What Kafka gets of a record. */
-    record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value) { }
+    private final List<?> converted; // "key", "value": what the worker converts, and gets as JSON; null where it has no part
+    private final CutValues values = new CutValues();
 
-    SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
+    /** What Kafka, or the worker's part of the chain, gets of a record; there with the texts of schemas. */
+    record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value,
+                    String keySchema, String valueSchema) { }
+
+    SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, List<?> converted) {
+        this.converted = converted;
         plugins = new Conversion<>(host, config, id, measured);
         metrics = new ErrorHandlingMetrics(id, measured);
         operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(),
@@ -67,10 +72,11 @@ final class SourceConversion implements AutoCloseable {
         return operator.execute(context, work::call, stage, plugin.getClass());
     }
 
-    private static Outgoing outgoing(SourceRecord record, RecordHeaders headers, byte[] key, byte[] value) {
+    private Outgoing outgoing(SourceRecord record, RecordHeaders headers, byte[] key, byte[] value) {
         if (record.topic() == null) throw new DataException("a source record has no topic");
         long at = record.timestamp() == null ? System.currentTimeMillis() : record.timestamp();
-        return new Outgoing(record.topic(), record.kafkaPartition(), at, headers, key, value);
+        return new Outgoing(record.topic(), record.kafkaPartition(), at, headers, key, value,
+            hands("key") ? values.text(record.keySchema()) : null, hands("value") ? values.text(record.valueSchema()) : null);
     }
 
     private RecordHeaders headers(SourceRecord record) {
@@ -80,11 +86,17 @@ final class SourceConversion implements AutoCloseable {
         return headers;
     }
 
+    private boolean hands(String part) {
+        return converted != null && converted.contains(part);
+    }
+
     private byte[] key(SourceRecord record, RecordHeaders headers) {
+        if (hands("key")) return values.written(record.keySchema(), record.key());
         return plugins.key.fromConnectData(record.topic(), headers, record.keySchema(), record.key());
     }
 
     private byte[] value(SourceRecord record, RecordHeaders headers) {
+        if (hands("value")) return values.written(record.valueSchema(), record.value());
         return plugins.value.fromConnectData(record.topic(), headers, record.valueSchema(), record.value());
     }
 

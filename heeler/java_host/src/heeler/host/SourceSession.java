@@ -42,6 +42,7 @@ final class SourceSession extends Session {
     private final Host host;
     private final Connection.Message order;
     private final ConnectorTaskId id;
+    private final List<?> converted; // what the worker converts; null where it has no part of the chain
     private final WorkerTransactionContext transactions; // null where others say where they end
     private final CountDownLatch finish = new CountDownLatch(1);
     private volatile SourceTask task;
@@ -79,6 +80,7 @@ final class SourceSession extends Session {
         this.order = order;
         id = new ConnectorTaskId(order.text("name"), order.number("task"));
         loader = host.plugin(order).loader();
+        converted = (List<?>) order.content().get("converted");
         transactions = order.content().get("boundaries") == Boolean.TRUE ? new WorkerTransactionContext() : null;
         thread = new Thread(this::run, "task " + id);
     }
@@ -140,7 +142,7 @@ final class SourceSession extends Session {
         SourceTask made = (SourceTask) host.plugins.newTask(type);
         wantsRecords = made.getClass().getMethod("commitRecord", SourceRecord.class, RecordMetadata.class)
             .getDeclaringClass() != SourceTask.class;
-        try (SourceConversion opened = new SourceConversion(host, config, id, measures.all)) {
+        try (SourceConversion opened = new SourceConversion(host, config, id, measures.all, converted)) {
             conversion = opened;
             Offsets offsets = new Offsets(connection);
             made.initialize(new SourceTaskContext() {
@@ -218,6 +220,7 @@ final class SourceSession extends Session {
             SourceRecord record = records.get(i);
             Outgoing sends = converted.get(i);
             if (sends != null) {
+                if (converted != null) filling.schemas(sends.keySchema(), sends.valueSchema());
                 for (Header h : sends.headers()) filling.header(h.key(), h.value());
                 filling.add(sends.topic(), sends.partition(), sends.timestamp(), sends.key(), sends.value());
             }
@@ -258,9 +261,10 @@ final class SourceSession extends Session {
                 List<List<String>> pairs = new ArrayList<>();
                 upTo.forEach((partition, offset) -> pairs.add(List.of(Offsets.text(partition), Offsets.text(offset))));
                 meta.put("topics", full.topics());
+                meta.put("schemas", full.schemas());
                 meta.put("offsets", pairs);
                 meta.put("wanted", wantsRecords);
-                connection.write(full.frame(number, Connection.MAPPER.writeValueAsBytes(meta)));
+                connection.write(full.frame(number, Connection.MAPPER.writeValueAsBytes(meta), converted != null));
                 full.clear();
                 synchronized (this) { spare = full; }
             }
@@ -293,20 +297,30 @@ final class SourceSession extends Session {
         }
     }
 
+    /** Null where the worker's part of the chain has dropped the record. */
     private static RecordMetadata metadata(Sent one, Placed where, int row) {
-        TopicPartition partition = new TopicPartition(one.topic(), where.partitions().get(row));
+        String topic = where.topics() == null ? one.topic() : where.topics().get(row);
+        if (topic == null) return null;
+        TopicPartition partition = new TopicPartition(topic, where.partitions().get(row));
         long offset = where.offsets().get(row);
         return new RecordMetadata(partition, offset, 0, one.timestamp(), one.keySize(), one.valueSize());
     }
 
-    /** Where the records of a frame went, those that a transform dropped left out; an offset of -1 is not known. */
-    private record Placed(IntBuffer partitions, LongBuffer offsets) {
+    /**
+     * Where the records of a frame went, those that a transform dropped left out; an offset of -1 is not known. `topics`:
+     * the worker's, where it has a part of the chain; null where it has none.
+     */
+    private record Placed(Map<Integer, String> topics, IntBuffer partitions, LongBuffer offsets) {
         static Map<Integer, Placed> of(Connection.Message message) {
             Map<Integer, Placed> found = new HashMap<>();
             for (Object told : (List<?>) message.content().get("places")) {
                 Map<?, ?> frame = (Map<?, ?>) told;
-                found.put((Integer) frame.get("frame"),
-                    new Placed(bytes(frame.get("partitions")).asIntBuffer(), bytes(frame.get("offsets")).asLongBuffer()));
+                Map<Integer, String> topics = frame.get("topics") == null ? null : new HashMap<>();
+                if (topics != null) ((Map<?, ?>) frame.get("topics")).forEach((topic, rows) -> {
+                    for (Object row : (List<?>) rows) topics.put((Integer) row, (String) topic);
+                });
+                found.put((Integer) frame.get("frame"), new Placed(topics,
+                    bytes(frame.get("partitions")).asIntBuffer(), bytes(frame.get("offsets")).asLongBuffer()));
             }
             return found;
         }

@@ -1,0 +1,160 @@
+"""The records for a sink task whose chain is cut: heeler's part of it runs in splits, as for a Python sink."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from heeler.java_host.feed import FRAME_BYTES, FRAME_RECORDS, Feed
+from heeler.java_host.frames import cut_records
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.errors import ConnectError
+from spark_tasks.kafka.cluster import TopicPartition
+from spark_tasks.metrics.task import SplitFigures, TaskMetrics
+from spark_tasks.sinks.positions import Positions
+from spark_tasks.sinks.split import SinkResult, SinkSplit
+from spark_tasks.spark.executor import value_of
+from spark_tasks.task import TaskContext
+
+PATIENCE_S: Final = 1.0  # how long one step waits for a batch, so that messages are handled in between
+_BATCH_BYTES: Final = 8 << 20  # of records that are asked for at once, all partitions together
+_FIRST_RECORD_BYTES: Final = 16 << 10  # before any is known
+
+_Piece = tuple[TopicPartition, int, int, pa.RecordBatch | None]
+
+
+class CutFeed(Feed):
+    """A Feed of frames with Connect's records. `job`: see handing_job. `tolerant`: errors.tolerance is all."""
+
+    def __init__(self, positions: Positions, context: TaskContext, job: bytes, *, tolerant: bool) -> None:
+        self.batch: Future[list[Any]] | None = None
+        self._job = job
+        self._engine, self._task, self._wake = context.engine, context.id, context.wake
+        self._metrics: TaskMetrics = context.metrics
+        self._tolerant = tolerant
+        self._ready: deque[_Piece] = deque()
+        self._starts: dict[TopicPartition, int] = {}
+        super().__init__(positions, {}, "read_uncommitted", 0, context.topic_used)
+        self._record_bytes = _FIRST_RECORD_BYTES
+
+    @override
+    def open(self, places: Any) -> None:
+        super().open(places)
+        self._give_up()
+
+    @override
+    def move(self, places: Iterable[tuple[TopicPartition, int]]) -> None:
+        super().move(places)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """What was not given is read again."""
+        self._ready.clear()
+        batch, self.batch = self.batch, None
+        if batch is not None:
+            self._engine.cancel(batch)
+
+    @property
+    @override
+    def pending(self) -> bool:
+        return self.batch is not None
+
+    @override
+    def next(self) -> bytes | None:
+        """See Feed. Raises what heeler's part of the chain raises; None while that is at work, which wakes the task."""
+        if not self._ready:
+            self._collect()
+        if not self._ready:
+            return None
+        place, start, end, part = self._ready.popleft()
+        reset = self._expected.get(place) != start
+        frame = cut_records(*place, start, end, part, reset=reset)
+        rows = 0 if part is None else len(part)
+        self._gave(place, end, rows, 0 if part is None else part.nbytes)
+        return frame
+
+    def _collect(self) -> None:
+        if self.batch is None and not self._submit():
+            return
+        batch = self.batch
+        try:
+            results: list[SinkResult] = batch.result(PATIENCE_S) if batch is not None else []
+        except FutureTimeoutError:
+            return
+        except CancelledError:
+            self.batch = None
+            raise ConnectError(f"the batch of {self._task} was cancelled") from None
+        except Exception:
+            self.batch = None
+            raise
+        self.batch = None
+        self._take(results)
+
+    def _submit(self) -> bool:
+        """Whether there is something new."""
+        places = max(1, len(self.at()))
+        most = max(1, min(FRAME_RECORDS, int(_BATCH_BYTES / max(self._record_bytes, 1.0) / places)))
+        splits = [SinkSplit(self._job, *place, start, end, held=self._positions.held(place, start))
+                  for place, start, end in self._positions.ranges(most) if place not in self._held]
+        if not splits:
+            return False
+        self._starts = {(split.topic, split.partition): split.start for split in splits}
+        self.batch = self._engine.submit(self._task, splits)
+        self.batch.add_done_callback(lambda _: self._wake())
+        return True
+
+    def _take(self, results: Sequence[SinkResult]) -> None:
+        for result in results:
+            result.refused.tell(self._metrics, skipped=self._tolerant)
+        for result in results:
+            if result.failure is not None:
+                value_of(result.failure)
+        for result in results:
+            place = result.topic, result.partition
+            if result.out_of_range is not None:
+                self._positions.out_of_range(*place, *result.out_of_range)
+                continue
+            pieces = list(_pieces(place, self._starts[place], result))
+            self._ready += pieces
+            self._count(result, sum(0 if part is None else len(part) for *_, part in pieces))
+
+    def _count(self, result: SinkResult, left: int) -> None:
+        """What is left is counted as read when the host has finished it."""
+        if result.records:
+            self._record_bytes = result.size / result.records
+        found = result.figures or SplitFigures()
+        gone = max(0, result.records - left)
+        self._metrics.worked([SplitFigures(gone, 0, 0, 0, found.seconds, found.plugins)])
+
+
+def _pieces(place: TopicPartition, start: int, result: SinkResult) -> Iterator[_Piece]:
+    """The records in pieces of about FRAME_BYTES at most; the last one reaches to the end of what was read. What has
+    become of one record is in one piece, since a frame begins where the one before it ends.
+    """
+    batches = [batch for message in result.messages for batch in message or ()]
+    parts = [part for batch in batches for part in _parts(batch)]
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1
+        end = result.next_offset if last else part.column("offset")[len(part) - 1].as_py() + 1
+        yield place, start, end, part
+        start = end
+    if not parts and start < result.next_offset:
+        yield place, start, result.next_offset, None
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = max(1, min(len(batch), len(batch) * FRAME_BYTES // max(batch.nbytes, 1)))
+    firsts = np.flatnonzero(np.diff(batch.column(RAW_SCHEMA.names[0]).to_numpy(), prepend=-1))
+    begin = 0
+    while begin < len(batch):
+        place = int(np.searchsorted(firsts, begin + rows))
+        end = int(firsts[place]) if place < len(firsts) else len(batch)
+        yield batch.slice(begin, end - begin)
+        begin = end

@@ -1,0 +1,208 @@
+"""Connect's records as they cross between heeler's pipeline and the host of Java plugins: keys and values as JSON, as
+Kafka's JsonConverter writes it, their schemas apart from them.
+
+A null crosses as no JSON at all. A header whose converter is heeler's own crosses as JSON with its schema, in one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from typing_extensions import override
+
+from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA, SCHEMA_KEY, Metadata
+from spark_tasks.data.cut import CUT, CUT_SCHEMA, Handed, described
+from spark_tasks.data.rows import plain
+from spark_tasks.data.schema import from_text, to_text
+from spark_tasks.errors import ConnectError
+from spark_tasks.pipeline.converters.base import Column, HeaderConverter, schema_of
+from spark_tasks.pipeline.converters.json import JsonConverter
+from spark_tasks.pipeline.converters.json_columns import parse_columns, read_tape
+from spark_tasks.pipeline.converters.json_typed import TypedReader
+from spark_tasks.pipeline.converters.json_write import JsonWriter
+from spark_tasks.pipeline.failures import FailedStage, Refuse, StageFailedError, good_records, intolerant, stage
+from spark_tasks.pipeline.stages import RawBatch, SinkPipeline, SourcePipeline
+
+
+def to_json(array: pa.Array, metadata: Metadata | None) -> tuple[pa.Array, str | None]:
+    """A column as texts in a binary array, and its schema; null where the value is. DataError."""
+    schema = schema_of(metadata)
+    array = plain(array)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), pa.binary()), None
+    optional = None if schema is None else schema.as_optional()
+    written = JsonWriter(replace_nulls=False).write(array, optional, metadata).cast(pa.binary())
+    if array.null_count:
+        written = pc.if_else(array.is_valid(), written, pa.scalar(None, pa.binary()))
+    return written, None if schema is None else to_text(schema)
+
+
+def from_json(array: pa.Array, schema: str | None) -> Column:
+    """The other way round. DataError."""
+    if schema is None:
+        return parse_columns(array)
+    tape, wanted = read_tape(array), from_text(schema)
+    reader = TypedReader(tape, replace_nulls=False, exact=True)
+    found = reader.build(wanted, tape.roots, tombstones=tape.roots < 0)
+    return found, {SCHEMA_KEY: to_text(wanted).encode()}
+
+
+class HandingPipeline(SinkPipeline):
+    """The first part of a Java sink's pipeline: its batches are of CUT_SCHEMA, the record as it was read and what has
+    become of it. `converted`: see plugins/cut.py.
+    """
+
+    def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], converted: Collection[str]) -> None:
+        super().__init__(worker, connector)
+        self._mine = frozenset(converted)
+
+    @override
+    def to_connect_batches(
+        self, topic: str, partition: int, raw: pa.RecordBatch, refuse: Refuse = intolerant
+    ) -> Iterator[pa.RecordBatch]:
+        offsets, last = raw.column("offset").to_numpy(), -1
+        for batch in super().to_connect_batches(topic, partition, raw, refuse):
+            rows = np.searchsorted(offsets, batch.column("offset").to_numpy())
+            if (np.diff(rows, prepend=last) < 0).any() or rows[0] == last:
+                raise ConnectError("transforms before a Java sink have to keep the order of records, and to give all "
+                                   "that they make of one the same schema; they did not at "
+                                   f"{topic}-{partition}, offset {offsets[rows[0]]}")
+            last = rows[-1]
+            where = [f"{topic}-{partition}, offset {offset}" for offset in offsets[rows]]
+
+            def refuse_row(row: int, failed: StageFailedError, rows: Any = rows, where: Any = where) -> None:
+                refuse(failed.failure(int(rows[row]), where[row]))
+
+            numbered = batch.append_column("row", pa.array(rows))
+            for part in good_records(numbered, self._handed, refuse_row):
+                yield pa.RecordBatch.from_arrays(
+                    [*raw.take(part.column("row")).columns, *part.columns[1:]],
+                    schema=CUT_SCHEMA.with_metadata(part.schema.metadata))
+
+    def _handed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns behind the cut, and first the row that each is from."""
+        columns: dict[str, pa.Array] = {"row": batch.column("row")}
+        for name in ("topic", "partition", "timestamp"):
+            columns[CUT + name] = batch.column(name).cast(CUT_SCHEMA.field(CUT + name).type)
+        columns[f"{CUT}timestamp"] = columns[f"{CUT}timestamp"].fill_null(-1)
+        schemas: dict[str, str | None] = {}
+        for part in ("key", "value"):
+            found = batch.column(part)
+            if part in self._mine:
+                with stage(FailedStage.TRANSFORMATION if self.stages.chain.stages else
+                           FailedStage[f"{part.upper()}_CONVERTER"], self._last_class(part),
+                           f"{part} of record {{}} cannot be handed to the Java connector"):
+                    found, schemas[part] = to_json(found, batch.schema.field(part).metadata)
+            columns[CUT + part] = found.cast(pa.binary())
+        columns[f"{CUT}headers"] = self._headers(batch)
+        return pa.RecordBatch.from_pydict(columns).replace_schema_metadata(described(self._mine, schemas))
+
+    def _last_class(self, part: str) -> str:
+        chain = self.stages.chain.stages
+        return chain[-1].class_name if chain else self.stages.names[part]
+
+    def _headers(self, batch: pa.RecordBatch) -> pa.Array:
+        headers = batch.column("headers")
+        if "header" not in self._mine or headers.null_count == len(headers):
+            return headers.cast(HEADERS_TYPE)
+        return _each_header(batch, self.stages.names["header"], _handing(self.stages.header))
+
+
+Header = Callable[[str, str, bytes | None], bytes | None]
+
+
+def _handing(own: HeaderConverter) -> Header:
+    json = _json()
+    return lambda topic, name, value: json.from_connect_header(topic, name, *own.to_connect_header(topic, name, value))
+
+
+def _taking(own: HeaderConverter) -> Header:
+    json = _json()
+    return lambda topic, name, value: own.from_connect_header(topic, name, *json.to_connect_header(topic, name, value))
+
+
+def _json() -> JsonConverter:
+    found = JsonConverter()
+    found.configure({"schemas.enable": "true", "replace.null.with.default": "false"})
+    return found
+
+
+def _each_header(batch: pa.RecordBatch, class_name: str, change: Header) -> pa.Array:
+    """The headers with other bytes."""
+    found: list[list[tuple[str, bytes | None]] | None] = []
+    topics = batch.column("topic").to_pylist()
+    for row, pairs in enumerate(batch.column("headers").to_pylist()):
+        with stage(FailedStage.HEADER_CONVERTER, class_name, "headers of record {} cannot be converted", row):
+            found.append(None if pairs is None else [
+                (pair["key"], change(topics[row], pair["key"], pair["value"])) for pair in pairs])
+    return pa.array(found, HEADERS_TYPE)
+
+
+class TakingPipeline(SourcePipeline):
+    """The second part of a Java source's pipeline."""
+
+    def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], converted: Collection[str]) -> None:
+        super().__init__(worker, connector)
+        self._mine = frozenset(converted)
+
+    def taken(self, handed: Handed, refuse: Callable[[pa.RecordBatch], Refuse]) -> Iterator[RawBatch]:
+        """As SourcePipeline.to_raw. Offsets are the rows of `handed`, -1 if not known. `refuse`: of a batch of
+        Connect's records.
+        """
+        for begin, end in _runs(handed.key_schema, handed.value_schema):
+            batch = self._batch(handed, begin, end)
+            told = refuse(batch)
+            if "header" not in self._mine:
+                yield from self.to_raw(batch, told)
+                continue
+
+            def refuse_row(row: int, failed: StageFailedError, told: Refuse = told) -> None:
+                told(failed.failure(row))
+
+            for part in good_records(batch, self._with_headers, refuse_row):
+                yield from self.to_raw(part, refuse(part))
+
+    def _batch(self, handed: Handed, begin: int, end: int) -> pa.RecordBatch:
+        size, raw = end - begin, handed.raw.slice(begin, end - begin)
+        topic = pa.DictionaryArray.from_arrays(pa.array(handed.topic[begin:end]), pa.array(handed.topics, pa.string()))
+        partition = handed.partition[begin:end]
+        rows = pa.array(np.arange(begin, end))
+        columns = [topic, pa.array(partition, mask=partition < 0), rows, raw.column("timestamp")]
+        fields = [pa.field(name, column.type) for name, column in
+                  zip(("topic", "partition", "offset", "timestamp"), columns, strict=True)]
+        for part, schemas in (("key", handed.key_schema), ("value", handed.value_schema)):
+            array, metadata = raw.column(part), None
+            if part in self._mine:
+                which = int(schemas[begin]) if size else -1
+                if which < 0 and array.null_count == size:
+                    array = pa.nulls(size)
+                else:
+                    array, metadata = from_json(array, handed.schemas[which] if which >= 0 else None)
+            columns.append(array)
+            fields.append(pa.field(part, array.type, metadata=metadata or None))
+        columns.append(raw.column("headers"))
+        fields.append(pa.field("headers", HEADERS_TYPE))
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+    def _with_headers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        headers = _each_header(batch, self.stages.names["header"], _taking(self.stages.header))
+        return batch.set_column(batch.schema.get_field_index("headers"), "headers", headers)
+
+    @override
+    def _raw(self, topic: str, batch: pa.RecordBatch) -> RawBatch:
+        found, partitions, raw = super()._raw(topic, batch)
+        known = "offset" in batch.schema.names  # a plugin may have left the column out
+        offsets = batch.column("offset") if known else pa.array(np.full(len(batch), -1))
+        return found, partitions, raw.set_column(0, RAW_SCHEMA.field(0), offsets)
+
+
+def _runs(*schemas: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
+    """The stretches of records of the same schemas."""
+    size = len(schemas[0])
+    changes = np.logical_or.reduce([one[1:] != one[:-1] for one in schemas])
+    ends = [*(np.flatnonzero(changes) + 1).tolist(), *([size] if size else [])]
+    yield from zip([0, *ends], ends, strict=False)
