@@ -71,6 +71,7 @@ class EndWatcher:
         self._lock = threading.Lock()
         self._ends: dict[TopicPartition, _End] = {}
         self._held = HeldRecords(_HELD_BYTES, _PARTITION_HELD_BYTES)
+        self._held_lock = threading.Lock()  # of its own: hundreds of tasks take from there, while others arm themselves
         self._interests: dict[Hashable, _Interest] = {}
         self._armed: set[Hashable] = set()
         self._polling: set[int] = set()
@@ -105,7 +106,7 @@ class EndWatcher:
         """
         if partition not in self._held:
             return b""
-        with self._lock:
+        with self._held_lock:
             return self._held.take(partition, offset)
 
     def arm(
@@ -135,9 +136,10 @@ class EndWatcher:
             self._interests.pop(key, None)
             self._armed.discard(key)
             wanted = {tp for interest in self._interests.values() for tp in interest.positions}
-            self._ends = {tp: end for tp, end in self._ends.items() if tp in wanted}
-            self._held.keep(wanted)
+            self._ends = {tp: end for tp, end in list(self._ends.items()) if tp in wanted}
             self._look_up_again()
+        with self._held_lock:
+            self._held.keep(wanted)
 
     def close(self) -> None:
         """Stop polling and close the connections."""
@@ -248,30 +250,35 @@ class EndWatcher:
         with self._lock:
             for tp, offset in found.items():
                 self._ends.setdefault(tp, _End()).high = offset
+        with self._held_lock:
+            for tp in found:
                 self._held.drop(tp)
 
     def _learn(self, tp: TopicPartition, part: Any, asked: int | None) -> bool:
-        with self._lock:
-            end = self._ends.setdefault(tp, _End())
-            before = (end.high, end.stable)
+        # Without the lock, for each of hundreds of partitions: whoever reads an end may as well get the one of before.
+        end = self._ends.setdefault(tp, _End())
+        before = (end.high, end.stable)
+        with self._held_lock:
             if part.high_watermark < end.high:  # the log was cut off, and may be written anew
                 self._held.drop(tp)
             elif asked is not None and part.records:
                 self._held.add(tp, asked, bytes(part.records))
-            end.high = part.high_watermark
-            if part.last_stable_offset >= 0:
-                end.stable = part.last_stable_offset
-            return before != (end.high, end.stable)
+        end.high = part.high_watermark
+        if part.last_stable_offset >= 0:
+            end.stable = part.last_stable_offset
+        return before != (end.high, end.stable)
 
     def _wake_up(self) -> bool:
         """Wake the tasks for which there is news; returns whether there were any."""
         with self._lock:
-            woken = [key for key in self._armed if self._is_news(self._interests[key])]
-            wakes = [self._interests[key].wake for key in woken]
-            self._armed.difference_update(woken)
-        for wake in wakes:
-            wake()
-        return bool(wakes)
+            armed = [(key, self._interests[key]) for key in self._armed]
+        news = [(key, interest) for key, interest in armed if self._is_news(interest)]
+        with self._lock:
+            news = [(key, one) for key, one in news if key in self._armed and self._interests.get(key) is one]
+            self._armed.difference_update(key for key, _ in news)
+        for _, interest in news:
+            interest.wake()
+        return bool(news)
 
 
 class EndWatchers:
