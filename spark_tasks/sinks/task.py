@@ -41,13 +41,13 @@ from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pacing import MOST_RECORDS, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
+from spark_tasks.tasks.waiting import PATIENCE_S, Waiting
 
 _logger = logging.getLogger(__name__)
 
 JOIN_WAIT_MS = 500  # how long one run_once waits for the group
 JOIN_IDLE_MS = 20
 UPKEEP_MS = 5_000  # an idle task checks its membership this often; the coordinator and the watcher wake it earlier
-PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are handled in between
 PAUSED_MS = 5_000
 LAG_S = 30.0  # how often a paused task asks how far behind it is
 
@@ -81,6 +81,7 @@ class SinkTask:
         self._replaying: ReplaySplit | None = None  # the batch in flight is this part of the replay
         self._replayed_last = False
         self._flight: Flight | None = None
+        self._waiting = Waiting(context.wake)
         self._lag_asked = float("-inf")
         self._pending = PendingOffsets(self._metrics, lambda: io.commit_pause_s, self._go_back)
         self._consumer: GroupConsumer | None = None
@@ -112,8 +113,8 @@ class SinkTask:
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
 
     def run_once(self) -> Progress:
-        """Do one step (see TaskRunner). While Spark is busy elsewhere, waits for at most PATIENCE_S and continues
-        later.
+        """Do one step (see TaskRunner). While Spark is busy elsewhere, waits for at most PATIENCE_S and goes on when
+        the batch wakes it.
         """
         with self._metrics.blaming("task"):
             return self._run_once()
@@ -122,7 +123,7 @@ class SinkTask:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         if self._batch is not None:
-            return self._collect(PATIENCE_S)
+            return self._collect(self._waiting.patience_s(self._batch[0]))
         try:
             return self._patience.pause() or self._next_batch()
         except RetriableError as error:  # for example, Kafka cannot be reached
@@ -190,7 +191,7 @@ class SinkTask:
         try:
             results: list[SinkResult] = future.result(patience_s)
         except FutureTimeoutError:
-            return Progress()
+            return self._waiting.longer(future)
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
@@ -241,7 +242,7 @@ class SinkTask:
         try:
             [result] = future.result(patience_s)
         except FutureTimeoutError:
-            return Progress()
+            return self._waiting.longer(future)
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the replay of {self._context.id} was given up") from None

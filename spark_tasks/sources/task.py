@@ -35,10 +35,10 @@ from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.data_sources import data_source_of, pickled
 from spark_tasks.tasks.pacing import Idling, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
+from spark_tasks.tasks.waiting import PATIENCE_S, Waiting
 
 _logger = logging.getLogger(__name__)
 
-PATIENCE_S = 1.0  # how long one run_once waits for Spark, so that messages are handled in between
 PAUSED_MS = 60_000
 LEFTOVER_S = 5.0
 SIMPLE_IDLE_MS = 100  # a simple reader may query a remote system
@@ -83,6 +83,7 @@ class SourceTask:
         self._paused = False
         self._cancelled = False
         self._batch: _Batch | None = None
+        self._waiting = Waiting(context.wake)
         self._stream: StreamReader | None = None
         self._position: StreamOffset | None = None  # where the next batch starts; None: at the committed offsets
 
@@ -133,8 +134,8 @@ class SourceTask:
         return self._delivery.boundary is None and process_pulse().silence_since(self._loaded_at) > self._session_s
 
     def run_once(self) -> Progress:
-        """Do one step (see TaskRunner). While Spark is busy elsewhere, waits for at most PATIENCE_S and continues
-        later.
+        """Do one step (see TaskRunner). While Spark is busy elsewhere, waits for at most PATIENCE_S and goes on when
+        the batch wakes it.
         """
         with self._metrics.blaming("task"):
             return self._run_once()
@@ -143,7 +144,7 @@ class SourceTask:
         if self._cancelled:
             raise ConnectError(f"{self._context.id} was cancelled")
         if self._batch is not None:
-            return self._collect(PATIENCE_S)
+            return self._collect(self._waiting.patience_s(self._batch.future))
         if self._paused:
             return self._while_paused()
         pause = self._patience.pause()
@@ -225,7 +226,7 @@ class SourceTask:
         try:
             results: list[SourceResult] = self._batch.future.result(patience_s)
         except FutureTimeoutError:
-            return Progress()
+            return self._waiting.longer(self._batch.future)
         except CancelledError:
             self._batch = None
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None

@@ -1,0 +1,33 @@
+"""How long a task waits for a batch in flight, and how it is told of the end of one that takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final
+
+from spark_tasks.task import Progress
+
+PATIENCE_S: Final = 1.0  # how long one run_once waits, so that messages are handled in between
+_LOOK_MS: Final = 5_000
+
+
+class Waiting:
+    """After PATIENCE_S the end of a batch wakes its task: hundreds of tasks that look again and again are what they wait
+    for.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._awaited: Future[list[Any]] | None = None  # its end wakes the task
+
+    def patience_s(self, batch: Future[list[Any]]) -> float:
+        """How long a run_once should wait for this batch."""
+        return 0.0 if batch is self._awaited else PATIENCE_S
+
+    def longer(self, batch: Future[list[Any]]) -> Progress:
+        """What a run_once says that has waited in vain."""
+        if batch is not self._awaited:
+            self._awaited = batch
+            batch.add_done_callback(lambda _: self._wake())
+        return Progress(idle_ms=_LOOK_MS)

@@ -1,0 +1,37 @@
+"""A task whose batch takes long is woken at its end, once, and does not look again and again."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from spark_tasks.tasks.waiting import PATIENCE_S, Waiting
+
+
+def test_the_end_of_a_batch_wakes_the_task_once() -> None:
+    batch: Future[list[Any]] = Future()
+    woken: list[bool] = []
+    waiting = Waiting(lambda: woken.append(True))
+    assert waiting.patience_s(batch) == PATIENCE_S
+    for _ in range(3):  # something else has woken it meanwhile
+        assert waiting.longer(batch).idle_ms > PATIENCE_S * 1000
+        assert waiting.patience_s(batch) == 0
+    assert not woken
+    batch.set_result([])
+    assert woken == [True]
+
+
+def test_a_batch_that_ended_meanwhile_wakes_the_task_at_once() -> None:
+    batch: Future[list[Any]] = Future()
+    batch.set_exception(ValueError())
+    woken: list[bool] = []
+    Waiting(lambda: woken.append(True)).longer(batch)
+    assert woken == [True]
+
+
+def test_the_next_batch_is_waited_for_as_the_first_one() -> None:
+    """Also where it was submitted by the run_once that took the one before."""
+    first: Future[list[Any]] = Future()
+    waiting = Waiting(lambda: None)
+    waiting.longer(first)
+    assert waiting.patience_s(Future()) == PATIENCE_S
