@@ -134,8 +134,11 @@ class _Round:
                 self.loads[id_] = set(items - unwanted)
         missing = (state.previous.keys() & self.configured) - active
         self.back = {item: back for item in missing if (back := self._newcomer(state.previous[item])) is not None}
-        self.lost: frozenset[ItemId] = frozenset(missing - self.back.keys())
-        self.created: frozenset[ItemId] = self.configured - state.previous.keys() - active
+        # Another round may have begun before all had heard of the last one: a member of both has not got what it does
+        # not claim, which is nobody's loss to wait for.
+        there = state.members & self.urls.keys()
+        self.lost = frozenset(item for item in missing - self.back.keys() if state.previous[item].member not in there)
+        self.created: frozenset[ItemId] = self.configured - active - self.back.keys() - self.lost
 
     def _rightful(self, item: ItemId) -> str | None:
         """Who may keep what is claimed twice: its holder since the last round. The others slept, or have not heard."""

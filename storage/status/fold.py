@@ -127,10 +127,11 @@ def _stale(status: Status, current: Status) -> bool:
 def _outlived(status: Status, current: Status) -> bool:
     """Somebody else has spoken in a later generation than the one in which this worker gave the item up.
 
-    Only for UNASSIGNED: generations begin anew when a group was empty for long, and a start must never go unseen.
+    Only for UNASSIGNED, and for all that is said out of the group: generations begin anew when a group was empty for
+    long, and a start must never go unseen. Out of the group nothing starts; what still stops there may yet fail.
     """
     return (
-        status.state is State.UNASSIGNED
+        (status.state is State.UNASSIGNED or status.generation < 0)
         and current.worker_id != status.worker_id
         and current.generation > status.generation
     )

@@ -227,6 +227,14 @@ def test_work_that_did_not_arrive_is_given_again_at_once_when_nobody_left():
     assert delays(answers) == {0}
 
 
+def test_work_that_did_not_arrive_does_not_wait_for_what_others_lost(crashed):
+    answers = crashed.round(config(a=2, b=0, c=1), now_ms=1400, w1=own("a", "a-0"), w3=own())
+    assert given(answers) == {"w3": own("c", "c-0")}
+    answers = crashed.round(config(a=2, b=0, c=1), now_ms=1500, w1=own("a", "a-0"), w3=own())
+    assert given(answers) == {"w3": own("c", "c-0")}
+    assert delays(answers) == {500}, "for b and a-1, which w2 lost"
+
+
 def test_what_an_unfinished_round_remembers_is_worth_nothing():
     leader = Leader()
     leader.round(config(a=2), w1=None, w2=None, completes=False)

@@ -11,7 +11,8 @@ from tests.pure.actors.herder.histories import run
 HISTORIES = int(os.environ.get("HEELER_HISTORIES", "10"))
 CHUNK = 10
 FOUND_ONCE = (1401, 1539, 1827, 2851, 3493, 4290, 6352, 6411)  # seeds that failed, before anything healed
-FOUND_HEALING = (10, 445)
+FOUND_HEALING = (10, 445, 5413, 6637, 7239, 9904)
+FOUND_WEIGHING = (2090,)
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
@@ -43,3 +44,8 @@ def test_histories_that_once_ended_wrong(seed: int) -> None:
 @pytest.mark.parametrize("seed", FOUND_HEALING)
 def test_histories_that_once_healed_wrong(seed: int) -> None:
     run(seed)
+
+
+@pytest.mark.parametrize("seed", FOUND_WEIGHING)
+def test_histories_with_weights_that_once_ended_wrong(seed: int) -> None:
+    run(seed, weighs=True)

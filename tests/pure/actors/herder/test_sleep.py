@@ -216,6 +216,11 @@ def test_random_sleeps_leave_nothing_idle(first: int) -> None:
             raise
 
 
+@pytest.mark.parametrize("seed", [8118])
+def test_sleeps_that_once_left_something_idle(seed: int) -> None:
+    run(seed)
+
+
 def run(seed: int) -> None:
     """Some workers, often all of them, sleep; some are out of the group by then; they wake in any order."""
     chance = random.Random(seed)
