@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Context
+from typing import Final
 
 import pyarrow as pa
 
@@ -29,6 +31,8 @@ _LOGICAL = {
 }
 PRECISION = "connect.decimal.precision"  # the parameter by which JDBC connectors say it
 DEFAULT_PRECISION = 38
+EXACT: Final = Context(prec=100)
+"""For arithmetic with decimals: Arrow's have up to 76 digits, and Python's own context rounds to 28."""
 
 
 def to_arrow(schema: Schema) -> pa.DataType:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +28,7 @@ def parsed(text, ending, stem="stem"):
 def test_what_is_written_comes_back_in_every_form(name, config, wrapped):
     config = {**config, "connector.class": "X"}
     item = {"name": name, "config": config} if wrapped else {**config, "name": name}
-    for ending, text in ((".json", json.dumps(item)), (".yaml", yaml.safe_dump(item, allow_unicode=True))):
+    for ending, text in ((".json", json.dumps(item)), (".yaml", data_text(item, Format.YAML))):
         [wanted] = parsed(text, ending)
         assert (wanted.name, wanted.config) == (name, {**config, "name": name})
     escaped = {k: json.dumps(v)[1:-1].replace('\\"', '"') for k, v in {**config, "name": name}.items()}

@@ -1,6 +1,8 @@
 """JSON in columns and JSON one by one give the same, whatever the records are."""
 
+import base64
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY
-from spark_tasks.data.schema import Field, Schema, Type, from_text, to_text
+from spark_tasks.data.schema import DECIMAL, Field, Schema, Type, from_text, to_text
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.java.json import java_json
@@ -168,6 +170,27 @@ def maps_in(schema):
 @given(schemas())
 def test_schemas_survive_their_json(schema):
     assert from_text(to_text(schema)) == schema
+
+
+@pytest.mark.parametrize("form", ["BASE64", "NUMERIC"])
+@pytest.mark.parametrize(("digits", "scale"), [(29, 0), (38, 2), (38, 38), (76, 30)])
+def test_decimals_of_any_length_are_exact(digits, scale, form):
+    """More than the 28 digits to which Python rounds."""
+    parameters = (("scale", str(scale)), ("connect.decimal.precision", str(digits)))
+    schema = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=parameters)
+    figures = ("123456789" * 9)[:digits]
+    for sign in ("", "-"):
+        value = Decimal(f"{sign}{figures}E-{scale}")
+        array = pa.array([value], to_arrow(schema))
+        whole = converter(**{"schemas.enable": "true", "decimal.format": form})
+        written = whole.from_connect("t", array, {SCHEMA_KEY: to_text(schema).encode()})
+        said = json.loads(written[0].as_py(), parse_float=Decimal)["payload"]
+        if form == "BASE64":
+            assert int.from_bytes(base64.b64decode(said), "big", signed=True) == int(f"{sign}{figures}")
+        else:
+            assert said == value
+        found, _ = whole.to_connect("t", written)
+        assert found.to_pylist() == [value]
 
 
 DEEPEST = st.lists(st.sampled_from(["[%s]", '{"a":%s}', '[%s,1,"x",[]]', '{"a":%s,"b":{}}', '{"\\u0061":%s}']),

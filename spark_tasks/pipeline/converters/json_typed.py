@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Bools, Ints, all_valid, bool_array, number_array, texts
-from spark_tasks.data.arrow_types import to_arrow
+from spark_tasks.data.arrow_types import EXACT, to_arrow
 from spark_tasks.data.columns import struct_array
 from spark_tasks.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from spark_tasks.errors import DataError
@@ -282,6 +282,6 @@ def _truncated(text: str) -> int:
 
 
 def _unscaled(text: str, scale: int) -> Decimal:
-    return Decimal(int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)).scaleb(-scale)
+    return Decimal(int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)).scaleb(-scale, EXACT)
 
 

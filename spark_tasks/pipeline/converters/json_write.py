@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import list_offsets
 from spark_tasks.arrays.joining import JoinedField, join, join_members, null_like
+from spark_tasks.data.arrow_types import EXACT
 from spark_tasks.data.columns import Metadata, is_json, metadata_of, nulls_are_absent
 from spark_tasks.data.schema import Schema, Type
 from spark_tasks.errors import DataError
@@ -119,7 +120,7 @@ class JsonWriter:
 
 def decimal_base64(value: Any, scale: int) -> str:
     """The bytes of a Connect decimal (the unscaled value, big-endian, as short as possible) in quoted Base64."""
-    unscaled = int(value.scaleb(scale))
+    unscaled = int(value.scaleb(scale, EXACT))
     size = (unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()) // 8 + 1
     return f'"{base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()}"'
 
