@@ -118,6 +118,7 @@ class FakeWorker:
     waits: list[int | None] = field(default_factory=list)
     redirect: Exception | None = None
     silent: bool = False
+    unanswered: list[pykka.Future[Any]] = field(default_factory=list)  # while it is silent
     troubles: list[str] = field(default_factory=list)
 
     # ---- WorkerView
@@ -155,6 +156,7 @@ class FakeWorker:
         self.waits.append(wait_ms)
         future: pykka.Future[Any] = pykka.ThreadingFuture()
         if self.silent:
+            self.unanswered.append(future)
             return future
         if self.redirect is not None:
             future.set_exception((type(self.redirect), self.redirect, None))

@@ -230,14 +230,14 @@ def test_silent_clients_take_no_thread() -> None:
 
 @pytest.mark.parametrize("slowly", [b"GET / HTTP/1.1\r\nHost: a\r\nA: ", POST + b"Content-Length: 4096\r\n\r\n"])
 def test_a_request_that_drips_is_given_up(slowly: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 1)
-    monkeypatch.setattr(rest.server.http, "BODY_TIMEOUT_S", 1)
+    monkeypatch.setattr(rest.server.http, "IDLE_TIMEOUT_S", 0.4)
+    monkeypatch.setattr(rest.server.http, "BODY_TIMEOUT_S", 0.4)
     with serving(FakeWorker()) as server, \
             socket.create_connection(("127.0.0.1", server.ports[0]), PATIENCE_S) as connection:
         connection.sendall(slowly)
-        connection.settimeout(0.1)  # between two drops
+        connection.settimeout(0.05)  # between two drops
         answer = b""
-        for _ in range(PATIENCE_S * 10):
+        for _ in range(PATIENCE_S * 20):
             with contextlib.suppress(TimeoutError):
                 answer = connection.recv(65536)
                 break
