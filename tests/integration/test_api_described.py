@@ -17,9 +17,8 @@ from tests.rigs.fake_herder import FakeWorker
 from tests.rigs.fake_plugins import FILE
 from tests.rigs.serving import serving
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1000)]
-
 MANY = int(os.environ.get("HEELER_API_EXAMPLES", "0"))
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(max(1000, 15 * MANY))]
 SEED = int(time.time() // 86_400) if MANY else None
 # However many scenarios it may try, Hypothesis gives up after some twenty: most of its steps find no link to follow.
 SEEDS = [SEED * 1000 + n for n in range(-(-MANY // 30))] if SEED else [None]

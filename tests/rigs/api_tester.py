@@ -56,7 +56,8 @@ def api_failures(port: int, folder: Path, config: Mapping[str, str], *, examples
         [str(Path(sys.executable).with_name("schemathesis")), "run", f"http://127.0.0.1:{port}/openapi.json",
          "--no-color", "--checks", ",".join(checks), "--max-examples", str(examples), "--warnings", "off",
          "--suppress-health-check", "all", "--continue-on-failure", "--no-shrink", *chosen, *more],
-        cwd=folder, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL,
+        cwd=folder, capture_output=True, text=True, timeout=max(900, 12 * examples), check=False,
+        stdin=subprocess.DEVNULL,
         env={**os.environ, "SCHEMATHESIS_HOOKS": hooks.stem, "PYTHONPATH": str(folder),
              "HEELER_API_CONFIG": json.dumps(config)})
     assert done.returncode in (0, 1), done.stdout + done.stderr
