@@ -15,7 +15,7 @@ help:
 	@echo "make test-pure  lint, types and the tests that need neither Kafka nor Spark"
 	@echo "make lint       ruff and mypy"
 	@echo "make herder-doc  the table and the diagram in docs/herder.md anew"
-	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (some ten minutes)"
+	@echo "make histories  10,000 random histories of simulated clusters, 1,000 examples a property (half an hour and more)"
 	@echo "make fuzz       1,000,000 hostile records for internal topics (some ten minutes; HEELER_FUZZ_FIRST=10000: others)"
 	@echo "make api-fuzz   schemathesis against every operation of REST and its links (some ten minutes)"
 	@echo "make transforms-differential  100,000 random chains of transforms beside Java's (needs javac; some twenty minutes)"
