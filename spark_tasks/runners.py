@@ -7,19 +7,23 @@ from collections.abc import Callable, Mapping
 from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.watcher import EndWatchers
+from spark_tasks.pipeline.java_chain import JavaFirstPipeline, JavaLastPipeline, JavaPart
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector
-from spark_tasks.plugins.cut import Cut, cut_of
+from spark_tasks.plugins.cut import Cut, cut_of, far_plugin, with_converters
+from spark_tasks.sinks.leasing import LeasingSinkTask
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import SinkTask
 from spark_tasks.sources.delivery import Delivery
+from spark_tasks.sources.leasing import LeasingSourceTask
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.sources.transactional import delivery_of
 from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.lending import LentSpark
 from spark_tasks.task import TaskContext, TaskRunner
+from spark_tasks.tasks.leases import Lease
 
 MakeDelivery = Callable[[TaskContext, SourceSettings], Delivery | None]
 
@@ -53,26 +57,55 @@ class Runners:
         if issubclass(connector, SinkConnector):
             sink = SinkSettings.of(context)
             if make is not None:
-                runner = make(context, sink, self._cut(context, is_sink=True), self._watchers, self._io)
+                runner = make(context, sink, self._cut(context, is_sink=True, java=True), self._watchers, self._io)
             else:
-                pipeline = SinkPipeline(context.worker.converters, context.connector)
-                runner = SinkTask(context, sink, connector, pipeline, self._watchers, self._io)
+                runner = self._sink(context, sink, connector)
         elif issubclass(connector, SourceConnector):
             settings = SourceSettings.of(context)
             delivery = self._make_delivery(context, settings)
             if make is not None:
-                runner = make(context, settings, self._cut(context, is_sink=False), delivery)
+                runner = make(context, settings, self._cut(context, is_sink=False, java=True), delivery)
             else:
-                rows = connector.yields == "rows"
-                source = SourcePipeline(context.worker.converters, context.connector, rows=rows)
-                runner = SourceTask(context, settings, connector, source, delivery)
+                runner = self._source(context, settings, connector, delivery)
         else:
             raise ConfigError(
                 f"Invalid value {name} for configuration connector.class: it is neither a source nor a sink")
         return runner
 
-    def _cut(self, context: TaskContext, *, is_sink: bool) -> Cut | None:
-        cut, refusals = cut_of(self._plugins, context.connector, context.worker.converters, is_sink=is_sink)
+    def _sink(self, context: TaskContext, settings: SinkSettings, connector: type[SinkConnector]) -> TaskRunner:
+        worker, config = context.worker.converters, context.connector
+        cut = self._cut(context, is_sink=True, java=False)
+        if cut is None or not cut.divides:
+            own = config if cut is None else cut.for_near(config)
+            return SinkTask(context, settings, connector, SinkPipeline(worker, own), self._watchers, self._io)
+        part, lease = self._java_part("sink", context, cut)
+        pipeline = JavaFirstPipeline(worker, config, cut, part)
+        return LeasingSinkTask(context, settings, connector, pipeline, self._watchers, self._io, lease)
+
+    def _source(
+        self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
+        delivery: Delivery | None,
+    ) -> TaskRunner:
+        worker, config, rows = context.worker.converters, context.connector, connector.yields == "rows"
+        cut = self._cut(context, is_sink=False, java=False)
+        if cut is None or not cut.divides:
+            own = config if cut is None else cut.for_near(config)
+            return SourceTask(context, settings, connector, SourcePipeline(worker, own, rows=rows), delivery)
+        part, lease = self._java_part("source", context, cut)
+        pipeline = JavaLastPipeline(worker, config, cut, part, rows=rows)
+        return LeasingSourceTask(context, settings, connector, pipeline, lease, delivery)
+
+    def _java_part(self, kind: str, context: TaskContext, cut: Cut) -> tuple[JavaPart, Lease]:
+        worker, config = context.worker.converters, context.connector
+        plugin = far_plugin(self._plugins, config, worker)
+        if plugin is None:
+            raise ConfigError("transforms: there is no Java plugin in the chain")
+        lease = plugin.cls.lend(context)
+        whole = with_converters({"name": context.connector_name, **config}, worker)
+        return JavaPart(kind, context.connector_name, context.task, lease.token, whole, cut), lease
+
+    def _cut(self, context: TaskContext, *, is_sink: bool, java: bool) -> Cut | None:
+        cut, refusals = cut_of(self._plugins, context.connector, context.worker.converters, is_sink=is_sink, java=java)
         for refusal in refusals:
             raise ConfigError(f"{refusal.key}: {refusal.message}")
         return cut

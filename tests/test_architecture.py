@@ -48,10 +48,12 @@ ROOMS = {
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
         "spark_tasks.process",
     ),
+    # what travels between the host of Java plugins and the worker or its executors
+    "spark_tasks.host_frames": ("spark_tasks.data", "spark_tasks.plugins"),
     "spark_tasks.registry": ("spark_tasks.arrays", "spark_tasks.config", "spark_tasks.kafka"),
     "spark_tasks.pipeline": (
         "spark_tasks.arrays", "spark_tasks.config", "spark_tasks.data", "spark_tasks.java", "spark_tasks.metrics",
-        "spark_tasks.plugins", "spark_tasks.registry",
+        "spark_tasks.host_frames", "spark_tasks.plugins", "spark_tasks.registry",
     ),
     "spark_tasks.dead_letters": (
         "spark_tasks.config", "spark_tasks.data", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.pipeline",
@@ -79,7 +81,7 @@ ROOMS = {
     ),
     "spark_tasks.runners": (
         "spark_tasks.config", "spark_tasks.kafka", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks",
-        "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task",
+        "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks",
     ),
     "spark_tasks.foreground": (
         "spark_tasks.data", "spark_tasks.pipeline", "spark_tasks.plugins", "spark_tasks.sinks", "spark_tasks.sources",
@@ -155,8 +157,9 @@ ROOMS = {
     # a worker's Java plugins: the host, and what makes them look like Python's
     "heeler.java_host": (
         "heeler.embedded_kafka", "heeler.errors", "spark_tasks.config", "spark_tasks.data", "spark_tasks.dead_letters",
-        "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.plugins", "spark_tasks.process", "spark_tasks.sinks",
-        "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task", "spark_tasks.tasks", "storage.log",
+        "spark_tasks.host_frames", "spark_tasks.kafka", "spark_tasks.metrics", "spark_tasks.plugins",
+        "spark_tasks.process", "spark_tasks.sinks", "spark_tasks.sources", "spark_tasks.spark", "spark_tasks.task",
+        "spark_tasks.tasks", "storage.log",
     ),
     "heeler.worker": ("actors.", "heeler.java_host", "rest.", "storage.", "spark_tasks."),  # the composition root
     "heeler.doctor": (

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spark_tasks.sinks.settings import SinkSettings
     from spark_tasks.sources.delivery import Delivery
     from spark_tasks.sources.settings import SourceSettings
+    from spark_tasks.tasks.leases import Lease
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,13 @@ class JavaPlugins:
     def named(cls) -> Mapping[str, str]:
         """The plugin's name for the host, which may have several versions of it."""
         return {"class": cls.java_class, "version": cls.version}
+
+    @classmethod
+    def lend(cls, context: TaskContext) -> Lease:
+        """A lease of the host for a task of a Python connector that has this plugin in its chain."""
+        from heeler.java_host.lease import HostLease  # noqa: PLC0415 - for such tasks only
+
+        return HostLease(cls.host, context)
 
     @classmethod
     def examine(cls, config: Options) -> list[ConfigValue]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from heeler.java_host.frames import BATCH, HEAD, Batch, batch, message
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.futures import complete, fail
+from spark_tasks.host_frames import BATCH, HEAD, Batch, batch, message
 
 log = logging.getLogger(__name__)
 _BUFFER = 1 << 20
@@ -63,6 +63,7 @@ class Connection:
         self._socket = sock
         self._on_event = on_event
         self._offsets = offsets
+        self.folder = ""  # of the host's socket
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()  # for writing
         self._asked: dict[int, Future[Message]] = {}

@@ -13,9 +13,9 @@ import pyarrow as pa
 from typing_extensions import override
 
 from heeler.java_host.feed import FRAME_BYTES, FRAME_RECORDS, Feed
-from heeler.java_host.frames import cut_records
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError
+from spark_tasks.host_frames import cut_records
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
 from spark_tasks.sinks.positions import Positions

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from heeler.java_host.frames import records
 from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.host_frames import records
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range

@@ -218,7 +218,9 @@ class _Host:
                 tell(f"the host of Java plugins is replaced ({event.get('why')}); it goes on in a new one")
             on_event(event)
 
-        return Connection(sock, heed, offsets, name)
+        connection = Connection(sock, heed, offsets, name)
+        connection.folder = str(process.folder)
+        return connection
 
     def tell(self, op: str, **more: str) -> None:
         """Have its JVMs do something, and wait for a moment. One that is just ending is left alone."""

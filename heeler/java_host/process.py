@@ -22,7 +22,7 @@ from typing import Any, Final
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.errors import SetupError
 from heeler.java_host.connection import HostGoneError
-from heeler.java_host.frames import message
+from spark_tasks.host_frames import message
 from spark_tasks.process.private_files import open_private
 from storage.ids import ConnectorName, ConnectorTaskId
 
@@ -43,23 +43,23 @@ class HostProcess:
 
     def __init__(self, command: Callable[[Path], list[str]], whose: str) -> None:
         self._whose = whose
-        self._folder = Path(tempfile.mkdtemp(prefix="heeler-java-"))  # 0700
+        self.folder = Path(tempfile.mkdtemp(prefix="heeler-java-"))  # 0700
         self._secret = secrets.token_hex(32)
         try:
-            with open_private(self._folder / "secret", "x") as file:
+            with open_private(self.folder / "secret", "x") as file:
                 file.write(self._secret)
             reading, writing = os.pipe()
             try:
-                whole = command(self._folder)  # may have to fetch and compile
+                whole = command(self.folder)  # may have to fetch and compile
                 begun = time.monotonic()
-                self._guard = GuardedProcess(whole, writing, remove=self._folder)
+                self._guard = GuardedProcess(whole, writing, remove=self.folder)
             except BaseException:
                 os.close(reading)
                 raise
             finally:
                 os.close(writing)
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
             raise
         self._last = ""
         self._closed = False
@@ -86,7 +86,7 @@ class HostProcess:
                 return f"exit code {code}"
 
     def _wait(self, until: float) -> None:
-        while not (self._folder / "socket").exists():
+        while not (self.folder / "socket").exists():
             if not self.alive or time.monotonic() > until:
                 why = "did not start in time" if self.alive else f"ended at once: {self._last}"
                 self.close()
@@ -97,7 +97,7 @@ class HostProcess:
         """An authenticated connection. Raises HostGoneError."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.connect(str(self._folder / "socket"))
+            sock.connect(str(self.folder / "socket"))
             sock.sendall(message(0, {"op": "hello", "secret": self._secret}))
         except OSError as error:
             sock.close()
@@ -127,7 +127,7 @@ class HostProcess:
             self._why = self._why or why
         self._closed = True
         self._guard.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def about_of(found: re.Match[str] | None) -> dict[str, Any]:

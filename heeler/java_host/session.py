@@ -12,14 +12,13 @@ from heeler.java_host.connection import Connection, Event, HostGoneError, JavaPl
 from heeler.java_host.figures import figures
 from spark_tasks.errors import ConnectError, StartCancelledError
 from spark_tasks.metrics.plugins import Figures
-from spark_tasks.plugins.cut import Cut
+from spark_tasks.plugins.cut import Cut, with_converters
 from spark_tasks.task import TaskContext
 
 log = logging.getLogger(__name__)
 
 HELD_EVENTS: Final = 8  # events; frames have up to 4 MB; beyond that the host is held back
 _LOOK_S: Final = 0.2
-_CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 
 
 class Session:
@@ -158,13 +157,9 @@ class HeldSession:
 
 def order(context: TaskContext, named: Mapping[str, str], cut: Cut | None = None) -> Message:
     """The start request for a task. The worker's converters are used if the connector names none."""
-    connector = {"name": context.connector_name, **context.connector}
-    for name in _CONVERTERS:
-        worker = context.worker.converters
-        if not connector.get(name) and worker.get(name):
-            connector |= {k: v for k, v in worker.items() if k == name or k.startswith(f"{name}.")}
+    connector = with_converters({"name": context.connector_name, **context.connector}, context.worker.converters)
     if cut is not None:
-        connector = cut.for_host(connector)
+        connector = cut.for_near(connector)
     return {"name": context.connector_name, "task": context.task, **named, "connector": connector,
             "config": dict(context.config)}
 

@@ -19,10 +19,10 @@ import pyarrow as pa
 from heeler.java_host.connection import Event, HostGoneError
 from heeler.java_host.cut_feed import CutFeed
 from heeler.java_host.feed import Feed
-from heeler.java_host.frames import Batch
 from heeler.java_host.host import JavaHost
 from heeler.java_host.session import HeldSession, Session, order, unexpected
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.host_frames import Batch
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from heeler.java_host.connection import HostGoneError
-from heeler.java_host.frames import Batch, Places
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import HeldSession, Session, order, unexpected
 from heeler.java_host.taking import Taking
 from spark_tasks.data.cut import Handed
 from spark_tasks.errors import ConnectError, DataError, RetriableError
+from spark_tasks.host_frames import Batch, Places
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.sharing import shared_cluster

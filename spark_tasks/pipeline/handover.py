@@ -153,7 +153,7 @@ class TakingPipeline(SourcePipeline):
         """As SourcePipeline.to_raw. Offsets are the rows of `handed`, -1 if not known. `refuse`: of a batch of
         Connect's records.
         """
-        for begin, end in _runs(handed.key_schema, handed.value_schema):
+        for begin, end in runs(handed.key_schema, handed.value_schema):
             batch = self._batch(handed, begin, end)
             told = refuse(batch)
             if "header" not in self._mine:
@@ -200,7 +200,7 @@ class TakingPipeline(SourcePipeline):
         return found, partitions, raw.set_column(0, RAW_SCHEMA.field(0), offsets)
 
 
-def _runs(*schemas: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
+def runs(*schemas: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
     """The stretches of records of the same schemas."""
     size = len(schemas[0])
     changes = np.logical_or.reduce([one[1:] != one[:-1] for one in schemas])

@@ -254,9 +254,7 @@ class SourcePipeline(_Pipeline):
         for out in transformed:
             for topic, part in self._by_topic(out):
                 try:
-                    with phase("convert"):
-                        raw = self._raw(topic, part)
-                    yield raw
+                    yield from self._raws(topic, part)
                 except StageFailedError as failed:
                     failed.move(partial(operator.add, begin) if complete and len(part) == len(out) else None)
                     raise
@@ -286,6 +284,11 @@ class SourcePipeline(_Pipeline):
         for index in used:
             mine = batch if len(used) == 1 else batch.filter(pc.equal(topics.indices, index))
             yield str(topics.dictionary[index].as_py()), mine
+
+    def _raws(self, topic: str, batch: pa.RecordBatch) -> Iterator[RawBatch]:
+        with phase("convert"):
+            raw = self._raw(topic, batch)
+        yield raw
 
     def _raw(self, topic: str, batch: pa.RecordBatch) -> RawBatch:
         size, names = len(batch), batch.schema.names

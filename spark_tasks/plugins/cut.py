@@ -1,8 +1,9 @@
-"""Where the chain of a Java connector's converters and transforms is cut, if it has plugins that only Python has.
+"""Where a connector's chain of converters and transforms is cut, if some of them are not of the connector's runtime.
 
-A record goes through the chain in one direction, so one cut divides it: in a sink heeler runs what stands before it, in
-a source what stands behind it, and the host of Java plugins the rest. A plugin that both have goes to either side.
-Where no Python transform runs, each converter stays on its own side, because keys, values and headers do not meet.
+A record goes through the chain in one direction, so one cut divides it: what stands before it in a sink, and behind it
+in a source, is of the other runtime ("far"), and the rest of the connector's own ("near"). A plugin that both have goes
+to either side. Where no far transform runs, each converter stays on its own side, because keys, values and headers do
+not meet.
 """
 
 from __future__ import annotations
@@ -31,33 +32,43 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A chain that is cut. `python`, `java`: the aliases of the transforms on either side; `converted`: of PARTS those
-    that heeler converts. The bytes of the others cross the cut as they are in Kafka.
+    """A chain that is cut. `far`, `near`: the aliases of the transforms on either side; `converted`: of PARTS those
+    that the far side converts. The bytes of the others cross the cut as they are in Kafka.
     """
 
-    python: tuple[str, ...] = ()
-    java: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
     converted: frozenset[str] = frozenset()
 
     @property
     def divides(self) -> bool:
-        """Whether heeler has a part of it."""
-        return bool(self.python or self.converted)
+        """Whether the far side has a part of it."""
+        return bool(self.far or self.converted)
 
-    def for_heeler(self, connector: Mapping[str, str]) -> dict[str, str]:
-        """The configuration of heeler's pipeline."""
-        found = _with_chain(connector, self.python)
+    def for_far(self, connector: Mapping[str, str]) -> dict[str, str]:
+        """The configuration of the far side. `connector`: with the worker's converters if it names none."""
+        found = _with_chain(connector, self.far)
         for part in PARTS:
-            if part not in self.converted and not (part == "header" and self.python):
+            if part not in self.converted and not (part == "header" and self.far):
                 found = _converting(found, part, {"": _BYTES})
         return found
 
-    def for_host(self, connector: Mapping[str, str]) -> dict[str, str]:
-        """The configuration of the task in the host. `connector`: with the worker's converters if it names none."""
-        found = _with_chain(connector, self.java)
+    def for_near(self, connector: Mapping[str, str]) -> dict[str, str]:
+        """The configuration of the connector's own side."""
+        found = _with_chain(connector, self.near)
         for part in self.converted:
             found = _converting(found, part, {"": _JSON, ".schemas.enable": "true"})
         return found
+
+
+def with_converters(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
+    """The connector's configuration with the worker's converters where it names none."""
+    found = dict(connector)
+    for part in PARTS:
+        key = f"{part}.converter"
+        if not found.get(key) and worker.get(key):
+            found |= {k: v for k, v in worker.items() if k == key or k.startswith(f"{key}.")}
+    return found
 
 
 def _with_chain(connector: Mapping[str, str], aliases: Sequence[str]) -> dict[str, str]:
@@ -73,12 +84,12 @@ def _converting(connector: Mapping[str, str], part: str, setting: Mapping[str, s
 
 
 class _Step(NamedTuple):
-    """A converter or a transform with its predicate: what to call it, the key of its class, and who has it."""
+    """A converter or a transform with its predicate: what to call it, the key of its class, and which side has it."""
 
     title: str
     key: str
-    python: bool
-    java: bool
+    far: bool
+    near: bool
 
 
 def is_java(plugin: Plugin) -> bool:
@@ -87,43 +98,59 @@ def is_java(plugin: Plugin) -> bool:
 
 
 def cut_of(
-    plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str], *, is_sink: bool
+    plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str], *, is_sink: bool, java: bool
 ) -> tuple[Cut | None, list[Refusal]]:
-    """The cut of a Java connector's chain, None where Java has all of it; and why it cannot be cut. `plugins`: the
-    worker's, Java's among them; names that it does not know are not looked at. `worker`: its converters.
+    """The cut of a connector's chain, None where its own runtime has all of it; and why it cannot be cut. `plugins`:
+    the worker's, Java's among them; names that it does not know are not looked at. `worker`: its converters; `java`:
+    whether the connector is a Java plugin.
     """
-    looked = _Looked(plugins, connector, worker)
+    looked = _Looked(plugins, connector, worker, java=java)
     steps, refusals = looked.transforms()
     converters = looked.converters()
-    own = [place for place, step in enumerate(steps) if not step.java]
-    aliases = list(looked.aliases)
-    if not own:
-        if all(step.java for step in converters.values()) and looked.predicates_in_java():
+    aliases, far, near = list(looked.aliases), looked.words[0], looked.words[1]
+    strange = [place for place, step in enumerate(steps) if not step.near]
+    header = converters.get("header")
+    if header is not None and not header.near and not java:
+        refusals.append(Refusal(header.key, (
+            f"{header.title} is a Java plugin; a Python connector has the bytes of headers, which heeler's own "
+            "converters read. Use one of these")))
+    if not strange:
+        if all(step.near for step in converters.values()) and looked.predicates_are_near():
             return None, refusals
-        return Cut((), tuple(aliases), frozenset(p for p, step in converters.items() if not step.java)), refusals
-    begin, end = (0, own[-1] + 1) if is_sink else (own[0], len(steps))
-    which = steps[own[-1 if is_sink else 0]]
+        return Cut((), tuple(aliases), frozenset(p for p, step in converters.items() if not step.near)), refusals
+    begin, end = (0, strange[-1] + 1) if is_sink else (strange[0], len(steps))
+    which = steps[strange[-1 if is_sink else 0]]
+    first, last = (far, near) if is_sink else (near, far)
     for step in steps[begin:end]:
-        if not step.python:
+        if not step.far:
             where, move = ("before", "behind") if is_sink else ("behind", "before")
             refusals.append(Refusal(step.key, (
-                f"{step.title} is a Java plugin and stands {where} the Python plugin {which.title}; in a Java "
-                f"{'sink Python' if is_sink else 'source Java'} plugins come first. Move it {move} that one in "
-                "transforms, or use a Python plugin in its place")))
+                f"{step.title} is a {near} plugin and stands {where} the {far} plugin {which.title}; in a {near} "
+                f"{'sink' if is_sink else 'source'} the {first} plugins come first, then the {last} plugins. Move it "
+                f"{move} that one in transforms, or use a {far} plugin in its place")))
     for step in converters.values():
-        if not step.python:
+        if not step.far:
             refusals.append(Refusal(step.key, (
-                f"{step.title} is a Java plugin, and the records of the Python plugin {which.title} are converted by "
-                "Python. Use a converter that heeler has, or leave that plugin out")))
-    converted = {"key", "value", *(part for part, step in converters.items() if not step.java)}
+                f"{step.title} is a {near} plugin, and the records of the {far} plugin {which.title} are converted by "
+                f"{far}. Use a converter that {'heeler' if java else 'Java'} has too, or leave that plugin out")))
+    converted = {"key", "value", *(part for part, step in converters.items() if not step.near)}
     cut = Cut(tuple(aliases[begin:end]), tuple(aliases[:begin] + aliases[end:]), frozenset(converted))
     return cut, refusals
+
+
+def far_plugin(plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str]) -> Plugin | None:
+    """A Java plugin in the chain of a Python connector."""
+    return _Looked(plugins, connector, worker, java=False).first_of_java()
 
 
 class _Looked:
     """The plugins of a configuration."""
 
-    def __init__(self, plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str]) -> None:
+    def __init__(
+        self, plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str], *, java: bool
+    ) -> None:
+        self._java = java
+        self.words = ("Python", "Java") if java else ("Java", "Python")
         self._plugins = plugins
         self._connector = connector
         self._worker = worker
@@ -146,24 +173,34 @@ class _Looked:
         for alias in self.aliases:
             key = f"transforms.{alias}.type"
             plugin = self._plugin(Kind.TRANSFORMATION, self._connector.get(key))
-            python, java = (True, True) if plugin is None else self._sides(plugin)
+            far, near = (True, True) if plugin is None else self._sides(plugin)
             title = alias if plugin is None else f"{plugin.name} (transforms.{alias})"
             name = self._connector.get(f"transforms.{alias}.predicate")
             test = self._plugin(Kind.PREDICATE, self._connector.get(f"predicates.{name}.type"))
             if test is not None and plugin is not None:
-                also_python, also_java = self._sides(test)
-                if not (python and also_python) and not (java and also_java):
+                test_far, test_near = self._sides(test)
+                if not (far and test_far) and not (near and test_near):
                     refusals.append(Refusal(f"predicates.{name}.type", (
-                        f"{test.name} is a {'Java' if also_java else 'Python'} plugin, and {title}, which it is the "
-                        f"predicate of, a {'Java' if java else 'Python'} plugin; both have to be of one runtime. Use "
-                        "a predicate of Kafka Connect's own, which both have")))
-                    also_python, also_java = python, java
-                python, java = python and also_python, java and also_java
-            steps.append(_Step(title, key, python, java))
+                        f"{test.name} is a {self.words[test_near]} plugin, and {title}, which it is the predicate of, "
+                        f"a {self.words[near]} plugin; both have to be of one runtime. Use a predicate of Kafka "
+                        "Connect's own, which both have")))
+                    test_far, test_near = far, near
+                far, near = far and test_far, near and test_near
+            steps.append(_Step(title, key, far, near))
         return steps, refusals
 
-    def predicates_in_java(self) -> bool:
-        """Whether Java has all predicates, used or not."""
+    def first_of_java(self) -> Plugin | None:
+        """Of converters and transforms."""
+        kinds = [(Kind.CONVERTER, self._connector.get(key) or self._worker.get(key))
+                 for key in ("key.converter", "value.converter")]
+        kinds += [(Kind.TRANSFORMATION, self._connector.get(f"transforms.{alias}.type")) for alias in self.aliases]
+        kinds += [(Kind.PREDICATE, name) for key, name in self._connector.items()
+                  if key.startswith("predicates.") and key.endswith(".type")]
+        found = (self._plugin(kind, name) for kind, name in kinds)
+        return next((plugin for plugin in found if plugin is not None and is_java(plugin)), None)
+
+    def predicates_are_near(self) -> bool:
+        """Whether the connector's runtime has all predicates, used or not."""
         names = parse_type("predicates", self._connector.get("predicates"), Type.LIST) or []
         found = (self._plugin(Kind.PREDICATE, self._connector.get(f"predicates.{name}.type")) for name in names)
         return all(plugin is None or self._sides(plugin)[1] for plugin in found)
@@ -175,7 +212,7 @@ class _Looked:
             return None
 
     def _sides(self, plugin: Plugin) -> tuple[bool, bool]:
-        """Whether Python has it, and whether Java has."""
-        if is_java(plugin):
-            return False, True
-        return True, plugin.name.startswith(_KAFKAS) or self._plugins.is_in_jars(plugin)
+        """Whether the far side has it, and whether the near side has."""
+        in_python = not is_java(plugin)
+        in_java = not in_python or plugin.name.startswith(_KAFKAS) or self._plugins.is_in_jars(plugin)
+        return (in_python, in_java) if self._java else (in_java, in_python)

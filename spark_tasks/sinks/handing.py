@@ -27,7 +27,7 @@ class HandingWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 def handing_job(context: TaskContext, settings: SinkSettings, cut: Cut) -> bytes:
     """The pickled SinkJob of a task. ConfigError, PluginNotFoundError."""
-    pipeline = HandingPipeline(context.worker.converters, cut.for_heeler(context.connector), cut.converted)
+    pipeline = HandingPipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
     _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
     return pickle.dumps(SinkJob(
         settings.client, settings.isolation, "records", pipeline, pickled(HandingWriter()),

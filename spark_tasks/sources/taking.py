@@ -88,7 +88,7 @@ def _send_apart(refusals: Refusals) -> None:
 
 def taking_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> bytes:
     """The pickled job of a task. ConfigError, PluginNotFoundError."""
-    pipeline = TakingPipeline(context.worker.converters, cut.for_heeler(context.connector), cut.converted)
+    pipeline = TakingPipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
     _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
     return pickle.dumps(TakingJob(pipeline, errors))
 

@@ -13,9 +13,10 @@ from spark_tasks.validation.classes import lookup
 
 def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str, ConfigValue]) -> None:
     """Errors about plugins of the other runtime that the chain cannot have where they stand."""
-    if is_java(subject.plugin):
-        for refusal in cut_of(subject.plugins, subject.props, subject.worker, is_sink=subject.is_sink)[1]:
-            values[refusal.key].errors.append(refusal.message)
+    java = is_java(subject.plugin)
+    for refusal in cut_of(subject.plugins, subject.props, subject.worker, is_sink=subject.is_sink, java=java)[1]:
+        values[refusal.key].errors.append(refusal.message)
+    if java or subject.worker.get("spark.master", "local").startswith("local"):
         return
     named = [(link.type_key, link.kind, subject.props.get(link.type_key)) for link in chain]
     named += [(key, kind, subject.props.get(key) or subject.worker.get(key)) for key, kind in CONVERTERS.items()]
@@ -23,5 +24,5 @@ def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str,
         plugin = lookup(subject.plugins, kind, name)
         if plugin is not None and is_java(plugin):
             values[key].errors.append(
-                f"{plugin.name} is a Java plugin; the records of a Python connector go through Python plugins only. "
-                "Use one that heeler has, or a Java connector")
+                f"{plugin.name} is a Java plugin, and a Python connector's executors are on a cluster (spark.master), "
+                "where no Java plugins are. Use one that heeler has, or a Java connector")

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from heeler.java_host.frames import message
+from spark_tasks.host_frames import message
 from tests.integration.test_worker_metrics import metrics
 from tests.rigs.java_connectors import (
     FILE_SOURCE,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, numbers, offsets
+from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, jvm, numbers, offsets
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, shared
 
@@ -248,3 +249,66 @@ def test_python_plugins_behind_a_java_source(rig, topic_name):
                ["RUNNING", "FAILED"])
     trace = rig.call("GET", f"/connectors/{strict}/status")["tasks"][0]["trace"]
     assert "Tolerance exceeded in error handler: transforms.double (crossing.double) cannot change record" in trace
+
+
+def letters_of(rig, queue):
+    """Key, value, stage, class and message of each dead letter."""
+    name = "__connect.errors."
+    return [(m.key(), m.value(), h[f"{name}stage"], h[f"{name}class.name"].replace("heeler.tests.Measured$", ""),
+             h[f"{name}exception.message"])
+            for m in rig.kafka.messages(queue)
+            for h in [{key: value.decode(errors="replace") for key, value in m.headers() if value is not None}]]
+
+
+def test_java_plugins_before_a_python_sink(rig, topic_name):
+    """A converter and a transform of Java, then a transform of Python; bad records of each part; the host is killed."""
+    queue, out, java = f"{topic_name}-dead", rig.folder / "out", "heeler.tests.Measured$"
+    rig.kafka.create(topic_name)
+    config = {
+        "connector.class": "journal.JournalSinkConnector", "topics": topic_name, "file": str(out),
+        "value.converter": f"{java}Longs", "transforms": "picky,double", "transforms.picky.type": f"{java}Picky",
+        "transforms.double.type": "crossing.double", "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": queue, "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true"}
+    longs = lambda *numbers: [None if n is None else n.to_bytes(8, "big") for n in numbers]  # noqa: E731
+    values = [*longs(1), b"abc", *longs(2, 3, 4, None, 6)]
+    rig.kafka.send(topic_name, values, [f"k{n}" for n in range(7)], headers=[("h", b"\xff")])
+    rig.create(topic_name, config, ["RUNNING", "RUNNING"])
+    wait_until(lambda: rig.kafka.committed(f"connect-{topic_name}") == {(topic_name, 0): 7}, SLOW_S, "the commit")
+
+    def rows():
+        found = map(json.loads, out.read_text().splitlines())
+        return [(r["topic"], r["offset"], r["key"], r["value"], [h["key"] for h in r["headers"]],
+                 r["headers"][0]["value"]) for r in found]
+
+    assert rows() == [(f"{topic_name}-j{more}", offset, f"k{offset}", value, ["h", "java"], str(b"\xff"))
+                      for more, offset, value in (("", 0, 2), ("", 5, None), ("-six", 6, 12))]
+    assert sorted(letters_of(rig, queue)) == [
+        (b"k1", b"abc", "VALUE_CONVERTER", "Longs", "Failed to deserialize long: "),
+        (b"k2", *longs(2), "TRANSFORMATION", "crossing.double", "double raised ValueError('it is two')"),
+        (b"k4", *longs(4), "TRANSFORMATION", "Picky", "it ends with 4")]
+    jvm(rig).kill()
+    rig.kafka.send(topic_name, longs(7))
+    wait_until(lambda: rows()[-1][3] == 14, SLOW_S, "the record after the host's end")
+    strict = f"{topic_name}-strict"
+    rig.create(strict, {**config, "errors.tolerance": "none", "file": str(rig.folder / "other")}, ["RUNNING", "FAILED"])
+    trace = rig.call("GET", f"/connectors/{strict}/status")["tasks"][0]["trace"]
+    assert f"{java}Longs cannot do record {topic_name}-0, offset 1" in trace
+
+
+def test_java_plugins_behind_a_python_source(rig, topic_name):
+    """A transform of Python, then a transform and a converter of Java; bad records of either."""
+    queue, java = f"{topic_name}-dead", "heeler.tests.Measured$"
+    rig.create(topic_name, {
+        "connector.class": "journal.LettersSourceConnector", "topic": topic_name, "transforms": "prefix,picky",
+        "transforms.prefix.type": "crossing.prefix", "transforms.picky.type": f"{java}Picky",
+        "value.converter": f"{java}Capitals", "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": queue, "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true"}, ["RUNNING", "RUNNING"])
+    wait_until(lambda: [o["n"] for o in offsets(rig, topic_name)] == [5], SLOW_S, "the last offset")
+    found = rig.kafka.messages(f"{topic_name}-j")
+    assert [(m.key(), m.value(), m.timestamp()[1], m.headers()) for m in found] == [
+        (b"key 0", b"PY VALUE 0", 1_700_000_000_000, [("java", b"yes")]),
+        (b"key 1", b"PY VALUE 1", 1_700_000_000_001, [("n", b"1"), ("n", b"\xff"), ("none", None), ("java", b"yes")])]
+    assert sorted(letter[2:] for letter in letters_of(rig, queue)) == [
+        ("TRANSFORMATION", "Picky", "it ends with 4"), ("VALUE_CONVERTER", "Capitals", "it ends with 2")]

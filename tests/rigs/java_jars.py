@@ -59,7 +59,7 @@ def compile_into(jar: Path) -> None:
             archive.write(file, file.relative_to(classes))
         archive.writestr(f"{MANIFESTS}source.SourceConnector", "heeler.tests.ModeSource\nheeler.tests.StuckSource\n")
         archive.writestr(f"{MANIFESTS}sink.SinkConnector", "heeler.tests.NoteSink\n")
-        archive.writestr(f"{MANIFESTS}transforms.Transformation", "heeler.tests.Measured$Pass\n")
-        archive.writestr(f"{MANIFESTS}storage.Converter", "heeler.tests.Measured$Longs\n")
+        for kind, names in (("transforms.Transformation", "Pass Picky"), ("storage.Converter", "Longs Capitals")):
+            archive.writestr(MANIFESTS + kind, "".join(f"heeler.tests.Measured${name}\n" for name in names.split()))
         archive.writestr(PROVIDERS, "heeler.tests.Vault\n")
     shutil.rmtree(classes)

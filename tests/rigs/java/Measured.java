@@ -10,6 +10,8 @@ import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.converters.LongConverter;
 import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.storage.StringConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /** Plugins that measure themselves (KIP-877). */
@@ -39,6 +41,27 @@ public final class Measured {
         @Override public void configure(Map<String, ?> given) { }
 
         @Override public void close() { }
+    }
+
+    /** Drops what ends with 3, cannot do what ends with 4, sends all else to another topic. */
+    public static class Picky<R extends ConnectRecord<R>> extends Pass<R> {
+        @Override public R apply(R record) {
+            String text = String.valueOf(record.value());
+            if (text.endsWith("3")) return null;
+            if (text.endsWith("4")) throw new DataException("it ends with 4");
+            R found = record.newRecord(record.topic() + "-j", record.kafkaPartition(), record.keySchema(), record.key(),
+                record.valueSchema(), record.value(), record.timestamp());
+            found.headers().addString("java", "yes");
+            return found;
+        }
+    }
+
+    /** Capitals, which end with anything but 2. */
+    public static class Capitals extends StringConverter {
+        @Override public byte[] fromConnectData(String topic, Schema schema, Object value) {
+            if (value.toString().endsWith("2")) throw new DataException("it ends with 2");
+            return super.fromConnectData(topic, schema, value.toString().toUpperCase());
+        }
     }
 
     /** As Kafka's. */

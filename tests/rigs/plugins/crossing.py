@@ -85,3 +85,10 @@ def double(record):
     if record.value is not None:
         record.value *= 2
     return record
+
+
+@transform
+def prefix(record):
+    """Python's sign in front."""
+    record.value = "py " + record.value
+    return record

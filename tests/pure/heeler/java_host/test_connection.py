@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from heeler.java_host.connection import Connection, HostGoneError, JavaPluginError, NoAnswerError
-from heeler.java_host.frames import HEAD, message
 from spark_tasks.errors import ConnectError
+from spark_tasks.host_frames import HEAD, message
 
 
 class Host:

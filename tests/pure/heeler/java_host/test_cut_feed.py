@@ -12,9 +12,9 @@ import pytest
 
 from heeler.java_host import cut_feed
 from heeler.java_host.cut_feed import CutFeed
-from heeler.java_host.frames import HEAD
 from spark_tasks.data.cut import CUT_SCHEMA, described
 from spark_tasks.errors import ConnectError, ToleranceExceededError
+from spark_tasks.host_frames import HEAD
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.sinks.split import SinkResult
 from spark_tasks.spark.executor import failed_outcome

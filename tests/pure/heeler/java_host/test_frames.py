@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heeler.java_host.frames import BATCH, HEAD, MESSAGE, batch, message, records
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError
+from spark_tasks.host_frames import BATCH, HEAD, MESSAGE, batch, message, records
 
 TEXTS = st.one_of(st.none(), st.binary(max_size=20))
 RECORDS = st.lists(st.tuples(
@@ -34,7 +34,8 @@ def strings(values):
     return [struct.pack(f"<{len(ends)}i", *ends) if values else b"", data, bytes(bits) if None in values else b""]
 
 
-def packed(records, offsets=(), more=False, wanted=False, signal=None):
+def packed(records, offsets=(), more=False, wanted=False, signal=None, schemas=None, **told):
+    """`schemas`: of each record's key and value the text, or None."""
     topics = list(dict.fromkeys(r[0] for r in records))
     flat = [h for r in records for h in r[5]]
     ends = [0]
@@ -48,8 +49,12 @@ def packed(records, offsets=(), more=False, wanted=False, signal=None):
         struct.pack(f"<{len(ends)}i", *ends) if flat else b"",
         *strings([h[0].encode("utf-8", "replace") for h in flat]), *strings([h[1] for h in flat]),
     ]
-    meta = json.dumps({"topics": topics, "offsets": offsets, "more": more, "wanted": wanted, "signal": signal}).encode()
-    head = struct.pack("<iiii16q", len(records), len(meta), 16, 0, *map(len, sections))
+    texts = list(dict.fromkeys(text for pair in schemas or () for text in pair if text is not None))
+    for column in zip(*schemas, strict=True) if schemas else ((), ()) if schemas is not None else ():
+        sections += [struct.pack(f"<{len(column)}i", *(-1 if text is None else texts.index(text) for text in column))]
+    meta = json.dumps({"topics": topics, "offsets": offsets, "more": more, "wanted": wanted, "signal": signal,
+                       "schemas": texts, **told}).encode()
+    head = struct.pack(f"<iiii{len(sections)}q", len(records), len(meta), len(sections), 0, *map(len, sections))
     return memoryview(head + padded(meta) + b"".join(map(padded, sections)))
 
 
@@ -63,6 +68,14 @@ def test_what_was_packed_comes_out(records):
     assert (rows["timestamp"], rows["key"], rows["value"]) == tuple([r[n] for r in records] for n in (2, 3, 4))
     wanted = [[{"key": k, "value": v} for k, v in r[5]] for r in records]
     assert [row or [] for row in rows["headers"]] == wanted
+
+
+def test_records_at_the_cut_of_a_chain_have_their_schemas():
+    found = batch(1, packed([("t", -1, 5, b"1", None, []), ("t", 2, 5, None, b"2", [])], wanted=True, rows=[0, 3],
+                            schemas=[("k", None), (None, "v")]))
+    assert found.handed.schemas == ("k", "v")
+    assert (found.handed.key_schema.tolist(), found.handed.value_schema.tolist()) == ([0, -1], [-1, 1])
+    assert (found.told["rows"], found.handed.partition.tolist()) == ([0, 3], [-1, 2])
 
 
 @given(st.data())

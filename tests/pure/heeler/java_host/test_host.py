@@ -8,9 +8,9 @@ import pytest
 
 from heeler.java_host import host
 from heeler.java_host.connection import HostGoneError
-from heeler.java_host.frames import message
 from heeler.java_host.host import JavaHost
 from spark_tasks.errors import ConnectError
+from spark_tasks.host_frames import message
 from tests.rigs.support import wait_until
 
 RETIRE = {"op": "retire", "why": "It is old"}
@@ -24,6 +24,7 @@ class Process:
     def __init__(self, _command, whose):
         self.whose, self.alive, self.accepts, self.closed, self.ends = whose, True, True, 0, []
         self.made.append(self)
+        self.folder = f"folder {len(self.made)}"
 
     def connect(self):
         if not (self.alive and self.accepts):

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from heeler.java_host import pulse
-from heeler.java_host.frames import HEAD, message
 from heeler.java_host.pulse import HostPulse
+from spark_tasks.host_frames import HEAD, message
 from tests.rigs.support import wait_until
 
 

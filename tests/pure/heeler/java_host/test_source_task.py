@@ -15,9 +15,9 @@ import pytest
 
 from heeler.java_host import source_task
 from heeler.java_host.connection import Connection, JavaPluginError
-from heeler.java_host.frames import BATCH, HEAD, message
 from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import StartCancelledError
+from spark_tasks.host_frames import BATCH, HEAD, message
 from spark_tasks.sources.delivery import Lane
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.task import TaskContext

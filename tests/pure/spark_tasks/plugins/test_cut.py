@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_tasks.plugins import Kind, PassedOver, Plugins
-from spark_tasks.plugins.cut import Cut, cut_of
+from spark_tasks.plugins.cut import Cut, cut_of, far_plugin
 from spark_tasks.plugins.discovery import Found
 
 KAFKAS = "org.apache.kafka.connect."
@@ -69,7 +69,7 @@ KEYS = frozenset({"key", "value"})
 ])
 def test_a_chain_is_cut_once(plugins, given, sink, source):
     for wanted, is_sink in ((sink, True), (source, False)):
-        cut, refusals = cut_of(plugins, given, {}, is_sink=is_sink)
+        cut, refusals = cut_of(plugins, given, {}, is_sink=is_sink, java=True)
         if isinstance(wanted, dict):
             assert [refusal.key for refusal in refusals] == list(wanted)
             assert all(words in refusal.message for refusal, words in zip(refusals, wanted.values(), strict=True))
@@ -77,28 +77,50 @@ def test_a_chain_is_cut_once(plugins, given, sink, source):
             assert (cut, refusals) == (wanted, [])
 
 
+@pytest.mark.parametrize(("given", "sink", "source"), [
+    (config(P, B, "jars.Both", value=P), None, None),
+    (config(B, J, P), Cut(("t0", "t1"), ("t2",), KEYS), {"transforms.t2.type": "stands behind the Java plugin java.X"}),
+    (config(P, J), {"transforms.t0.type": "stands before the Java plugin java.X"}, Cut(("t1",), ("t0",), KEYS)),
+    (config(P, value=J), *[Cut((), ("t0",), frozenset({"value"}))] * 2),
+    (config(J, key=P), *[{"key.converter": "Use a converter that Java has too"}] * 2),
+    (config(header=J), *[{"header.converter": "a Python connector has the bytes of headers"}] * 2),
+    (config((J, B)), *[Cut(("t0",), (), KEYS)] * 2),
+])
+def test_that_of_a_python_connector_too(plugins, given, sink, source):
+    for wanted, is_sink in ((sink, True), (source, False)):
+        cut, refusals = cut_of(plugins, given, {}, is_sink=is_sink, java=False)
+        if isinstance(wanted, dict):
+            assert [refusal.key for refusal in refusals] == list(wanted)
+            assert all(words in refusal.message for refusal, words in zip(refusals, wanted.values(), strict=True))
+        else:
+            assert (cut, refusals) == (wanted, [])
+    found = far_plugin(plugins, given | {"header.converter": JSON}, {})
+    assert (found is not None) == (J in given.values() and given["header.converter"] != J)
+
+
 def test_the_worker_s_converters_count_where_the_connector_has_none(plugins):
     given = {"transforms": "t", "transforms.t.type": J}
-    assert cut_of(plugins, given, {"value.converter": P}, is_sink=True)[0] == Cut((), ("t",), frozenset({"value"}))
+    cut, _ = cut_of(plugins, given, {"value.converter": P}, is_sink=True, java=True)
+    assert cut == Cut((), ("t",), frozenset({"value"}))
 
 
 def test_a_predicate_that_nobody_uses_does_not_reach_the_other_side(plugins):
     given = config(J) | {"predicates": "p", "predicates.p.type": P}
-    cut, refusals = cut_of(plugins, given, {}, is_sink=True)
+    cut, refusals = cut_of(plugins, given, {}, is_sink=True, java=True)
     assert (cut, refusals) == (Cut((), ("t0",), frozenset()), [])
     assert not cut.divides
-    assert cut.for_host(given)["predicates"] == ""
+    assert cut.for_near(given)["predicates"] == ""
 
 
 def test_each_side_has_its_part_of_the_configuration():
     given = config((P, P), (J, J), value=P) | {"value.converter.x": "1", "key.converter.schemas.enable": "false"}
     cut = Cut(("t0",), ("t1",), KEYS)
-    ours, theirs = cut.for_heeler(given), cut.for_host(given)
+    ours, theirs = cut.for_far(given), cut.for_near(given)
     assert (ours["transforms"], ours["predicates"], theirs["transforms"], theirs["predicates"]) == (
         "t0", "p0", "t1", "p1")
     assert (ours["value.converter"], ours["value.converter.x"], ours["header.converter"]) == (P, "1", JSON)
     assert (theirs["value.converter"], theirs["value.converter.schemas.enable"]) == (JSON, "true")
     assert "value.converter.x" not in theirs
-    ours = Cut((), ("t1",), frozenset({"value"})).for_heeler(given)
+    ours = Cut((), ("t1",), frozenset({"value"})).for_far(given)
     assert (ours["key.converter"], ours["header.converter"], ours["value.converter"]) == (BYTES, BYTES, P)
     assert "key.converter.schemas.enable" not in ours

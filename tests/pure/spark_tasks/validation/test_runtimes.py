@@ -83,11 +83,13 @@ def test_a_java_connector_takes_python_plugins_where_its_chain_can_be_cut(plugin
     assert "java.Mark (transforms.j) is a Java plugin and stands behind" in wrong["transforms.j.type"][0]
 
 
-def test_a_python_connector_takes_no_java_plugins(plugins):
+def test_a_python_connector_takes_java_plugins_where_executors_reach_them(plugins):
     chain = {"transforms": "m", "transforms.m.type": "java.Mark"}
-    wrong = errors(plugins, "py.Source", {"key.converter": "java.Converter"}, **chain)
-    assert "java.Mark is a Java plugin" in wrong["transforms.m.type"][0]
-    assert "java.Converter is a Java plugin" in wrong["key.converter"][0], "the worker's own, too"
+    worker = {"key.converter": "java.Converter"}
+    assert errors(plugins, "py.Source", worker, **chain) == {}
+    wrong = errors(plugins, "py.Source", {**worker, "spark.master": "spark://host:7077"}, **chain)
+    assert "executors are on a cluster" in wrong["transforms.m.type"][0]
+    assert "executors are on a cluster" in wrong["key.converter"][0], "the worker's own, too"
     assert "value.converter" not in wrong, "Kafka's own are there on both sides"
 
 

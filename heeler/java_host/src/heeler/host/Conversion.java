@@ -1,14 +1,25 @@
 package heeler.host;
 
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.internals.Plugin;
+import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.connector.ConnectRecord;
+import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.ConnectorConfig;
 import org.apache.kafka.connect.runtime.TransformationStage;
+import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
+import org.apache.kafka.connect.runtime.errors.ErrorReporter;
+import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
+import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.storage.SimpleHeaderConverter;
@@ -20,6 +31,8 @@ final class Conversion<R extends ConnectRecord<R>> implements AutoCloseable {
     final Converter value;
     final HeaderConverter headers;
     final List<TransformationStage<R>> stages;
+    boolean keepsBytes; // headers are read and written here, and texts that no transform has made keep their bytes
+    private final Map<Object, byte[]> read = new IdentityHashMap<>();
     private final List<Plugin<?>> owned; // converters, with the metrics of those that have some
 
     Conversion(Host host, ConnectorConfig config, ConnectorTaskId id, ConnectMetrics metrics) {
@@ -33,6 +46,15 @@ final class Conversion<R extends ConnectRecord<R>> implements AutoCloseable {
         headers = lists.get();
         owned = List.of(keys, values, lists);
         stages = config.transformationStages(host.plugins, id, metrics);
+    }
+
+    /** Kafka's handling of errors. */
+    static <T> RetryWithToleranceOperator<T> operator(ConnectorConfig config, ToleranceType tolerated, ErrorHandlingMetrics metrics,
+                                                      List<ErrorReporter<T>> reporters) {
+        RetryWithToleranceOperator<T> made = new RetryWithToleranceOperator<>(config.errorRetryTimeout(),
+            config.errorMaxDelayInMillis(), tolerated, Time.SYSTEM, metrics);
+        made.reporters(reporters);
+        return made;
     }
 
     private static Converter converter(Host host, ConnectorConfig config, String name) {
@@ -50,6 +72,29 @@ final class Conversion<R extends ConnectRecord<R>> implements AutoCloseable {
     R transform(R record) {
         for (int i = 0; i < stages.size() && record != null; i++) record = stages.get(i).apply(record);
         return record;
+    }
+
+    /** Headers as they are in Kafka become Connect's. */
+    ConnectHeaders headers(ConsumerRecord<byte[], byte[]> record) {
+        read.clear();
+        ConnectHeaders found = new ConnectHeaders();
+        for (Header header : record.headers()) {
+            SchemaAndValue one = headers.toConnectHeader(record.topic(), header.key(), header.value());
+            found.add(header.key(), one);
+            if (keepsBytes && one.value() instanceof String text) read.put(text, header.value());
+        }
+        return found;
+    }
+
+    /** The other way round. */
+    RecordHeaders written(R record) {
+        RecordHeaders found = new RecordHeaders();
+        for (org.apache.kafka.connect.header.Header h : record.headers()) {
+            byte[] same = read.get(h.value());
+            found.add(h.key(), same != null ? same
+                : headers.fromConnectHeader(record.topic(), h.key(), h.schema(), h.value()));
+        }
+        return found;
     }
 
     /** The converters; the stages are their chain's to close. */

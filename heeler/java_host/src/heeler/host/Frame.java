@@ -75,9 +75,8 @@ final class Frame {
         return record(0, row, place.topic(), place.partition());
     }
 
-    /** As the host's part of the chain begins with it: the same if the worker has none. */
+    /** What has become of it before the cut. */
     ConsumerRecord<byte[], byte[]> given(int row) {
-        if (!cut) return record(row);
         List<?> topics = (List<?>) behind.get("topics");
         return record(Columns.SECTIONS, row, (String) topics.get(body.getInt(at[Columns.SECTIONS + Columns.TOPIC] + 4 * row)),
             body.getInt(at[Columns.SECTIONS + Columns.PARTITION] + 4 * row));

@@ -153,6 +153,11 @@ public final class Host {
                     }
                     serve(session, first);
                 }
+                case "lease" -> serve(new LeaseSession(this, connection, first), first);
+                case "chain" -> {
+                    ChainSession session = new ChainSession(this, connection, first);
+                    if (leased(session.lease)) serve(session, first); // or else its task is in another host by now
+                }
                 case "pulse" -> {
                     pulse.complete(connection);
                     for (Connection.Message m = connection.read(); m != null; m = connection.read())
@@ -207,6 +212,16 @@ public final class Host {
         System.gc();
         Runtime now = Runtime.getRuntime();
         if (now.totalMemory() - now.freeMemory() > FULL_FROM * now.maxMemory()) retire("Its heap is full");
+    }
+
+    private boolean leased(String lease) {
+        return sessions.stream().anyMatch(one -> one instanceof LeaseSession task && task.lease.equals(lease));
+    }
+
+    /** The task is gone, so what is done for it ends. */
+    void endChains(String lease) throws IOException {
+        for (Session session : sessions)
+            if (session instanceof ChainSession chain && chain.lease.equals(lease)) chain.connection.close();
     }
 
     /** The worker listens to it no more. What hangs nobody can end, and each holds memory and perhaps locks. */

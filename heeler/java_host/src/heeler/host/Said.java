@@ -22,7 +22,7 @@ final class Said extends PrintStream {
     static void worksFor(Connection.Message first) {
         switch (first.op()) {
             case "connector" -> WHOSE.set(MARK + MARK + first.text("name") + MARK);
-            case "source", "sink" -> WHOSE.set(MARK + first.number("task") + MARK + first.text("name") + MARK);
+            case "source", "sink", "chain" -> WHOSE.set(MARK + first.number("task") + MARK + first.text("name") + MARK);
             default -> WHOSE.remove();
         }
     }

@@ -5,8 +5,6 @@ import java.util.Collection;
 import java.util.List;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.header.Header;
-import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
@@ -19,6 +17,7 @@ import org.apache.kafka.connect.runtime.errors.LogReporter;
 import org.apache.kafka.connect.runtime.errors.ProcessingContext;
 import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
 import org.apache.kafka.connect.runtime.errors.Stage;
+import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.runtime.errors.WorkerErrantRecordReporter;
 import org.apache.kafka.connect.sink.ErrantRecordReporter;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -33,28 +32,37 @@ final class SinkConversion implements AutoCloseable {
     private final RetryWithToleranceOperator<ConsumerRecord<byte[], byte[]>> operator;
     private final TransformationChain<ConsumerRecord<byte[], byte[]>, SinkRecord> chain;
     private final WorkerErrantRecordReporter reporter; // null where bad records are told to nobody
-    private final Letters letters;
+    private final Letters letters; // null where somebody else has them
     private final CutValues values = new CutValues();
 
     SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
         plugins = new Conversion<>(host, config, id, measured);
         metrics = new ErrorHandlingMetrics(id, measured);
-        operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(),
-            config.errorToleranceType(), Time.SYSTEM, metrics);
         letters = new Letters(connection, config, id);
         List<ErrorReporter<ConsumerRecord<byte[], byte[]>>> reporters = new ArrayList<>();
         reporters.add(new LogReporter.Sink(id, config, metrics));
         if (!config.dlqTopicName().isEmpty()) reporters.add(letters);
-        operator.reporters(reporters);
+        operator = Conversion.operator(config, config.errorToleranceType(), metrics, reporters);
         chain = new TransformationChain<>(plugins.stages, operator);
         reporter = config.enableErrantRecordReporter()
             ? new WorkerErrantRecordReporter(operator, plugins.key, plugins.value, plugins.headers) : null;
     }
 
+    /** Of a connector in Python: bad records are left out, and told to `bad` alone. */
+    SinkConversion(Host host, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured,
+                   ErrorReporter<ConsumerRecord<byte[], byte[]>> bad) {
+        plugins = new Conversion<>(host, config, id, measured);
+        metrics = new ErrorHandlingMetrics(id, measured);
+        operator = Conversion.operator(config, ToleranceType.ALL, metrics, List.of(bad));
+        letters = null;
+        chain = new TransformationChain<>(plugins.stages, operator);
+        reporter = null;
+    }
+
     /** The frame's record for the task; null where a transform has dropped it, or it is bad and may be left out. */
     SinkRecord converted(Frame frame, int row) {
         ConsumerRecord<byte[], byte[]> original = frame.record(row);
-        ConsumerRecord<byte[], byte[]> record = frame.given(row);
+        ConsumerRecord<byte[], byte[]> record = frame.cut ? frame.given(row) : original;
         ProcessingContext<ConsumerRecord<byte[], byte[]>> context = new ProcessingContext<>(original);
         SchemaAndValue key = operator.execute(context, () -> connect(frame, "key", plugins.key, record, record.key()),
             Stage.KEY_CONVERTER, plugins.key.getClass());
@@ -80,10 +88,11 @@ final class SinkConversion implements AutoCloseable {
     }
 
     private ConnectHeaders headers(ConsumerRecord<byte[], byte[]> record) {
-        ConnectHeaders found = new ConnectHeaders();
-        for (Header header : record.headers())
-            found.add(header.key(), plugins.headers.toConnectHeader(record.topic(), header.key(), header.value()));
-        return found;
+        return plugins.headers(record);
+    }
+
+    Conversion<SinkRecord> plugins() {
+        return plugins;
     }
 
     ErrantRecordReporter reporter() {

@@ -3,14 +3,13 @@ package heeler.host;
 import java.util.List;
 import java.util.concurrent.Callable;
 import org.apache.kafka.common.header.internals.RecordHeaders;
-import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
-import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.SourceConnectorConfig;
 import org.apache.kafka.connect.runtime.TransformationChain;
 import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
+import org.apache.kafka.connect.runtime.errors.ErrorReporter;
 import org.apache.kafka.connect.runtime.errors.LogReporter;
 import org.apache.kafka.connect.runtime.errors.ProcessingContext;
 import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
@@ -38,12 +37,22 @@ final class SourceConversion implements AutoCloseable {
         this.converted = converted;
         plugins = new Conversion<>(host, config, id, measured);
         metrics = new ErrorHandlingMetrics(id, measured);
-        operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(),
-            config.errorToleranceType(), Time.SYSTEM, metrics);
-        operator.reporters(List.of(new LogReporter.Source(id, config, metrics)));
+        operator = Conversion.operator(config, config.errorToleranceType(), metrics,
+            List.of(new LogReporter.Source(id, config, metrics)));
         chain = new TransformationChain<>(plugins.stages, operator);
         direct = config.errorToleranceType() == ToleranceType.NONE && config.errorRetryTimeout() == 0
             && !config.enableErrorLog();
+    }
+
+    /** Of a connector in Python: bad records are left out, and told to `bad` alone. */
+    SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured,
+                     ErrorReporter<SourceRecord> bad) {
+        converted = null;
+        plugins = new Conversion<>(host, config, id, measured);
+        metrics = new ErrorHandlingMetrics(id, measured);
+        operator = Conversion.operator(config, ToleranceType.ALL, metrics, List.of(bad));
+        chain = new TransformationChain<>(plugins.stages, operator);
+        direct = false;
     }
 
     /** Null where a transform has dropped the record, or it is bad and may be left out. */
@@ -80,10 +89,11 @@ final class SourceConversion implements AutoCloseable {
     }
 
     private RecordHeaders headers(SourceRecord record) {
-        RecordHeaders headers = new RecordHeaders();
-        for (Header h : record.headers())
-            headers.add(h.key(), plugins.headers.fromConnectHeader(record.topic(), h.key(), h.schema(), h.value()));
-        return headers;
+        return plugins.written(record);
+    }
+
+    Conversion<SourceRecord> plugins() {
+        return plugins;
     }
 
     private boolean hands(String part) {

@@ -1,6 +1,7 @@
-"""Frames between worker and host: JSON messages, and records as flat columns that pyarrow wraps without copying.
+"""Frames between the host of Java plugins and a worker or its executors: JSON messages, and records as flat columns
+that pyarrow wraps without copying.
 
-src/heeler/host/Connection.java and Columns.java are the other end and document the layout.
+Connection.java and Columns.java of heeler/java_host/src are the other end and document the layout.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import struct
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -36,7 +37,7 @@ class Batch:
     where the partitioner decides; `raw`: RAW_SCHEMA; `offsets`: JSON texts of source partition and offset; `more`: the
     rest of what one poll returned comes in the next frame; `wanted`: the task needs the offsets of its records;
     `signal`: the plugin's request for the transaction after it. `handed`: the records again where heeler has a part of
-    the chain.
+    the chain; `told`: what else the host says.
     """
 
     number: int
@@ -49,6 +50,7 @@ class Batch:
     wanted: bool
     signal: TransactionSignal | None
     handed: Handed | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 def message(number: int, content: Mapping[str, Any]) -> bytes:
@@ -115,6 +117,21 @@ def cut_records(
     return _packed(meta, len(batch), [*_sections(raw), *sections])
 
 
+def chain_records(topic: str, partitions: pa.Array | None, raw: pa.RecordBatch, schemas: Mapping[str, str | None],
+                  converted: frozenset[str]) -> bytes:
+    """The frame of a Python source's records (RAW_SCHEMA) for Java's part of its chain. `schemas`: of keys and values
+    that it converts, which are JSON.
+    """
+    meta = {"topic": topic, "partition": -1, "from": 0, "to": 0, "reset": False, "cut": {"topics": [topic], **{
+        part: {"json": part in converted, "schema": schemas.get(part)} for part in ("key", "value")}}}
+    sections = _sections(raw)
+    sections[_TOPIC] = np.zeros(len(raw), np.int32).tobytes()
+    known = np.full(len(raw), -1) if partitions is None else partitions.fill_null(-1).to_numpy(zero_copy_only=False)
+    sections[_PARTITION] = known.astype(np.int32).tobytes()
+    offsets = [np.zeros(len(raw), np.int64).tobytes(), *[b""] * (_SECTIONS - 1)]
+    return _packed(meta, len(raw), [*offsets, *sections])
+
+
 def _packed(told: Mapping[str, Any], rows: int, sections: list[bytes]) -> bytes:
     meta = json.dumps(told).encode()
     parts = [_BODY.pack(rows, len(meta), len(sections), 0), struct.pack(f"<{len(sections)}q", *map(len, sections))]
@@ -179,7 +196,7 @@ def _batch(number: int, body: memoryview) -> Batch:
     return Batch(
         number, topics, topic, partition, raw,
         tuple((partition, offset) for partition, offset in meta["offsets"]), bool(meta["more"]),
-        bool(meta.get("wanted")), meta.get("signal"), handed,
+        bool(meta.get("wanted")), meta.get("signal"), handed, meta,
     )
 
 

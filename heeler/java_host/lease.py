@@ -1,0 +1,52 @@
+"""A task of a Python connector that has Java plugins in its chain: executors ask the host while this lease is held."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Final
+
+from heeler.java_host.connection import Connection, Event, HostGoneError
+from heeler.java_host.host import JavaHost
+from spark_tasks.errors import ConnectError
+from spark_tasks.task import TaskContext
+
+_START_S: Final = 60.0
+
+
+class HostLease:
+    """See Lease."""
+
+    def __init__(self, host: JavaHost, context: TaskContext) -> None:
+        self.token = secrets.token_hex(16)
+        self._host = host
+        self._context = context
+        self._connection: Connection | None = None
+        self._moves = threading.Event()  # the host of that connection has ended, or is being replaced
+
+    def folder(self) -> str:
+        """See Lease."""
+        if self._connection is not None and not self._moves.is_set():
+            return self._connection.folder
+        self.close()
+        moves = self._moves = threading.Event()
+
+        def take(event: Event) -> None:  # called by the reading thread
+            if isinstance(event, HostGoneError) or (isinstance(event, dict) and event.get("op") == "retire"):
+                moves.set()
+                self._context.wake()
+
+        connection = self._host.connect(take, name=self._context.id, connector=self._context.connector_name)
+        try:
+            connection.ask_within(_START_S, "lease", lease=self.token)
+        except ConnectError:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection.folder
+
+    def close(self) -> None:
+        """See Lease."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,175 @@
+package heeler.host;
+
+import heeler.host.SourceConversion.Outgoing;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.runtime.SinkConnectorConfig;
+import org.apache.kafka.connect.runtime.SourceConnectorConfig;
+import org.apache.kafka.connect.runtime.errors.ProcessingContext;
+import org.apache.kafka.connect.runtime.errors.Stage;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.util.ConnectorTaskId;
+
+/**
+ * Java's part of the chain of a Python connector. An executor sends frames of records; each is answered with a frame of
+ * what has become of them, the rows that these come from, and what cannot be done with others. It has a lease of a task.
+ */
+final class ChainSession extends Session {
+    final String lease;
+    private final Host host;
+    private final Connection.Message order;
+    private final ConnectorTaskId id;
+    private final List<?> converted; // "key", "value": what Java converts
+    private final CutValues values = new CutValues();
+    private final Columns out = new Columns();
+    private final BlockingQueue<Frame> frames = new LinkedBlockingQueue<>();
+    private final List<Object> errors = new ArrayList<>(); // of the frame at hand
+    private int row;
+    private volatile Runnable stopRetries = () -> { };
+    private volatile boolean gone;
+
+    ChainSession(Host host, Connection connection, Connection.Message order) {
+        super(connection);
+        this.host = host;
+        this.order = order;
+        lease = order.text("lease");
+        id = new ConnectorTaskId(order.text("name"), order.number("task"));
+        converted = (List<?>) order.content().get("converted");
+        thread = new Thread(this::run, "chain of " + id);
+    }
+
+    @Override
+    void listen(Connection.Message first) throws IOException {
+        thread.start();
+        try {
+            while (connection.read(frames::add) != null) { }
+        } finally {
+            gone = true;
+            stopRetries.run();
+            thread.interrupt(); // perhaps that ends what it hangs in
+        }
+    }
+
+    private void run() {
+        try (Measures measures = new Measures(host, "chain of " + id, Conversion.tags(id), told -> { })) {
+            if (order.text("kind").equals("sink")) sink(measures);
+            else source(measures);
+        } catch (Throwable e) { // plugin code
+            if (!gone) blame(e);
+        }
+    }
+
+    private void sink(Measures measures) throws Exception {
+        SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, order.strings("connector"));
+        try (SinkConversion conversion = new SinkConversion(host, config, id, measures.all, this::refuse)) {
+            stopRetries = conversion::stopRetries;
+            conversion.plugins().keepsBytes = true;
+            while (true) {
+                Frame frame = frames.take();
+                List<Integer> rows = new ArrayList<>();
+                for (row = 0; row < frame.count; row++) {
+                    SinkRecord record = conversion.converted(frame, row);
+                    if (record == null) continue;
+                    try {
+                        Headers headers = conversion.plugins().written(record);
+                        byte[] key = handed("key", record.keySchema(), record.key());
+                        byte[] value = handed("value", record.valueSchema(), record.value());
+                        out.schemas(hands("key") ? values.text(record.keySchema()) : null,
+                            hands("value") ? values.text(record.valueSchema()) : null);
+                        for (Header one : headers) out.header(one.key(), one.value());
+                        out.add(record.topic(), record.kafkaPartition(), record.timestamp(), key, value);
+                        rows.add(row);
+                    } catch (DataException e) { // what a transform has made does not fit its schema
+                        refuse(e, Stage.TRANSFORMATION, getClass());
+                    }
+                }
+                answer(rows);
+            }
+        }
+    }
+
+    private boolean hands(String part) {
+        return converted.contains(part);
+    }
+
+    private byte[] handed(String part, Schema schema, Object value) {
+        return hands(part) ? values.written(schema, value) : (byte[]) value; // a ByteArrayConverter's
+    }
+
+    private void source(Measures measures) throws Exception {
+        SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, order.strings("connector"), false);
+        try (SourceConversion conversion = new SourceConversion(host, config, id, measures.all, this::refuse)) {
+            stopRetries = conversion::stopRetries;
+            conversion.plugins().keepsBytes = true;
+            while (true) {
+                Frame frame = frames.take();
+                List<Integer> rows = new ArrayList<>();
+                for (row = 0; row < frame.count; row++) {
+                    SourceRecord given;
+                    try {
+                        given = taken(frame, conversion);
+                    } catch (Exception e) { // plugin code
+                        refuse(e, Stage.HEADER_CONVERTER, conversion.plugins().headers.getClass());
+                        continue;
+                    }
+                    Outgoing sends = conversion.converted(given);
+                    if (sends == null) continue;
+                    rows.add(row);
+                    out.schemas(null, null);
+                    for (Header one : sends.headers()) out.header(one.key(), one.value());
+                    out.add(sends.topic(), sends.partition(), sends.timestamp(), sends.key(), sends.value());
+                }
+                answer(rows);
+            }
+        }
+    }
+
+    private SourceRecord taken(Frame frame, SourceConversion conversion) {
+        ConsumerRecord<byte[], byte[]> given = frame.given(row);
+        SchemaAndValue key = taken(frame, "key", given.key());
+        SchemaAndValue value = taken(frame, "value", given.value());
+        return new SourceRecord(null, null, given.topic(), given.partition() < 0 ? null : given.partition(), key.schema(),
+            key.value(), value.schema(), value.value(), given.timestamp() < 0 ? null : given.timestamp(), conversion.plugins().headers(given));
+    }
+
+    private SchemaAndValue taken(Frame frame, String part, byte[] bytes) {
+        return frame.json(part) ? values.read(frame.schema(part), bytes) : new SchemaAndValue(Schema.OPTIONAL_BYTES_SCHEMA, bytes);
+    }
+
+    /** Everything is tolerated here: the executor knows what the connector tolerates. */
+    private <T> Future<RecordMetadata> refuse(ProcessingContext<T> context) {
+        refuse(context.error(), context.stage(), context.executingClass());
+        return CompletableFuture.completedFuture(null);
+    }
+
+    private void refuse(Throwable error, Stage stage, Class<?> executing) {
+        Map<String, Object> told = new HashMap<>(Host.failure(error));
+        told.put("row", row);
+        told.put("stage", stage.name());
+        told.put("executing", executing.getName());
+        errors.add(told);
+    }
+
+    private void answer(List<Integer> rows) throws IOException {
+        Map<String, Object> meta = Map.of("topics", out.topics(), "schemas", out.schemas(), "offsets", List.of(), "more", false,
+            "rows", rows, "errors", errors);
+        connection.write(out.frame(1, Connection.MAPPER.writeValueAsBytes(meta), true));
+        out.clear();
+        errors.clear();
+    }
+}

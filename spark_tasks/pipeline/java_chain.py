@@ -1,0 +1,222 @@
+"""Pipelines of Python connectors of which the host of Java plugins runs a part, for executors on its machine."""
+
+from __future__ import annotations
+
+import json
+import operator
+import socket
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from spark_tasks.data.columns import RAW_SCHEMA
+from spark_tasks.data.cut import described, schema_text
+from spark_tasks.data.schema import to_text
+from spark_tasks.errors import ConnectError, DataError, RetriableError
+from spark_tasks.host_frames import BATCH, HEAD, Batch, batch, chain_records, message, records
+from spark_tasks.metrics.phases import phase
+from spark_tasks.pipeline.converters.base import BadRowsError, Column, schema_of
+from spark_tasks.pipeline.failures import FailedStage, StageFailedError
+from spark_tasks.pipeline.handover import from_json, runs, to_json
+from spark_tasks.pipeline.stages import RawBatch, SinkPipeline, SourcePipeline
+from spark_tasks.plugins.cut import Cut, with_converters
+
+FRAME_BYTES: Final = 2 << 20  # one record may be larger
+_KEPT: Final = 16  # connections of a process
+
+
+class JavaStageError(DataError):
+    """What a Java plugin has thrown about a record; dead letters have its class, message and stack trace."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> JavaStageError:
+        """From the host's answer."""
+        error = cls(str(told["message"]))
+        error.java_class = str(told["class"])
+        error.add_note(str(told.get("trace", "")))
+        return error
+
+
+class JavaPart:
+    """Java's part of a chain: what the host is asked for. `folder`: where the host is; the worker changes it."""
+
+    def __init__(self, kind: str, name: str, task: int, lease: str, connector: Mapping[str, str], cut: Cut) -> None:
+        """`kind`: sink or source; `lease`: see LeaseSession.java; `connector`: with the worker's converters."""
+        self.folder = ""
+        self.converted = cut.converted
+        self._order = {"op": "chain", "kind": kind, "name": name, "task": task, "lease": lease,
+                       "connector": cut.for_far(connector), "converted": sorted(cut.converted)}
+
+    def through(self, frame: bytes) -> Batch:
+        """What becomes of the records of a frame. Raises StageFailedError for those that Java cannot do, RetriableError
+        where the host is gone, ConnectError for what the plugins throw otherwise.
+        """
+        key = (self.folder, json.dumps(self._order, sort_keys=True))
+        try:
+            found = _connection(key).ask(frame)
+        except BaseException:
+            if (broken := OPEN.pop(key, None)) is not None:
+                broken.close()
+            raise
+        _raise_bad(found.told["errors"])
+        return found
+
+
+OPEN: Final[OrderedDict[tuple[str, str], _Connection]] = OrderedDict()
+"""The connections of this process."""
+
+
+def _connection(key: tuple[str, str]) -> _Connection:
+    found = OPEN.pop(key, None) or _Connection(*key)
+    OPEN[key] = found
+    while len(OPEN) > _KEPT:
+        OPEN.popitem(last=False)[1].close()
+    return found
+
+
+class _Connection:
+    """To the host, for one task's part of a chain."""
+
+    def __init__(self, folder: str, order: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            secret = (Path(folder) / "secret").read_text()
+            self._socket.connect(str(Path(folder) / "socket"))
+            self._socket.sendall(message(0, {"op": "hello", "secret": secret}))
+            self._socket.sendall(message(0, json.loads(order)))
+        except OSError as error:
+            self._socket.close()
+            raise RetriableError(f"The host of Java plugins is not there: {error}") from error
+        self.close = self._socket.close
+
+    def ask(self, frame: bytes) -> Batch:
+        try:
+            self._socket.sendall(frame)
+            while True:
+                kind, number, size = HEAD.unpack(self._exactly(HEAD.size))
+                body = self._exactly(size)
+                if kind == BATCH:
+                    return batch(number, body)
+                told = json.loads(bytes(body))
+                if told.get("op") == "failed":
+                    raise ConnectError(f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}".rstrip())
+        except OSError as error:
+            raise RetriableError(f"The host of Java plugins has ended: {error}") from error
+
+    def _exactly(self, size: int) -> memoryview:
+        view, at = np.empty(size, np.uint8).data, 0  # aligned, as Arrow wants it
+        while at < size:
+            got = self._socket.recv_into(view[at:])
+            if not got:
+                raise RetriableError("The host of Java plugins has ended")
+            at += got
+        return view
+
+
+def _rows_at_once(records: pa.RecordBatch) -> int:
+    """How many go into one frame, which is in the memory of the JVM that all tasks share."""
+    size = int(records.nbytes)
+    return max(1, min(len(records), len(records) * FRAME_BYTES // max(size, 1)))
+
+
+def _raise_bad(errors: Sequence[Mapping[str, Any]]) -> None:
+    """The bad records of the first stage and class; the others show when the rest is tried again."""
+    if not errors:
+        return
+    stage, executing = errors[0]["stage"], errors[0]["executing"]
+    bad = [(int(one["row"]), JavaStageError.of(one)) for one in errors
+           if (one["stage"], one["executing"]) == (stage, executing)]
+    raise StageFailedError(None, FailedStage[stage], executing, BadRowsError(bad), f"{executing} cannot do record {{}}")
+
+
+class JavaFirstPipeline(SinkPipeline):
+    """A sink's whose first part is Java's."""
+
+    def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], cut: Cut, java: JavaPart) -> None:
+        super().__init__(worker, cut.for_near(with_converters(connector, worker)))
+        self.java = java
+
+    @override
+    def _connect(self, topic: str, partition: int, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if raw.schema.metadata or not len(raw):  # it has been there
+            yield from super()._connect(topic, partition, raw)
+            return
+        rows_at_once = _rows_at_once(raw)
+        if rows_at_once < len(raw):
+            for begin in range(0, len(raw), rows_at_once):
+                yield from self._run_of(topic, partition, raw, begin, min(begin + rows_at_once, len(raw)))
+            return
+        offsets = raw.column("offset")
+        first, last = offsets[0].as_py(), offsets[len(raw) - 1].as_py()
+        with phase("convert"):
+            found = self.java.through(records(topic, partition, first, last + 1, raw, reset=False))
+        handed, rows = found.handed, np.array(found.told["rows"], np.int64)
+        if handed is None:
+            raise ConnectError("the host of Java plugins sent no schemas")
+        for begin, end in runs(handed.topic, handed.partition, handed.key_schema, handed.value_schema):
+            part = handed.raw.slice(begin, end - begin)
+            part = part.set_column(0, RAW_SCHEMA.field(0), offsets.take(pa.array(rows[begin:end])))
+            schemas = {name: handed.schemas[which[begin]] if which[begin] >= 0 else None
+                       for name, which in (("key", handed.key_schema), ("value", handed.value_schema))}
+            part = part.replace_schema_metadata(described(self.java.converted, schemas))
+            try:
+                yield from super()._connect(handed.topics[handed.topic[begin]], int(handed.partition[begin]), part)
+            except StageFailedError as failed:
+                failed.move(lambda row, rows=rows[begin:end]: int(rows[row]))  # type: ignore[misc]
+                raise
+
+    @override
+    def _read(self, part: str, topic: str, raw: pa.RecordBatch) -> Column:
+        if part not in self.java.converted:
+            return super()._read(part, topic, raw)
+        array = raw.column(part)
+        if array.null_count == len(array):
+            return pa.nulls(len(array)), {}
+        return from_json(array, schema_text(raw, part))
+
+
+class JavaLastPipeline(SourcePipeline):
+    """A source's whose last part is Java's."""
+
+    def __init__(
+        self, worker: Mapping[str, str], connector: Mapping[str, str], cut: Cut, java: JavaPart, *, rows: bool
+    ) -> None:
+        super().__init__(worker, cut.for_near(with_converters(connector, worker)), rows=rows)
+        self.java = java
+
+    @override
+    def _raws(self, topic: str, batch: pa.RecordBatch) -> Iterator[RawBatch]:
+        rows_at_once = _rows_at_once(batch)
+        for begin in range(0, len(batch), rows_at_once):
+            try:
+                yield from self._sent(topic, batch.slice(begin, rows_at_once))
+            except StageFailedError as failed:
+                failed.move(partial(operator.add, begin))
+                raise
+
+    def _sent(self, topic: str, batch: pa.RecordBatch) -> Iterator[RawBatch]:
+        with phase("convert"):
+            _, partitions, raw = self._raw(topic, batch)
+            schemas: dict[str, str | None] = {}
+            for part in self.java.converted & set(batch.schema.names):
+                schema = schema_of(batch.schema.field(part).metadata)
+                schemas[part] = None if schema is None else to_text(schema)
+            found = self.java.through(chain_records(topic, partitions, raw, schemas, self.java.converted))
+        for number, name in enumerate(found.topics):
+            rows = np.flatnonzero(found.topic == number)
+            chosen = found.partition[rows]
+            places = None if (chosen == -1).all() else pa.array(chosen, mask=chosen < 0)
+            yield name, places, found.raw.take(pa.array(rows))
+
+    @override
+    def _write(self, part: str, topic: str, batch: pa.RecordBatch, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
+        if part not in self.java.converted or part not in batch.schema.names:
+            return super()._write(part, topic, batch, headers)
+        found, _ = to_json(batch.column(part), batch.schema.field(part).metadata)
+        return found, headers
