@@ -13,8 +13,8 @@ _LOOK_MS: Final = 5_000
 
 
 class Waiting:
-    """After PATIENCE_S the end of a batch wakes its task: hundreds of tasks that look again and again are what they wait
-    for.
+    """After PATIENCE_S the end of a batch wakes its task: otherwise hundreds of tasks that look again and again would
+    be what they wait for.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
