@@ -38,10 +38,10 @@ from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
 from spark_tasks.task import Progress, TaskContext
+from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pacing import MOST_RECORDS, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
-from spark_tasks.tasks.waiting import PATIENCE_S, Waiting
 
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class SinkTask:
         self._replaying: ReplaySplit | None = None  # the batch in flight is this part of the replay
         self._replayed_last = False
         self._flight: Flight | None = None
-        self._waiting = Waiting(context.wake)
+        self._waiting = BatchWait(context.wake)
         self._lag_asked = float("-inf")
         self._pending = PendingOffsets(self._metrics, lambda: io.commit_pause_s, self._go_back)
         self._consumer: GroupConsumer | None = None

@@ -32,10 +32,10 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
 from spark_tasks.task import Progress, TaskContext
+from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
 from spark_tasks.tasks.pacing import Idling, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
-from spark_tasks.tasks.waiting import PATIENCE_S, Waiting
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class SourceTask:
         self._paused = False
         self._cancelled = False
         self._batch: _Batch | None = None
-        self._waiting = Waiting(context.wake)
+        self._waiting = BatchWait(context.wake)
         self._stream: StreamReader | None = None
         self._position: StreamOffset | None = None  # where the next batch starts; None: at the committed offsets
 

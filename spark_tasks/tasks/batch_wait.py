@@ -12,7 +12,7 @@ PATIENCE_S: Final = 1.0  # how long one run_once waits, so that messages are han
 _LOOK_MS: Final = 5_000
 
 
-class Waiting:
+class BatchWait:
     """After PATIENCE_S the end of a batch wakes its task: otherwise hundreds of tasks that look again and again would
     be what they wait for.
     """

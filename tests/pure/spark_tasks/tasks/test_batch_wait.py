@@ -5,13 +5,13 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from spark_tasks.tasks.waiting import PATIENCE_S, Waiting
+from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 
 
 def test_the_end_of_a_batch_wakes_the_task_once() -> None:
     batch: Future[list[Any]] = Future()
     woken: list[bool] = []
-    waiting = Waiting(lambda: woken.append(True))
+    waiting = BatchWait(lambda: woken.append(True))
     assert waiting.patience_s(batch) == PATIENCE_S
     for _ in range(3):  # something else has woken it meanwhile
         assert waiting.longer(batch).idle_ms > PATIENCE_S * 1000
@@ -25,13 +25,13 @@ def test_a_batch_that_ended_meanwhile_wakes_the_task_at_once() -> None:
     batch: Future[list[Any]] = Future()
     batch.set_exception(ValueError())
     woken: list[bool] = []
-    Waiting(lambda: woken.append(True)).longer(batch)
+    BatchWait(lambda: woken.append(True)).longer(batch)
     assert woken == [True]
 
 
 def test_the_next_batch_is_waited_for_as_the_first_one() -> None:
     """Also where it was submitted by the run_once that took the one before."""
     first: Future[list[Any]] = Future()
-    waiting = Waiting(lambda: None)
+    waiting = BatchWait(lambda: None)
     waiting.longer(first)
     assert waiting.patience_s(Future()) == PATIENCE_S
