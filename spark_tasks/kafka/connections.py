@@ -134,6 +134,11 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         sock = await create_connection(self._net, node.host, node.port, options, proxy_url=proxy, timeout_at=timeout_at)
         return _Transport(self._net, sock, host=node.host)
 
+    def close_idle_connections(self) -> None:
+        """As the library's, whose timer keeps each closed manager for ever."""
+        if not getattr(self, "closed", False):  # not set yet when the first one is set up
+            super().close_idle_connections()
+
     async def _connect(self, node: Any, conn: Any, *arguments: Any, **keywords: Any) -> None:
         await super()._connect(node, conn, *arguments, **keywords)
         error = conn.init_future.exception if conn.init_future.failed() else None

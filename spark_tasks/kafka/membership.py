@@ -208,9 +208,11 @@ class GroupConsumer:
             self._subscribe()  # first, so that there is metadata of the partitions, which the group leader needs
             self._client = self._net.run(self._connect)
             config["api_version"] = self._shared.manager.broker_version
-        except (protocol.KafkaError, OSError) as error:
+        except Exception as error:
             self._release()
-            raise translated(error, "connecting to Kafka") from error
+            if isinstance(error, protocol.KafkaError | OSError):
+                raise translated(error, "connecting to Kafka") from error
+            raise
         self._coordinator = _Coordinator(
             self._client, self._subscription, metrics=None, assignors=settings.assignors, **config
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
+import weakref
 
 import pytest
 
-from spark_tasks.kafka.connections import Connections
+from spark_tasks.kafka.connections import Connections, Loop, Manager
 from tests.rigs.support import wait_until
 
 
@@ -47,3 +49,20 @@ def test_what_is_cut_off_by_the_end_is_no_defect(connections, caplog):
         assert begun.wait(10)
         connections.close()
     assert [record for record in caplog.records if record.name.startswith("spark_tasks")] == []
+
+
+def test_a_manager_that_was_closed_is_let_go():
+    """The library's timer for idle connections keeps it: one for each member that a worker ever had."""
+    loop = Loop()
+    manager = Manager(loop, bootstrap_servers=["127.0.0.1:1"], connections_max_idle_ms=1)
+    let_go = weakref.ref(manager)
+    manager.close()
+    del manager
+
+    def gone() -> bool:
+        loop.poll(timeout_ms=5)
+        gc.collect()
+        return let_go() is None
+
+    wait_until(gone)
+    loop.close()

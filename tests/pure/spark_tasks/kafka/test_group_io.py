@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 
 import pytest
+from kafka.errors import InvalidTopicError
 from kafka.net.wakeup_notifier import WakeupNotifier
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.group_io import GroupIo
+from spark_tasks.kafka.membership import ConsumerSettings, GroupConsumer
 
 PATIENCE_S = 20
 
@@ -45,3 +47,12 @@ def test_it_ends_although_a_client_goes_on_asking():
     assert ended
     with pytest.raises(ConnectError):
         io.net()
+
+
+def test_a_member_that_could_not_be_made_counts_no_more():
+    io, client = GroupIo(), {"bootstrap_servers": "127.0.0.1:1"}
+    with pytest.raises((ValueError, InvalidTopicError)):
+        GroupConsumer(ConsumerSettings("g", client, ("no name",)), io, lambda: None)
+    shared, topics = io.client(client, every_topic=False, create_topics=True)
+    assert shared.metadata.release(topics), "the last one"
+    io.close()
