@@ -7,6 +7,7 @@ Connection.java and Columns.java of heeler/java_host/src are the other end and d
 from __future__ import annotations
 
 import json
+import socket
 import struct
 from base64 import b64encode
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 from spark_tasks.data.cut import CUT, Handed, is_converted, schema_text
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.plugins.api import TransactionSignal
 
 MESSAGE: Final = 1
@@ -29,6 +30,23 @@ _BODY: Final = struct.Struct("<iiii")  # rows, bytes of the meta JSON, sections,
 _TOPIC, _PARTITION, _TIMESTAMP, _KEY, _VALUE, _HEADERS, _HEADER_KEY, _HEADER_VALUE = 0, 1, 2, 3, 6, 9, 10, 13
 _SECTIONS: Final = 16
 _KEY_SCHEMA, _VALUE_SCHEMA, _CUT_SECTIONS = 16, 17, 18  # with the schemas of records at the cut of a chain
+
+
+class HostGoneError(RetriableError):
+    """The host of Java plugins has ended, or closed the connection. `wanted`: this side has."""
+
+    wanted = False
+
+
+def received(connection: socket.socket, size: int) -> memoryview:
+    """The next `size` bytes, aligned as Arrow wants them. Raises HostGoneError, OSError."""
+    view, at = np.empty(size, np.uint8).data, 0
+    while at < size:
+        got = connection.recv_into(view[at:])
+        if not got:
+            raise HostGoneError("The host of Java plugins has ended")
+        at += got
+    return view
 
 
 @dataclass(frozen=True, slots=True)

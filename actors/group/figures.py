@@ -18,6 +18,7 @@ from kafka.metrics.measurable_stat import AbstractMeasurableStat
 from kafka.metrics.stats import Avg, Count, Rate, Total
 from kafka.metrics.stats.rate import TimeUnit
 from kafka.metrics.stats.sensor import Sensor
+from typing_extensions import override
 
 CLIENT: Final = "connect-metrics"
 NODE: Final = "connect-node-metrics"
@@ -79,8 +80,9 @@ class ClientMetrics(Metrics):  # type: ignore[misc]
         self._add(self._failed, "failed-rebalance-rate-per-hour", COORDINATOR, "Rebalances per hour that failed.",
                   Rate(TimeUnit.HOURS, Count()))
 
+    @override
     def sensor(self, name: str, *args: Any, **more: Any) -> Sensor:
-        """As the library's; a new one has the totals."""
+        """A new sensor has the totals."""
         known = self.get_sensor(name)
         sensor = super().sensor(name, *args, **more)
         if known is None:
@@ -122,8 +124,8 @@ class _Selector(selectors.DefaultSelector):
                 Rate(TimeUnit.NANOSECONDS))
         self._since: int | None = None
 
+    @override
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """As any selector's."""
         begun = time.perf_counter_ns()
         if self._since is not None:
             self._works.record(begun - self._since)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 import pykka
+from typing_extensions import override
 
 from actors.group.coordinator import GroupCoordinator, GroupSettings
 from actors.group.driver import GroupDriver, GroupEvent, NewCoordinator
@@ -51,12 +52,14 @@ class GroupMemberActor(pykka.ThreadingActor):
             case LeaveGroup(reason):
                 self._driver.leave(reason)
 
+    @override
     def on_stop(self) -> None:
         """Leave the group, so that the others take over at once."""
         self._driver.close()
 
+    @override
     def on_failure(self, *_exc_info: object) -> None:
-        """As on_stop: a dead actor must not stay a member."""
+        """A dead actor must not stay a member."""
         self._driver.close()
 
     def _report(self, event: GroupEvent) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 import pykka
+from typing_extensions import override
 
 from actors.errors import NotFoundError
 from actors.herder import core
@@ -162,12 +163,14 @@ class HerderActor(pykka.ThreadingActor):
         if silent_ms > self._state.settings.session_timeout_ms:
             self._happened(Suspended(silent_ms))
 
+    @override
     def on_stop(self) -> None:
         """Fail everything that is still waiting for an answer."""
         self._fail_replies()
 
+    @override
     def on_failure(self, *_: Any) -> None:
-        """As on_stop: Pykka completes no future of ours when an actor dies."""
+        """Pykka completes no future of ours when an actor dies."""
         self._fail_replies()
 
     def _fail_replies(self) -> None:

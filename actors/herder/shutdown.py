@@ -41,7 +41,7 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
 
 
 def on_stop_timeout(turn: Turn, event: TimerFired) -> None:
-    """As on_report, of one that does not stop."""
+    """An instance that did not stop in time counts as stopped."""
     work.on_stop_timeout(turn, event)
     _flush_when_empty(turn)
 

@@ -171,7 +171,7 @@ class Chapter:
                           tuple(_cut(mask(describe(effect))) for effect in effects))
 
     def lines(self, connector: ConnectorName | None = None, mask: Mask = str) -> list[str]:
-        """As text; see entry."""
+        """The lines of the entry's text; none where it does not concern the connector."""
         return _lines(self.entry(connector, mask))
 
 
@@ -184,7 +184,7 @@ class Note:
     remark: Remark
 
     def entry(self, connector: ConnectorName | None = None, mask: Mask = str) -> StoryEntry | None:
-        """As Chapter.entry."""
+        """The entry, if it concerns the connector; `mask` hides secrets in its text."""
         if connector is not None and connector not in subjects(self.remark):
             return None
         text = f"{self.remark.source}, {self.remark.item}: {self.remark.what}"

@@ -68,7 +68,7 @@ class Herding:
 
 
 class HerderGuard(StartGuard):
-    """See the module. `generation`: of the task configs that the task was started with."""
+    """Asks on behalf of one task. `generation`: of the task configs that the task was started with."""
 
     def __init__(self, herding: Herding, task: ConnectorTaskId, generation: int) -> None:
         self._herding = herding

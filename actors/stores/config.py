@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pykka
+from typing_extensions import override
 
 from actors.messages.commands import ClaimWritePrivileges, PutLoggerLevel, ReadConfigToEnd, WriteConfig
 from actors.messages.events import ConfigChanged, ConfigOpDone
@@ -94,6 +95,7 @@ class ConfigStoreActor(pykka.ThreadingActor):
         self._works: dict[int, _Work] = {}
         self._busy: dict[ConnectorName, deque[int]] = {}  # the first of each queue is under way
 
+    @override
     def on_start(self) -> None:
         """Begin to read."""
         started = self._log.start(
@@ -102,6 +104,7 @@ class ConfigStoreActor(pykka.ThreadingActor):
         )
         started.add_done_callback(lambda future: self._tell_self(CaughtUp(error_of(future))))
 
+    @override
     def on_stop(self) -> None:
         """Fail everything that is still waiting for an answer."""
         self._log.stop()
@@ -110,12 +113,12 @@ class ConfigStoreActor(pykka.ThreadingActor):
         for number in list(self._works):
             self._finish(number, ConnectError("The config store is shutting down"))
 
+    @override
     def on_failure(self, *_: Any) -> None:
-        """As on_stop."""
         self.on_stop()
 
+    @override
     def on_receive(self, message: Any) -> None:
-        """See messages.py for what others may send; what begins with an underscore comes from the log."""
         match message:
             case RecordsRead(records):
                 self._fold(records)

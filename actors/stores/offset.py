@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pykka
+from typing_extensions import override
 
 from actors.messages.commands import Answer, ReadSourceOffsets, WriteSourceOffsets
 from spark_tasks.errors import ConnectError
@@ -36,6 +37,7 @@ class OffsetStoreActor(pykka.ThreadingActor):
         self._open_writer = open_writer
         self._ready = ready
 
+    @override
     def on_start(self) -> None:
         """Begin to read."""
 
@@ -48,16 +50,17 @@ class OffsetStoreActor(pykka.ThreadingActor):
 
         self._stores.worker.start().add_done_callback(started)
 
+    @override
     def on_stop(self) -> None:
         """Free the worker's topic."""
         self._stores.worker.stop()
 
+    @override
     def on_failure(self, *_: Any) -> None:
-        """As on_stop."""
         self.on_stop()
 
+    @override
     def on_receive(self, message: Any) -> None:
-        """See messages.py."""
         match message:
             case ReadSourceOffsets(connector, answer, own):
                 store = self._stores.of(connector, own)

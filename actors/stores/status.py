@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pykka
+from typing_extensions import override
 
 from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStatus, PutTopicStatus, ReadStatuses
 from actors.messages.events import StatusesFlushed, StatusesRead
@@ -73,6 +74,7 @@ class StatusStoreActor(pykka.ThreadingActor):
         self._flushes: list[tuple[int, Callable[[], None]]] = []  # called when no number below is open
         self._topics_sent: set[bytes] = set()  # keys of topic statuses that are written and not read back yet
 
+    @override
     def on_start(self) -> None:
         """Begin to read."""
         started = self._log.start(
@@ -81,18 +83,19 @@ class StatusStoreActor(pykka.ThreadingActor):
         )
         started.add_done_callback(lambda future: self._tell_self(CaughtUp(error_of(future))))
 
+    @override
     def on_stop(self) -> None:
         """Fail everything that is still waiting for an answer."""
         self._log.stop()
         for _, answer in self._flushes:
             answer()
 
+    @override
     def on_failure(self, *_: Any) -> None:
-        """As on_stop."""
         self.on_stop()
 
+    @override
     def on_receive(self, message: Any) -> None:
-        """See messages.py for what others may send; what begins with an underscore comes from the log."""
         match message:
             case RecordsRead() | CaughtUp() | _Sent() | _Again() | StatusesRead():
                 self._heard(message)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from heeler.java_host.connection import Connection, Event, HostGoneError, JavaPluginError, thrown
+from heeler.java_host.connection import Connection, Event, JavaPluginError, thrown
 from heeler.java_host.discovery import JavaPlugin
 from heeler.java_host.figures import figures
 from heeler.java_host.host import JavaHost
@@ -16,6 +16,7 @@ from heeler.java_host.offset_texts import as_texts
 from heeler.java_host.provider import JavaConfigProvider
 from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, ConfigValue, Importance, Type, Width
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.plugins.api import ConnectorContext, Options, SinkConnector, SourceConnector
 from spark_tasks.task import SourceOffset, SourcePartition, TaskContext, TaskRunner

@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-import numpy as np
-
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, fail
-from spark_tasks.host_frames import BATCH, HEAD, Batch, batch, message
+from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, message, received
 
 log = logging.getLogger(__name__)
 _BUFFER = 1 << 20
@@ -23,12 +21,6 @@ _BUFFER = 1 << 20
 Message = Mapping[str, Any]
 Event = Message | Batch | ConnectError
 """An event that is not a response; the last one is a HostGoneError."""
-
-
-class HostGoneError(RetriableError):
-    """The host of Java plugins has ended, or closed the connection. `wanted`: this side has."""
-
-    wanted = False
 
 
 class NoAnswerError(ConnectError):
@@ -140,8 +132,8 @@ class Connection:
         self._on_event(why)
 
     def _frame(self) -> None:
-        kind, number, size = HEAD.unpack(self._exactly(HEAD.size))
-        body = self._exactly(size)
+        kind, number, size = HEAD.unpack(received(self._socket, HEAD.size))
+        body = received(self._socket, size)
         if kind == BATCH:
             self._on_event(batch(number, body))
             return
@@ -161,12 +153,3 @@ class Connection:
         except ConnectError as error:
             content = {"op": "failed", "message": str(error)}
         self._send(message(number, content))
-
-    def _exactly(self, size: int) -> memoryview:
-        view, at = np.empty(size, np.uint8).data, 0  # aligned, as Arrow wants it
-        while at < size:
-            got = self._socket.recv_into(view[at:])
-            if not got:
-                raise HostGoneError("The host of Java plugins has ended")
-            at += got
-        return view

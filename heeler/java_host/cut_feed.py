@@ -68,7 +68,7 @@ class CutFeed(Feed):
 
     @override
     def next(self) -> bytes | None:
-        """See Feed. Raises what heeler's part of the chain raises; None while that is at work, which wakes the task."""
+        """None while heeler's part of the chain is at work, which wakes the task. Raises what that raises."""
         if not self._ready:
             self._collect()
         if not self._ready:

@@ -47,7 +47,7 @@ class JavaPlugin:
 
     @property
     def kind(self) -> Kind:
-        """As the registry has it."""
+        """The kind of plugin in heeler's terms."""
         return _KINDS[self.type]
 
 

@@ -21,11 +21,12 @@ from typing import Any, Final
 from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
 from heeler.java_host.building import host_classpath
-from heeler.java_host.connection import Connection, Event, HostGoneError, NoAnswerError
+from heeler.java_host.connection import Connection, Event, NoAnswerError
 from heeler.java_host.figures import figures
 from heeler.java_host.process import HostProcess
 from heeler.java_host.pulse import HostPulse
 from spark_tasks.errors import ConnectError
+from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures
 
 OPTIONS: Final = "java.plugins.jvm.options"
@@ -201,7 +202,7 @@ class _Host:
         self._closed = False
 
     def connect(self, on_event: OnEvent, offsets: Offsets, name: str, tell: Callable[[str], None]) -> Connection:
-        """See JavaHost. `tell`: what becomes of the host, where it is not what the worker wants."""
+        """A new connection to the running host. `tell` hears of a host that ends although the worker wants it."""
         with self._lock:
             if self._closed:
                 raise ConnectError("The worker is shutting down")

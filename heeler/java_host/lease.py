@@ -6,16 +6,20 @@ import secrets
 import threading
 from typing import Final
 
-from heeler.java_host.connection import Connection, Event, HostGoneError
+from typing_extensions import override
+
+from heeler.java_host.connection import Connection, Event
 from heeler.java_host.host import JavaHost
 from spark_tasks.errors import ConnectError
+from spark_tasks.host_frames import HostGoneError
 from spark_tasks.task import TaskContext
+from spark_tasks.tasks.leases import Lease
 
 _START_S: Final = 60.0
 
 
-class HostLease:
-    """See Lease."""
+class HostLease(Lease):
+    """Held by the worker, over a connection of its own."""
 
     def __init__(self, host: JavaHost, context: TaskContext) -> None:
         self.token = secrets.token_hex(16)
@@ -24,8 +28,8 @@ class HostLease:
         self._connection: Connection | None = None
         self._moves = threading.Event()  # the host of that connection has ended, or is being replaced
 
+    @override
     def folder(self) -> str:
-        """See Lease."""
         if self._connection is not None and not self._moves.is_set():
             return self._connection.folder
         self.close()
@@ -45,8 +49,8 @@ class HostLease:
         self._connection = connection
         return connection.folder
 
+    @override
     def close(self) -> None:
-        """See Lease."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -21,8 +21,7 @@ from typing import Any, Final
 
 from heeler.embedded_kafka.guard import GuardedProcess
 from heeler.errors import SetupError
-from heeler.java_host.connection import HostGoneError
-from spark_tasks.host_frames import message
+from spark_tasks.host_frames import HostGoneError, message
 from spark_tasks.process.private_files import open_private
 from storage.ids import ConnectorName, ConnectorTaskId
 

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from heeler.java_host.connection import Connection, Event, HostGoneError
+from heeler.java_host.connection import Connection, Event
 from heeler.java_host.process import HostProcess
+from spark_tasks.host_frames import HostGoneError
 
 EVERY_S: Final = 1.0
 _PARTS: Final = 10  # a worker that was stopped itself, and wakes up, has missed one of them at most

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from heeler.java_host.connection import Connection, Event, HostGoneError, JavaPluginError, Message, thrown
+from heeler.java_host.connection import Connection, Event, JavaPluginError, Message, thrown
 from heeler.java_host.figures import figures
 from spark_tasks.errors import ConnectError, StartCancelledError
+from spark_tasks.host_frames import HostGoneError
 from spark_tasks.metrics.plugins import Figures
 from spark_tasks.plugins.cut import Cut, with_converters
 from spark_tasks.task import TaskContext
@@ -143,13 +144,13 @@ class HeldSession:
             session.close()
 
     def stop_starting(self) -> None:
-        """Cancel a start (see TaskRunner). Any thread."""
+        """Cancel a start. Any thread."""
         self._unwanted = True
         if self._starting and (session := self.session) is not None:
             session.close()
 
     def cancel(self) -> None:
-        """Cancel the task (see TaskRunner); the host gives it up too. Any thread."""
+        """Cancel the task; the host gives it up too. Any thread."""
         self.cancelled = True
         if (session := self.session) is not None:
             session.close()

@@ -15,14 +15,15 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
-from heeler.java_host.connection import Event, HostGoneError
+from heeler.java_host.connection import Event
 from heeler.java_host.cut_feed import CutFeed
 from heeler.java_host.feed import Feed
 from heeler.java_host.host import JavaHost
 from heeler.java_host.session import HeldSession, Session, order, unexpected
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.host_frames import Batch
+from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
@@ -37,20 +38,20 @@ from spark_tasks.sinks.handing import handing_job
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
-from spark_tasks.task import Progress, TaskContext
+from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.retries import Patience, RetryLimits
 
 MAX_POLL_RECORDS = 500  # as in a Java consumer
 
 
-class JavaSinkTask:
-    """A TaskRunner. `named`: its connector's name in the host; `watchers` and `io`: the worker's. `cut`: where heeler
-    has a part of the chain.
+class JavaSinkTask(TaskRunner):
+    """`named`: its connector's name in the host; `watchers` and `io`: the worker's. `cut`: which part of the chain is
+    heeler's.
     """
 
     def __init__(self, context: TaskContext, settings: SinkSettings, host: JavaHost, named: Mapping[str, str],
                  watchers: EndWatchers, io: GroupIo, cut: Cut | None = None) -> None:
-        self.version = named["version"]
+        self._version = named["version"]
         self._context = context
         self._host = host
         self._settings = settings
@@ -83,13 +84,19 @@ class JavaSinkTask:
         self._lag_asked = float("-inf")
         self._paused = False
         self.restarting = False
-        """See TaskRunner: the host has ended, and there is no other one yet."""
+        """The host has ended, and no other one is running yet."""
+
+    @property
+    @override
+    def version(self) -> str:
+        return self._version
 
     @property
     def batch(self) -> Future[list[Any]] | None:
-        """The batch of heeler's part of the chain (see TaskRunner)."""
+        """The batch of heeler's part of the chain."""
         return self._feed.batch if isinstance(self._feed, CutFeed) else None
 
+    @override
     def start(self) -> None:
         """Make and start the task in the host. It joins the group in run_once."""
         self._metrics.running(paused=False)
@@ -104,8 +111,8 @@ class JavaSinkTask:
             session.connection.tell("pause")
         return session
 
+    @override
     def run_once(self) -> Progress:
-        """See TaskRunner."""
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -265,6 +272,7 @@ class JavaSinkTask:
             self._metrics.lags = self._positions.lags()
 
     # ------------------------------------------------------------ its life
+    @override
     def pause(self) -> None:
         """Pause the task. The host keeps its records, and the task commits."""
         self._paused = True
@@ -273,6 +281,7 @@ class JavaSinkTask:
         self._watcher.forget(self)
         self._tell("pause")
 
+    @override
     def resume(self) -> None:
         """Undo `pause`."""
         self._paused = False
@@ -290,6 +299,7 @@ class JavaSinkTask:
         self._letters.clear()
         self._forget_partitions()
 
+    @override
     def close(self) -> None:
         """Stop the task in order, commit its offsets, leave the group."""
         self._metrics.stopped()
@@ -309,12 +319,13 @@ class JavaSinkTask:
         with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
             self._commit_offsets()
 
+    @override
     def stop_starting(self) -> None:
-        """See TaskRunner."""
         self._held.stop_starting()
 
+    @override
     def cancel(self) -> None:
-        """Cancel the task (see TaskRunner); the host gives it up too."""
+        """Cancel the task; the host gives it up too."""
         self._held.cancel()
         if (batch := self.batch) is not None:
             self._context.engine.cancel(batch)

@@ -7,35 +7,27 @@ their offsets; then the plugin is told. So the guarantees of a delivery are the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
+from typing_extensions import override
 
-from heeler.java_host.connection import HostGoneError
+from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import HeldSession, Session, order, unexpected
 from heeler.java_host.taking import Taking
-from spark_tasks.data.cut import Handed
-from spark_tasks.errors import ConnectError, DataError, RetriableError
-from spark_tasks.host_frames import Batch, Places
-from spark_tasks.kafka.append import Appender
-from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.host_frames import Batch, HostGoneError, Places
 from spark_tasks.kafka.sharing import shared_cluster
-from spark_tasks.kafka.transactions import TransactionMember
-from spark_tasks.metrics.task import SplitFigures
-from spark_tasks.plugins.api import TransactionSignal
 from spark_tasks.plugins.cut import Cut
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import BoundaryKind
-from spark_tasks.sources.delivery import AtLeastOnce, Delivery, Lane
+from spark_tasks.sources.delivery import AtLeastOnce, Delivery
 from spark_tasks.sources.settings import SourceSettings
-from spark_tasks.task import Progress, TaskContext
+from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.retries import Patience, RetryLimits
 
 STEP_S: Final = 1.0  # how long frames are gathered before a commit, so that messages are handled in between
@@ -43,16 +35,16 @@ IDLE_MS: Final = 60_000  # the reading thread wakes the task
 _NO_FRAME: Final = 0
 
 
-class JavaSourceTask:
-    """A TaskRunner. `named`: its connector's name in the host; `delivery` None: at least once; `cut`: where heeler has
-    a part of the chain.
+class JavaSourceTask(TaskRunner):
+    """`named`: its connector's name in the host; `delivery` None: at least once; `cut`: which part of the chain is
+    heeler's.
     """
 
     def __init__(self, context: TaskContext, settings: SourceSettings, host: JavaHost, named: Mapping[str, str],
                  delivery: Delivery | None = None, cut: Cut | None = None) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
-        self.version = named["version"]
+        self._version = named["version"]
         self._context = context
         self._offsets = context.offsets
         self._host = host
@@ -81,13 +73,19 @@ class JavaSourceTask:
         self._paused = False
         self._polls = False
         self.restarting = False
-        """See TaskRunner: the host has ended, and there is no other one yet."""
+        """The host has ended, and no other one is running yet."""
+
+    @property
+    @override
+    def version(self) -> str:
+        return self._version
 
     @property
     def batch(self) -> Future[list[Any]] | None:
-        """The batch of heeler's part of the chain (see TaskRunner)."""
+        """The batch of heeler's part of the chain."""
         return None if self._taking is None else self._taking.batch
 
+    @override
     def start(self) -> None:
         """Fence predecessors if the delivery does so; make and start the task in the host."""
         self._metrics.running(paused=False)
@@ -121,8 +119,9 @@ class JavaSourceTask:
         """Whether another worker may run this task by now, and write its offsets (see SourceTask)."""
         return self._delivery.boundary is None and process_pulse().silence_since(self._opened_at) > self._session_s
 
+    @override
     def run_once(self) -> Progress:
-        """Do one step (see TaskRunner). A paused task still takes records that were polled before."""
+        """Do one step. A paused task still takes records that were polled before."""
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -145,60 +144,61 @@ class JavaSourceTask:
 
     def _step(self, session: Session, until: float, *, wait: bool = False) -> Progress:
         """Append and commit received frames; with `wait`, up to the event "drained", the host's last one."""
-        writing = _Writing(self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking)
+        writer = FrameWriter(
+            self._cluster, self._options, lambda: self._delivery.lanes(1)[0], self._used, self._taking)
         error: ConnectError | None = None
         drained = False
         try:
-            while writing.amid_poll or wait or time.monotonic() < until:
+            while writer.amid_poll or wait or time.monotonic() < until:
                 try:
-                    event = session.next(wait=writing.amid_poll or wait)
+                    event = session.next(wait=writer.amid_poll or wait)
                 except HostGoneError as gone:
                     event = gone
                 if event is None:
                     break
                 if isinstance(event, Batch):
-                    writing.write(event)
-                    if writing.signal is not None:
+                    writer.write(event)
+                    if writer.signal is not None:
                         break
                     continue
                 drained = isinstance(event, Mapping) and event.get("op") == "drained"
                 error = None if drained else unexpected(event)
                 break
-            if error is not None and (writing.amid_poll or self._held.cancelled):
+            if error is not None and (writer.amid_poll or self._held.cancelled):
                 raise error  # what one poll returned is committed as a whole
-            final = self._commit(writing)
+            final = self._commit(writer)
         finally:
-            writing.close()
+            writer.close()
         if error is not None:
             raise error
         if final and self._unsaid is not None:
             self._acknowledge(session, self._unsaid)
-        if writing.number is None:
+        if writer.number is None:
             if self._unsaid is None and 1000 * (time.monotonic() - self._said_at) >= self._flush_ms:
                 self._acknowledge(session, _NO_FRAME)  # plugins rely on regular calls of `commit`
             due_ms = self._delivery.due_ms
             return Progress(idle_ms=max(1, int(min(IDLE_MS, self._flush_ms, IDLE_MS if due_ms is None else due_ms))))
-        return Progress(writing.records, writing.size)
+        return Progress(writer.records, writer.size)
 
     def _acknowledge(self, session: Session, frame: int) -> None:
         places, self._places, self._unsaid = self._places, [], None
         self._said_at = time.monotonic()
         session.connection.tell("acknowledge", frame=frame, places=[one.told() for one in places])
 
-    def _commit(self, writing: _Writing) -> bool:
+    def _commit(self, writer: FrameWriter) -> bool:
         """Commit; whether everything that was appended is committed now."""
-        if writing.number is None:
+        if writer.number is None:
             return self._settle(finish=False)
-        writing.flush()
-        self._metrics.worked(writing.figures)
-        self._delivery.written([writing.sequences])
+        writer.flush()
+        self._metrics.worked(writer.figures)
+        self._delivery.written([writer.sequences])
         if self._slept:
             raise RetriableError("this process slept for so long that another worker may be running its tasks")
-        self._unsaid = writing.number
-        self._places += writing.places
+        self._unsaid = writer.number
+        self._places += writer.places
         self._patience.succeeded()
         begun = time.perf_counter()
-        final = self._delivery.commit(from_texts(writing.offsets.items()), writing.signal or "continue")
+        final = self._delivery.commit(from_texts(writer.offsets.items()), writer.signal or "continue")
         return self._counted(begun, final=final)
 
     def _settle(self, *, finish: bool) -> bool:
@@ -230,6 +230,7 @@ class JavaSourceTask:
         self._held.close()
         self._places, self._unsaid = [], None
 
+    @override
     def pause(self) -> None:
         """Pause the task; the next run_once tells the host."""
         self._paused = True
@@ -239,11 +240,13 @@ class JavaSourceTask:
                 self._held.session.connection.tell("pause")
                 self._polls = False
 
+    @override
     def resume(self) -> None:
         """Undo `pause`."""
         self._paused = False
         self._metrics.running(paused=False)
 
+    @override
     def close(self) -> None:
         """Wait for the last poll, commit its records, stop the task in the host."""
         self._metrics.stopped()
@@ -268,13 +271,14 @@ class JavaSourceTask:
         if not isinstance(event, Mapping) or event.get("op") != "stopped":
             raise unexpected(event)
 
+    @override
     def stop_starting(self) -> None:
-        """See TaskRunner."""
         self._delivery.cancel()
         self._held.stop_starting()
 
+    @override
     def cancel(self) -> None:
-        """Cancel the task (see TaskRunner); the host gives it up too."""
+        """Cancel the task; the host gives it up too."""
         self._held.cancel()
         if self._taking is not None:
             self._taking.cancel()
@@ -286,108 +290,3 @@ class JavaSourceTask:
                 self._creation.ensure(self._cluster, topic)
             self._topics.add(topic)
         self._context.topic_used(topic)  # again and again: the list of topics can be reset
-
-
-class _Writing:
-    """The frames of one step into an appender, made for the first of them. `used` is told of each topic once. `taking`:
-    heeler's part of the chain.
-    """
-
-    def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
-                 used: Callable[[str], None], taking: Taking | None) -> None:
-        self._cluster = cluster
-        self._options = options
-        self._lane = lane
-        self._used = used
-        self._taking = taking
-        self._appender: Appender | None = None
-        self._topics: set[str] = set()
-        self.offsets: dict[str, str] = {}
-        self.number: int | None = None
-        self.amid_poll = False
-        self.places: list[Places] = []
-        self.signal: TransactionSignal | None = None
-        self.records = 0
-        self.size = 0
-        self.figures: list[SplitFigures] = []
-
-    @property
-    def sequences(self) -> Mapping[TopicPartition, int]:
-        """The appender's sequence numbers."""
-        return self._open().sequences
-
-    def _open(self) -> Appender:
-        if self._appender is None:
-            lane = self._lane()
-            admit = None
-            if lane.identity is not None and lane.identity.transactional_id is not None:
-                admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
-            self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit,
-                                      **self._options)
-        return self._appender
-
-    def write(self, batch: Batch) -> None:
-        """Append a frame."""
-        appender = self._open()
-        places = Places(batch.number, len(batch.raw), named=batch.handed is not None) if batch.wanted else None
-        if self._taking is not None and batch.handed is not None:
-            self._write_taken(appender, self._taking, batch.handed, places)
-        else:
-            self._write_converted(appender, batch, places)
-        if places is not None:
-            self.places.append(places)
-        self.offsets |= dict(batch.offsets)
-        self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
-
-    def _write_taken(self, appender: Appender, taking: Taking, handed: Handed, places: Places | None) -> None:
-        taken = taking.taken(handed)
-        for topic, partitions, raw in taken.records:
-            self._use(topic)
-            rows = raw.column("offset").to_numpy()
-            landed = None
-            if places is not None and rows.min(initial=0) >= 0:
-                places.named(rows, topic)
-                landed = partial(_landed, places, rows)
-            appender.append(topic, partitions, raw, landed)
-        for topic, letters in taken.letters:
-            appender.append(topic, None, letters)
-        self._count(taken.figures)
-
-    def _write_converted(self, appender: Appender, batch: Batch, places: Places | None) -> None:
-        for which, topic in enumerate(batch.topics):
-            self._use(topic)
-            rows = np.flatnonzero(batch.topic == which)
-            mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
-            partitions = batch.partition[rows]
-            if partitions.min(initial=0) < -1:
-                raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
-            landed = partial(_landed, places, rows) if places is not None else None
-            appender.append(topic, None if (partitions == -1).all() else partitions, mine, landed)
-        count, size = len(batch.raw), batch.raw.nbytes
-        self._count(SplitFigures(count, size, count, size))  # the host reports only what came out of the chain
-
-    def _use(self, topic: str) -> None:
-        if topic not in self._topics:
-            self._topics.add(topic)
-            self._used(topic)
-
-    def _count(self, figures: SplitFigures) -> None:
-        self.figures.append(figures)
-        self.records += figures.written
-        self.size += figures.written_bytes
-
-    def flush(self) -> None:
-        """Wait until all is acknowledged."""
-        self._open().flush()
-
-    def close(self) -> None:
-        """Stop sending."""
-        if self._appender is not None:
-            self._appender.close()
-
-
-def _landed(
-    places: Places, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
-) -> None:  # fmt: skip
-    """`some`: of the rows."""
-    places.landed(rows[some], partition, offset)

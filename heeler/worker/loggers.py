@@ -44,7 +44,7 @@ class WorkerLoggers:
         return self._of(name) if name == ROOT or name in self._names() else None
 
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
-        """See rest.wire.view.Loggers. The same level again leaves the time as it is."""
+        """Set a logger and those below it; the names of those that changed, sorted. `last_modified` of others stays."""
         number = parse_level(level)
         with self._lock:
             names = self._names()

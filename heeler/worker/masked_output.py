@@ -48,7 +48,7 @@ class MaskedStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """As write, one by one."""
+        """Write the lines, each masked by itself."""
         for line in lines:
             self.write(line)
 

@@ -18,8 +18,8 @@ from typing_extensions import override
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.data.cut import described, schema_text
 from spark_tasks.data.schema import to_text
-from spark_tasks.errors import ConnectError, DataError, RetriableError
-from spark_tasks.host_frames import BATCH, HEAD, Batch, batch, chain_records, message, records
+from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, chain_records, message, received, records
 from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import BadRowsError, Column, schema_of
 from spark_tasks.pipeline.failures import FailedStage, StageFailedError
@@ -54,7 +54,7 @@ class JavaPart:
                        "connector": cut.for_far(connector), "converted": sorted(cut.converted)}
 
     def through(self, frame: bytes) -> Batch:
-        """What becomes of the records of a frame. Raises StageFailedError for those that Java cannot do, RetriableError
+        """What becomes of the records of a frame. Raises StageFailedError for those that Java cannot do, HostGoneError
         where the host is gone, ConnectError for what the plugins throw otherwise.
         """
         key = (self.folder, json.dumps(self._order, sort_keys=True))
@@ -92,31 +92,22 @@ class _Connection:
             self._socket.sendall(message(0, json.loads(order)))
         except OSError as error:
             self._socket.close()
-            raise RetriableError(f"The host of Java plugins is not there: {error}") from error
+            raise HostGoneError(f"The host of Java plugins is not there: {error}") from error
         self.close = self._socket.close
 
     def ask(self, frame: bytes) -> Batch:
         try:
             self._socket.sendall(frame)
             while True:
-                kind, number, size = HEAD.unpack(self._exactly(HEAD.size))
-                body = self._exactly(size)
+                kind, number, size = HEAD.unpack(received(self._socket, HEAD.size))
+                body = received(self._socket, size)
                 if kind == BATCH:
                     return batch(number, body)
                 told = json.loads(bytes(body))
                 if told.get("op") == "failed":
                     raise ConnectError(f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}".rstrip())
         except OSError as error:
-            raise RetriableError(f"The host of Java plugins has ended: {error}") from error
-
-    def _exactly(self, size: int) -> memoryview:
-        view, at = np.empty(size, np.uint8).data, 0  # aligned, as Arrow wants it
-        while at < size:
-            got = self._socket.recv_into(view[at:])
-            if not got:
-                raise RetriableError("The host of Java plugins has ended")
-            at += got
-        return view
+            raise HostGoneError(f"The host of Java plugins has ended: {error}") from error
 
 
 def _rows_at_once(records: pa.RecordBatch) -> int:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
 
+from typing_extensions import override
+
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConfigError
 
@@ -78,17 +80,21 @@ class _AllowedPaths:
         return None
 
 
-class FileConfigProvider(ConfigProvider):
-    """Keys of a Java .properties file: `${file:/etc/secrets.properties:password}`."""
-
-    aliases = (f"{_JAVA_PACKAGE}FileConfigProvider",)
+class _PathConfigProvider(ConfigProvider):
+    """A provider that reads below the paths in `allowed.paths`, or anywhere if that is not set."""
 
     def __init__(self) -> None:
         self._paths = _AllowedPaths(None)
 
+    @override
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Takes `allowed.paths`."""
         self._paths = _AllowedPaths(settings.get("allowed.paths"))
+
+
+class FileConfigProvider(_PathConfigProvider):
+    """Keys of a Java .properties file: `${file:/etc/secrets.properties:password}`."""
+
+    aliases = (f"{_JAVA_PACKAGE}FileConfigProvider",)
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
         """The file's keys; an empty path or one that is not allowed has none."""
@@ -105,17 +111,10 @@ class FileConfigProvider(ConfigProvider):
         return ConfigData({k: v for k, v in found.items() if keys is None or k in keys})
 
 
-class DirectoryConfigProvider(ConfigProvider):
+class DirectoryConfigProvider(_PathConfigProvider):
     """Files of a folder, each a value, as Kubernetes mounts secrets: `${dir:/mnt/secrets:password}`."""
 
     aliases = (f"{_JAVA_PACKAGE}DirectoryConfigProvider",)
-
-    def __init__(self) -> None:
-        self._paths = _AllowedPaths(None)
-
-    def configure(self, settings: Mapping[str, str]) -> None:
-        """Takes `allowed.paths`."""
-        self._paths = _AllowedPaths(settings.get("allowed.paths"))
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
         """The content of the folder's regular files, unchanged (a final newline belongs to the value)."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+from typing_extensions import override
 
 
 def hold_back_pandas() -> None:
@@ -26,14 +29,14 @@ def hold_back_pandas() -> None:
     later.refused = None
 
 
-class _Later:
+class _Later(MetaPathFinder):
     """A finder that has PyArrow told when pandas is imported. Nobody else's import fails, in other threads either."""
 
     def __init__(self) -> None:
         self.refused: int | None = threading.get_ident()
 
+    @override
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """See MetaPathFinder."""
         if name != "pandas":
             return None
         if self.refused == threading.get_ident():

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from typing_extensions import override
+
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
 from spark_tasks.kafka.identity import ProducerIdentity
 from spark_tasks.plugins.api import TransactionSignal
@@ -92,7 +94,7 @@ class Delivery(Protocol):
         """Release all resources. May be called twice."""
 
 
-class AtLeastOnce:
+class AtLeastOnce(Delivery):
     """Idempotent lanes; the offsets are written after all records are acknowledged. After a failure the batch is
     repeated from the last offsets under new identities.
     """
@@ -110,46 +112,51 @@ class AtLeastOnce:
         self._lanes: list[Lane] = []
         self._changed = Changed()
 
+    @override
     def start(self) -> None:
         """Nothing to do: there are no predecessors to fence."""
 
+    @override
     def lanes(self, count: int) -> Sequence[Lane]:
-        """See Delivery."""
         while len(self._lanes) < count:
             found = self._cluster.init_producer_id(deadline_ms=INIT_TIMEOUT_MS) if self._idempotent else None
             self._lanes.append(Lane(found))
         return self._lanes[:count]
 
+    @override
     def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
-        """See Delivery."""
         for number, following in enumerate(sequences):
             self._lanes[number] = Lane(self._lanes[number].identity, following)
 
-    def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:  # noqa: ARG002
-        """See Delivery."""
+    @override
+    def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
         changed = self._changed.of(offsets)
         if changed:
             self._offsets.write(changed)
             self._changed.note(changed)
         return True
 
-    def settle(self, *, finish: bool) -> bool:  # noqa: ARG002
+    @override
+    def settle(self, *, finish: bool) -> bool:
         """Nothing to do: commits do not wait."""
         return False
 
+    @override
     def abort(self) -> None:
-        """See Delivery."""
         self._lanes.clear()
 
+    @override
     def recover(self) -> None:
         """Nothing to do: the next lanes are new ones."""
 
+    @override
     def failure(self, error: Exception) -> Exception:
-        """See Delivery."""
         return error
 
+    @override
     def cancel(self) -> None:
         """Nothing to do: `start` does not wait."""
 
+    @override
     def close(self) -> None:
         """Release the identities. The cluster's connections are shared and stay open."""

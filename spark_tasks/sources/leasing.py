@@ -1,9 +1,8 @@
-"""A source task in Python of whose chain the host of Java plugins has the last part."""
+"""A source task in Python whose chain ends in the host of Java plugins."""
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import replace
+from contextlib import closing
 
 from typing_extensions import override
 
@@ -13,31 +12,25 @@ from spark_tasks.sources.delivery import Delivery
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.task import TaskContext
-from spark_tasks.tasks.leases import Lease
+from spark_tasks.tasks.leases import Lease, LeasedChain
 
 
 class LeasingSourceTask(SourceTask):
-    """Its splits know where the host is; when that moves, those that come next."""
+    """A SourceTask whose splits know where the host is."""
 
     def __init__(
         self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
         pipeline: JavaLastPipeline, lease: Lease, delivery: Delivery | None = None,
     ) -> None:
         super().__init__(context, settings, connector, pipeline, delivery)
-        self._chain = pipeline
-        self._lease = lease
+        self._chain = LeasedChain(pipeline, lease)
 
     @override
     def _submit(self) -> bool:
-        folder = self._lease.folder()
-        if folder != self._chain.java.folder:
-            self._chain.java.folder = folder
-            self._job = pickle.dumps(replace(pickle.loads(self._job), pipeline=self._chain))
+        self._job = self._chain.follow(self._job)
         return super()._submit()
 
     @override
     def close(self) -> None:
-        try:
+        with closing(self._chain):
             super().close()
-        finally:
-            self._lease.close()

@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.metrics.phases import phase
@@ -31,7 +33,7 @@ from spark_tasks.sources.readers import BatchPlan, StreamReader, deal
 from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.split import SourceJob, SourceResult, SourceSplit
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_connect
-from spark_tasks.task import Progress, TaskContext
+from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
 from spark_tasks.tasks.pacing import Idling, SplitSize
@@ -53,8 +55,8 @@ class _Batch:
     flight: Flight
 
 
-class SourceTask:
-    """A TaskRunner. `delivery` None: at least once."""
+class SourceTask(TaskRunner):
+    """`delivery` None: at least once."""
 
     def __init__(
         self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
@@ -62,7 +64,6 @@ class SourceTask:
     ) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
-        self.version = connector.version
         self._context = context
         self._connector = connector
         self._pipeline = pipeline
@@ -88,11 +89,17 @@ class SourceTask:
         self._position: StreamOffset | None = None  # where the next batch starts; None: at the committed offsets
 
     @property
+    @override
+    def version(self) -> str:
+        return self._connector.version
+
+    @property
     def batch(self) -> Future[list[Any]] | None:
-        """The batch in flight (see TaskRunner)."""
+        """The batch in flight."""
         batch = self._batch
         return None if batch is None else batch.future
 
+    @override
     def start(self) -> None:
         """Make the reader, fence predecessors if the delivery does so, load the offsets."""
         work_for(self._metrics.plugins)
@@ -133,10 +140,9 @@ class SourceTask:
         """
         return self._delivery.boundary is None and process_pulse().silence_since(self._loaded_at) > self._session_s
 
+    @override
     def run_once(self) -> Progress:
-        """Do one step (see TaskRunner). While Spark is busy elsewhere, waits for at most PATIENCE_S and goes on when
-        the batch wakes it.
-        """
+        """Do one step. While Spark is busy elsewhere, wait for at most PATIENCE_S: the batch wakes the task later."""
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -292,12 +298,14 @@ class SourceTask:
             raise seen from error
         return self._patience.later(error)
 
+    @override
     def pause(self) -> None:
         """Finish the batch in flight; start no other until `resume`."""
         self._paused = True
         self._finish()
         self._metrics.running(paused=True)
 
+    @override
     def resume(self) -> None:
         """Undo `pause`."""
         self._paused = False
@@ -319,6 +327,7 @@ class SourceTask:
         except Exception as error:  # noqa: BLE001 - plugin code
             self._failed(error)
 
+    @override
     def close(self) -> None:
         """Finish, stop the reader, close the connections."""
         stream = self._stream
@@ -335,13 +344,13 @@ class SourceTask:
             if stream is not None:
                 stream.stop()
 
+    @override
     def stop_starting(self) -> None:
-        """See TaskRunner."""
         self._delivery.cancel()
         self._offsets.stop_reading()
 
+    @override
     def cancel(self) -> None:
-        """See TaskRunner."""
         self._cancelled = True
         self._delivery.cancel()
         self._offsets.stop_reading()

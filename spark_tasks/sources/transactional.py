@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.errors import ConnectError
@@ -22,15 +23,16 @@ from spark_tasks.kafka.errors import ProducerFencedError
 from spark_tasks.kafka.sharing import shared_cluster
 from spark_tasks.kafka.transactions import TransactionOwner
 from spark_tasks.plugins.api import TransactionSignal
-from spark_tasks.sources.delivery import Lane
+from spark_tasks.sources.boundaries import Boundary
+from spark_tasks.sources.delivery import Delivery, Lane
 from spark_tasks.sources.settings import SourceSettings, TransactionSettings
 from spark_tasks.sources.stream_offsets import Changed, SourceOffsets, partition_key
 from spark_tasks.task import OffsetStore, StartGuard, TaskContext
 
 _logger = logging.getLogger(__name__)
 
-class Transactional:
-    """A Delivery. One lane, and no overlap: a transaction has one writer, and ends before the next one begins."""
+class Transactional(Delivery):
+    """One lane, and no overlap: a transaction has one writer, and ends before the next one begins."""
 
     most_lanes = 1
     overlaps = False
@@ -38,7 +40,7 @@ class Transactional:
     def __init__(
         self, cluster: KafkaCluster, offsets: OffsetStore, guard: StartGuard, settings: TransactionSettings
     ) -> None:
-        self.boundary = settings.boundary
+        self._boundary = settings.boundary
         self._cluster = cluster
         self._offsets = offsets
         self._guard = guard
@@ -53,6 +55,7 @@ class Transactional:
         self._begun: float | None = None
         self._broken = False
 
+    @override
     def start(self) -> None:
         """In KIP-618's order: the leader fences former tasks, then this task's transactional id is initialised (which
         fences its former user), and only then it is checked that there is no newer set of tasks.
@@ -61,12 +64,14 @@ class Transactional:
         self._owner.init()
         self._guard.verify()
 
+    @override
     def recover(self) -> None:
         """Abort in Kafka. Retriable errors are raised, and nothing is forgotten until it has succeeded."""
         if self._broken:
             self._owner.abort(unsure=True)
             self._broken = False
 
+    @override
     def lanes(self, count: int) -> Sequence[Lane]:
         """The one lane. Most batches write to the same partitions as the last one, so these are added in one request,
         but by the writer, so that the transaction's timeout does not run while the batch waits for Spark.
@@ -76,29 +81,29 @@ class Transactional:
         lane = Lane(self._owner.identity, dict(self._owner.sequences), self._owner.partitions, self._used)
         return [lane] * count
 
+    @override
     def written(self, sequences: Sequence[Mapping[TopicPartition, int]]) -> None:
-        """See Delivery."""
         for following in sequences:
             before = self._owner.sequences
             self._used = frozenset(tp for tp, number in following.items() if before.get(tp) != number)
             self._owner.joined(self._used)
             self._owner.sequences = dict(following)
 
+    @override
     def commit(self, offsets: SourceOffsets, signal: TransactionSignal = "commit") -> bool:
-        """See Delivery."""
         for partition, offset in offsets:
             self._pending[partition_key(partition)] = (partition, offset)
-        if not self.boundary.ends(self._open_ms, signal):
+        if not self._boundary.ends(self._open_ms, signal):
             return False
         if signal == "abort":
             self._owner.abort(unsure=True)  # its records are discarded; the offsets after them are not (KIP-618)
         self._end()
         return True
 
+    @override
     def settle(self, *, finish: bool) -> bool:
-        """See Delivery."""
         due = self.due_ms
-        if due is None and not (finish and self._begun is not None and self.boundary.ends_with_the_task):
+        if due is None and not (finish and self._begun is not None and self._boundary.ends_with_the_task):
             return False
         if not finish and due:
             return False
@@ -106,14 +111,19 @@ class Transactional:
         return True
 
     @property
+    @override
     def due_ms(self) -> float | None:
-        """See Delivery."""
-        return None if self._begun is None else self.boundary.due_ms(self._open_ms)
+        return None if self._begun is None else self._boundary.due_ms(self._open_ms)
 
     @property
+    @override
     def open(self) -> bool:
-        """See Delivery."""
         return self._begun is not None
+
+    @property
+    @override
+    def boundary(self) -> Boundary:
+        return self._boundary
 
     @property
     def _open_ms(self) -> float:
@@ -146,6 +156,7 @@ class Transactional:
             appender.close()
         owner.sequences = dict(appender.sequences)
 
+    @override
     def abort(self) -> None:
         """Give up the open transaction. Sends nothing to Kafka: `recover` does, and repeats it if it fails."""
         self._broken = True
@@ -154,8 +165,8 @@ class Transactional:
         self._begun = None
         self._changed = Changed()
 
+    @override
     def failure(self, error: Exception) -> Exception:
-        """See Delivery."""
         if not isinstance(error, ProducerFencedError):
             return error
         return ProducerFencedError(
@@ -165,10 +176,11 @@ class Transactional:
             f"visible; restart the task to go on after the committed offsets. ({error})", error.code,
         )  # fmt: skip
 
+    @override
     def cancel(self) -> None:
-        """See Delivery."""
         self._guard.cancel()
 
+    @override
     def close(self) -> None:
         """Abort an open transaction, so that consumers do not have to wait for its timeout, and close the owner."""
         if self._broken or self._begun is not None or self._owner.open:

@@ -18,13 +18,15 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.futures import complete, fail
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, SparkLostError, SparkSilentError, spark_settings
 from spark_tasks.spark.executor import Outcome, value_of
 from spark_tasks.spark.jobs import Waiting, expected_seconds, next_job, spread
 from spark_tasks.spark.life import EngineState, SparkLife
-from spark_tasks.task import Split
+from spark_tasks.task import Engine, Split
 
 _logger = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class _WarmSplit:
         time.sleep(WARM_SECONDS)
 
 
-class SparkEngine:
+class SparkEngine(Engine):
     """See the module. `worker`: the worker's properties."""
 
     def __init__(self, worker: Mapping[str, str]) -> None:
@@ -114,8 +116,8 @@ class SparkEngine:
         """Return when Spark is up; it is started where nobody has. ConnectError where it does not come."""
         self._life.wait()
 
+    @override
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
-        """As Engine.submit: the future has one result a split, or the first split's error."""
         pickled = [pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits]
         submission = _Submission(next(self._keys), task, pickled, expected_seconds(splits))
         if not splits:
@@ -131,9 +133,10 @@ class SparkEngine:
             submission.fail(refusal)
         return submission.future
 
+    @override
     def cancel(self, batch: Future[list[Any]]) -> None:
-        """As Engine.cancel. A Spark job goes on where other tasks have splits in it, and the results are dropped; but
-        one that should have ended long ago ends here, and the others repeat their batches, each in a job of its own.
+        """A Spark job that other tasks have splits in goes on, and the batch's results are dropped. But a job that
+        should have ended long ago is cancelled, and the other tasks repeat their batches, each in a job of its own.
         """
         with self._changed:
             waiting = [s for s in self._waiting.values() if s.future is batch]

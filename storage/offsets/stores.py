@@ -128,19 +128,19 @@ class ConnectorOffsetStore:
             self._own.stop()
 
     def close_soon(self) -> None:
-        """As `close`, for those who cannot wait: a task that stops, the threads of a log."""
+        """Start `close` on a thread of its own, for callers that must not wait: a task that stops, a log's threads."""
         if self._own is not None:
             threading.Thread(target=self._own.stop, name=f"close-{self._own.name}", daemon=True).start()
 
     def read_soon(self) -> Future[list[tuple[Partition, Offset]]]:
-        """As `read`."""
+        """Begin to `read`; does not wait."""
         self._read_at = time.monotonic()
         topics = [self._worker] if self._own is None else [self._worker, self._own]
         read = then(self._ready, lambda _: gather([topic.read_to_end_soon() for topic in topics]))
         return then(read, lambda _: done(merge(self._worker.state, self._own_state(), self._connector)))
 
     def write_soon(self, offsets: Offsets) -> Future[None]:
-        """As `write`."""
+        """Begin to `write`; does not wait."""
 
         def copied(_: object) -> Future[None]:
             self._copy(offsets)

@@ -419,8 +419,8 @@ def test_closed_while_spark_starts(temporary: Path, monkeypatch: pytest.MonkeyPa
     engine = SparkEngine({})
     engine.start()
     family = wait_until(lambda: [child for child in here.children(recursive=True) if child not in before])
-    # Looked for without a pause: Spark makes its folder a few milliseconds before it knows of it at its end.
-    wait_until(lambda: any(any(temporary.glob(moment)) for _ in range(1_000_000)), 60, f"the folder {moment}")
+    # Spark makes its folder a few milliseconds before it notes that the folder is to be deleted.
+    wait_until(lambda: any(temporary.glob(moment)), 60, f"the folder {moment}", longest_pause=0.001)
     engine.close()
     wait_gone(family)
     assert leftovers(temporary) == []

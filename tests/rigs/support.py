@@ -15,14 +15,17 @@ T = TypeVar("T")
 BACK_SOON = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}  # after a kill -9
 
 
-def wait_until(condition: Callable[[], T], within: float = 15.0, what: str = "the condition") -> T:
+def wait_until(
+    condition: Callable[[], T], within: float = 15.0, what: str = "the condition", *, longest_pause: float = 0.1
+) -> T:
     """The first true answer of `condition`, asked again and again for at most `within` seconds.
 
     An AssertionError in the condition counts as "not yet"; the last one is shown when time is up. On a busy machine
-    asking takes longer, and is done less often: what is waited for needs the CPU.
+    asking takes longer, and is done less often: what is waited for needs the CPU. `longest_pause` (seconds) is short
+    for a moment that passes quickly.
     """
     deadline = time.monotonic() + within
-    pause = 0.005
+    pause = min(0.005, longest_pause)
     while True:
         failed: AssertionError | None = None
         begun = time.monotonic()
@@ -37,7 +40,7 @@ def wait_until(condition: Callable[[], T], within: float = 15.0, what: str = "th
         if now >= deadline:
             raise AssertionError(f"waited {within:.0f} s in vain for {what}") from failed
         time.sleep(max(pause, min(2 * (now - begun), 0.3)))
-        pause = min(pause * 1.5, 0.1)
+        pause = min(pause * 1.5, longest_pause)
 
 
 class Sleeper:

@@ -20,7 +20,19 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from heeler.cli.rest_client import RestClient, RestError
 from heeler.cli.worker_process import WorkerProcess
@@ -54,6 +66,18 @@ class Kafka:
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         self.admin.incremental_alter_configs([resource])[resource].result(30)
+
+    @contextmanager
+    def denied(self, operation: AclOperation, kind: ResourceType, name: str) -> Iterator[None]:
+        """While this is open, an ACL denies everybody the operation on the resource of this name."""
+        rule = (kind, name, ResourcePatternType.LITERAL, "User:*", "*", operation, AclPermissionType.DENY)
+        [made] = self.admin.create_acls([AclBinding(*rule)]).values()
+        made.result(30)
+        try:
+            yield
+        finally:
+            [deleted] = self.admin.delete_acls([AclBindingFilter(*rule)]).values()
+            deleted.result(30)
 
     def send(self, topic: str, values: Sequence[str | None], keys: Sequence[str | None] | None = None,
              headers: Any = None, partition: int = -1) -> None:

@@ -24,8 +24,8 @@ from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
     Changed,
     Columns,
-    FieldTransform,
     Nested,
+    NestingTransform,
     Part,
     basics,
     described,
@@ -88,7 +88,7 @@ def _check_spec(name: str, value: Any) -> None:  # noqa: ARG001 - a Check
     _spec(value)
 
 
-class Cast(FieldTransform):
+class Cast(NestingTransform):
     """Casts fields, or the whole key or value, to another primitive type."""
 
     purpose = "cast types"
@@ -98,7 +98,6 @@ class Cast(FieldTransform):
                   doc="Pairs field:type, or one type for the whole key or value."),
         REPLACE_NULLS, SYNTAX,
     )  # fmt: skip
-    _nested: Nested | None = None
 
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -126,9 +125,7 @@ class Cast(FieldTransform):
         return Nested(found)
 
     @override
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        if self._nested:
-            return self._nested.row(schema, value, record)
+    def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             if self._whole:
                 return None, self._cast(None, value, self._whole)
@@ -182,10 +179,8 @@ class Cast(FieldTransform):
         return replace(new, optional=old.optional, default=written)
 
     @override
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+    def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         schema = schema_of(field.metadata)
-        if self._nested:
-            return self._nested.change(batch, array, field)
         if is_json(field.metadata):
             raise NotInColumnsError
         if self._whole:

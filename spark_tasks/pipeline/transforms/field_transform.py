@@ -162,6 +162,32 @@ class Nested:
         return schema
 
 
+class NestingTransform(FieldTransform):
+    """A FieldTransform that knows field.syntax.version=V2: `configure` sets `_nested` if fields are named by path."""
+
+    _nested: Nested | None = None
+
+    @override
+    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        if self._nested:
+            return self._nested.row(schema, value, record)
+        return self._row(schema, value, record)
+
+    @override
+    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+        if self._nested:
+            return self._nested.change(batch, array, field)
+        return self._change(batch, array, field)
+
+    @abstractmethod
+    def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
+        """As `row`, on one level."""
+
+    @abstractmethod
+    def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+        """As `change`, on one level."""
+
+
 def _at(schema: Schema | None, value: Any, path: Sequence[str], transform: FieldTransform, record: Record) -> Part:
     if not path:
         if value is None:

@@ -21,8 +21,8 @@ from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
     Changed,
-    FieldTransform,
     Nested,
+    NestingTransform,
     Part,
     basics,
     for_key,
@@ -45,7 +45,7 @@ def _no_source(purpose: str) -> DataError:
                      "org.apache.kafka.connect.source.SourceRecord")  # fmt: skip
 
 
-class InsertField(FieldTransform):
+class InsertField(NestingTransform):
     """Adds fields with the topic, partition, offset or timestamp of the record, or with a fixed text."""
 
     purpose = "field insertion"
@@ -64,7 +64,6 @@ class InsertField(FieldTransform):
         REPLACE_NULLS,
         SYNTAX,
     )
-    _nested: Nested | None = None
 
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -106,9 +105,7 @@ class InsertField(FieldTransform):
         return basics(schema, ConnectType.STRUCT, [*schema.fields, *added])
 
     @override
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        if self._nested:
-            return self._nested.row(schema, value, record)
+    def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             found = require_map(value, self.purpose)
             added = {name: one for name, one in self._values(record).items() if one is not None}
@@ -142,9 +139,7 @@ class InsertField(FieldTransform):
         return found
 
     @override
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        if self._nested:
-            return self._nested.change(batch, array, field)
+    def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         columns = self._columns(array, field)
         if columns.schema is not None:
             columns.check_nulls()

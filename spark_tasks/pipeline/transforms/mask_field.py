@@ -21,8 +21,8 @@ from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
     Changed,
-    FieldTransform,
     Nested,
+    NestingTransform,
     Part,
     for_key,
 )
@@ -53,7 +53,7 @@ def _check_replacement(name: str, value: Any) -> None:
         NonEmpty()(name, value)
 
 
-class MaskField(FieldTransform):
+class MaskField(NestingTransform):
     """Replaces the values of fields with an empty value or a given one."""
 
     purpose = "mask fields"
@@ -69,7 +69,6 @@ class MaskField(FieldTransform):
         REPLACE_NULLS,
         SYNTAX,
     )  # fmt: skip
-    _nested: Nested | None = None
 
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -91,9 +90,7 @@ class MaskField(FieldTransform):
         return level
 
     @override
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        if self._nested:
-            return self._nested.row(schema, value, record)
+    def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             found = require_map(value, self.purpose)
             masked = {name: self._masked(found.get(name)) for name in hash_order(self._fields)}
@@ -126,9 +123,7 @@ class MaskField(FieldTransform):
         return Decimal(self._replacement or "")
 
     @override
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        if self._nested:
-            return self._nested.change(batch, array, field)
+    def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         columns = self._columns(array, field)
         columns.check_nulls()
         missing = [name for name in hash_order(self._fields) if name not in columns.children]

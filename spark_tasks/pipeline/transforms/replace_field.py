@@ -16,8 +16,8 @@ from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
     Changed,
-    FieldTransform,
     Nested,
+    NestingTransform,
     Part,
     basics,
     fields_of,
@@ -41,7 +41,7 @@ def _check_renames(_name: str, value: Any) -> None:
     _renames(value or ())
 
 
-class ReplaceField(FieldTransform):
+class ReplaceField(NestingTransform):
     """Removes fields and renames others."""
 
     purpose = "field replacement"
@@ -55,7 +55,6 @@ class ReplaceField(FieldTransform):
         REPLACE_NULLS,
         SYNTAX,
     )  # fmt: skip
-    _nested: Nested | None = None
 
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -102,9 +101,7 @@ class ReplaceField(FieldTransform):
         return basics(schema, ConnectType.STRUCT, kept)
 
     @override
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        if self._nested:
-            return self._nested.row(schema, value, record)
+    def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             found = require_map(value, self.purpose)
             kept = {self._renames.get(name, name): one for name, one in found.items() if self._keeps(name)}
@@ -117,9 +114,7 @@ class ReplaceField(FieldTransform):
         return new, struct
 
     @override
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
-        if self._nested:
-            return self._nested.change(batch, array, field)
+    def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         columns = self._columns(array, field)
         kept = [name for name in columns.children if self._keeps(name)]
         names = [self._renames.get(name, name) for name in kept]

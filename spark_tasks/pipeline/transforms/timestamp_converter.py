@@ -21,8 +21,8 @@ from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path
 from spark_tasks.pipeline.transforms.field_transform import (
     REPLACE_NULLS,
     Changed,
-    FieldTransform,
     Nested,
+    NestingTransform,
     Part,
     basics,
     described,
@@ -60,7 +60,7 @@ def _divided(number: int, by: int) -> int:
     return number // by if number >= 0 else -(-number // by)
 
 
-class TimestampConverter(FieldTransform):
+class TimestampConverter(NestingTransform):
     """Converts a field, or the whole key or value, between texts, numbers since the epoch and logical types."""
 
     purpose = "converting timestamp formats"
@@ -76,7 +76,6 @@ class TimestampConverter(FieldTransform):
                   doc="The unit of numbers since the epoch."),
         REPLACE_NULLS, SYNTAX,
     )  # fmt: skip
-    _nested: Nested | None = None
 
     @override
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -101,9 +100,7 @@ class TimestampConverter(FieldTransform):
             self._field = last
 
     @override
-    def row(self, schema: Schema | None, value: Any, record: Record) -> Part:
-        if self._nested:
-            return self._nested.row(schema, value, record)
+    def _row(self, schema: Schema | None, value: Any, record: Record) -> Part:
         if schema is None:
             if value is None or not self._field:
                 return None, self._converted(value, None)
@@ -181,10 +178,8 @@ class TimestampConverter(FieldTransform):
                 return Moment(millis)
 
     @override
-    def change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
+    def _change(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> Changed:
         schema = schema_of(field.metadata)
-        if self._nested:
-            return self._nested.change(batch, array, field)
         if not self._field and (schema is None or is_json(field.metadata)):
             raise NotInColumnsError
         if not self._field and schema is not None:

@@ -81,18 +81,18 @@ class ConfigStore:
         return self.log.view(self.read)
 
     def write(self, op: OpId, write: ConfigWrite, now: int) -> None:
-        """See WriteConfig."""
+        """Begin the operation of a WriteConfig; `now` in ms."""
         made = plan(write)
         whole = self._transactional and made.privileged
         stages = [tuple(r for stage in made.stages for r in stage)] if whole else made.stages
         self._ops.append(_Op(op, now + WRITE_TIMEOUT_MS, made, deque(stages)))
 
     def read_to_end(self, op: OpId, timeout_ms: int, now: int) -> None:
-        """See ReadConfigToEnd."""
+        """Begin the operation of a ReadConfigToEnd; `now` in ms."""
         self._ops.append(_Op(op, now + timeout_ms, position=len(self.log)))
 
     def claim(self, op: OpId) -> None:
-        """See ClaimWritePrivileges."""
+        """Do what a ClaimWritePrivileges asks for."""
         if self._transactional:
             self.log.owner = self._worker
         self._tell(ConfigOpDone(op))
@@ -194,18 +194,18 @@ class StatusStore:
         return self.log.view(self.read)
 
     def put(self, status: Status, *, safe: bool) -> None:
-        """See PutStatus."""
+        """Do what a PutStatus asks for."""
         self._book, ticket = status_fold.admit(self._book, self.snapshot, status, safe=safe)
         if ticket is not None:
             self._out.append(replace(ticket.status))
 
     def read_to_end(self, op: OpId) -> None:
-        """See ReadStatuses."""
+        """Begin the operation of a ReadStatuses."""
         self._ends.append((len(self.log), op))
         self.advance(0)
 
     def flush(self, op: OpId) -> None:
-        """See FlushStatuses."""
+        """Begin the operation of a FlushStatuses."""
         self._out.append(op)
 
     def expire(self) -> None:

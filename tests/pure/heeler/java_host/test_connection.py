@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from heeler.java_host.connection import Connection, HostGoneError, JavaPluginError, NoAnswerError
+from heeler.java_host.connection import Connection, JavaPluginError, NoAnswerError
 from spark_tasks.errors import ConnectError
-from spark_tasks.host_frames import HEAD, message
+from spark_tasks.host_frames import HEAD, HostGoneError, message
 
 
 class Host:

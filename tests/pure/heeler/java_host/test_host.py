@@ -7,10 +7,9 @@ import socket
 import pytest
 
 from heeler.java_host import host
-from heeler.java_host.connection import HostGoneError
 from heeler.java_host.host import JavaHost
 from spark_tasks.errors import ConnectError
-from spark_tasks.host_frames import message
+from spark_tasks.host_frames import HostGoneError, message
 from tests.rigs.support import wait_until
 
 RETIRE = {"op": "retire", "why": "It is old"}

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from heeler.java_host.connection import HostGoneError
 from heeler.java_host.lease import HostLease
-from spark_tasks.host_frames import HEAD, message
+from spark_tasks.host_frames import HEAD, HostGoneError, message
 from tests.pure.heeler.java_host.test_host import RETIRE, hosts, made  # noqa: F401 - a fixture
 
 

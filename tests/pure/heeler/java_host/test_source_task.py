@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from heeler.java_host import source_task
+from heeler.java_host import frame_writer, source_task
 from heeler.java_host.connection import Connection, JavaPluginError
 from heeler.java_host.source_task import JavaSourceTask
 from spark_tasks.errors import StartCancelledError
@@ -123,7 +123,7 @@ def rig(monkeypatch, request):
 
         def close(self): ...
 
-    monkeypatch.setattr(source_task, "Appender", Appender)
+    monkeypatch.setattr(frame_writer, "Appender", Appender)
     monkeypatch.setattr(source_task, "shared_cluster", lambda _: None)
     used = []
     context = TaskContext(

@@ -77,29 +77,25 @@ final class ChainSession extends Session {
     private void sink(Measures measures) throws Exception {
         SinkConnectorConfig config = new SinkConnectorConfig(host.plugins, order.strings("connector"));
         try (SinkConversion conversion = new SinkConversion(host, config, id, measures.all, this::refuse)) {
-            stopRetries = conversion::stopRetries;
-            conversion.plugins().keepsBytes = true;
-            while (true) {
-                Frame frame = frames.take();
-                List<Integer> rows = new ArrayList<>();
-                for (row = 0; row < frame.count; row++) {
-                    SinkRecord record = conversion.converted(frame, row);
-                    if (record == null) continue;
-                    try {
-                        Headers headers = conversion.plugins().written(record);
-                        byte[] key = handed("key", record.keySchema(), record.key());
-                        byte[] value = handed("value", record.valueSchema(), record.value());
-                        out.schemas(hands("key") ? values.text(record.keySchema()) : null,
-                            hands("value") ? values.text(record.valueSchema()) : null);
-                        for (Header one : headers) out.header(one.key(), one.value());
-                        out.add(record.topic(), record.kafkaPartition(), record.timestamp(), key, value);
-                        rows.add(row);
-                    } catch (DataException e) { // what a transform has made does not fit its schema
-                        refuse(e, Stage.TRANSFORMATION, getClass());
-                    }
-                }
-                answer(rows);
-            }
+            serve(conversion, frame -> sink(frame, conversion));
+        }
+    }
+
+    private boolean sink(Frame frame, SinkConversion conversion) throws IOException {
+        SinkRecord record = conversion.converted(frame, row);
+        if (record == null) return false;
+        try {
+            Headers headers = conversion.written(record);
+            byte[] key = handed("key", record.keySchema(), record.key());
+            byte[] value = handed("value", record.valueSchema(), record.value());
+            out.schemas(hands("key") ? values.text(record.keySchema()) : null,
+                hands("value") ? values.text(record.valueSchema()) : null);
+            for (Header one : headers) out.header(one.key(), one.value());
+            out.add(record.topic(), record.kafkaPartition(), record.timestamp(), key, value);
+            return true;
+        } catch (DataException e) { // what a transform has made does not fit its schema
+            refuse(e, Stage.TRANSFORMATION, getClass());
+            return false;
         }
     }
 
@@ -114,28 +110,40 @@ final class ChainSession extends Session {
     private void source(Measures measures) throws Exception {
         SourceConnectorConfig config = new SourceConnectorConfig(host.plugins, order.strings("connector"), false);
         try (SourceConversion conversion = new SourceConversion(host, config, id, measures.all, this::refuse)) {
-            stopRetries = conversion::stopRetries;
-            conversion.plugins().keepsBytes = true;
-            while (true) {
-                Frame frame = frames.take();
-                List<Integer> rows = new ArrayList<>();
-                for (row = 0; row < frame.count; row++) {
-                    SourceRecord given;
-                    try {
-                        given = taken(frame, conversion);
-                    } catch (Exception e) { // plugin code
-                        refuse(e, Stage.HEADER_CONVERTER, conversion.plugins().headers.getClass());
-                        continue;
-                    }
-                    Outgoing sends = conversion.converted(given);
-                    if (sends == null) continue;
-                    rows.add(row);
-                    out.schemas(null, null);
-                    for (Header one : sends.headers()) out.header(one.key(), one.value());
-                    out.add(sends.topic(), sends.partition(), sends.timestamp(), sends.key(), sends.value());
-                }
-                answer(rows);
-            }
+            serve(conversion, frame -> source(frame, conversion));
+        }
+    }
+
+    private boolean source(Frame frame, SourceConversion conversion) throws IOException {
+        SourceRecord given;
+        try {
+            given = taken(frame, conversion);
+        } catch (Exception e) { // plugin code
+            refuse(e, Stage.HEADER_CONVERTER, conversion.headerConverter.getClass());
+            return false;
+        }
+        Outgoing sends = conversion.converted(given);
+        if (sends == null) return false;
+        out.schemas(null, null);
+        for (Header one : sends.headers()) out.header(one.key(), one.value());
+        out.add(sends.topic(), sends.partition(), sends.timestamp(), sends.key(), sends.value());
+        return true;
+    }
+
+    /** Does the record at `row` of a frame; false where nothing of it is sent. */
+    private interface RecordWork {
+        boolean sent(Frame frame) throws IOException;
+    }
+
+    /** Answers one frame after the other, until the connection ends. */
+    private void serve(Conversion<?, ?> conversion, RecordWork work) throws Exception {
+        stopRetries = conversion::stopRetries;
+        conversion.keepsBytes = true;
+        while (true) {
+            Frame frame = frames.take();
+            List<Integer> rows = new ArrayList<>();
+            for (row = 0; row < frame.count; row++) if (work.sent(frame)) rows.add(row);
+            answer(rows);
         }
     }
 
@@ -144,7 +152,7 @@ final class ChainSession extends Session {
         SchemaAndValue key = taken(frame, "key", given.key());
         SchemaAndValue value = taken(frame, "value", given.value());
         return new SourceRecord(null, null, given.topic(), given.partition() < 0 ? null : given.partition(), key.schema(),
-            key.value(), value.schema(), value.value(), given.timestamp() < 0 ? null : given.timestamp(), conversion.plugins().headers(given));
+            key.value(), value.schema(), value.value(), given.timestamp() < 0 ? null : given.timestamp(), conversion.headers(given));
     }
 
     private SchemaAndValue taken(Frame frame, String part, byte[] bytes) {

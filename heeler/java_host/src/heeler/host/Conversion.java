@@ -15,9 +15,9 @@ import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.ConnectorConfig;
+import org.apache.kafka.connect.runtime.TransformationChain;
 import org.apache.kafka.connect.runtime.TransformationStage;
 import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
-import org.apache.kafka.connect.runtime.errors.ErrorReporter;
 import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
 import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.storage.Converter;
@@ -25,36 +25,37 @@ import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
-/** A task's converters and transforms. The worker has put its own converters where the connector names none. */
-final class Conversion<R extends ConnectRecord<R>> implements AutoCloseable {
-    final Converter key;
-    final Converter value;
-    final HeaderConverter headers;
-    final List<TransformationStage<R>> stages;
+/**
+ * A task's converters and transforms, under Kafka's own handling of errors, which is about a T. The worker has put its own
+ * converters where the connector names none.
+ */
+abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseable {
+    final Converter keyConverter;
+    final Converter valueConverter;
+    final HeaderConverter headerConverter;
+    final ErrorHandlingMetrics metrics;
+    final RetryWithToleranceOperator<T> operator; // the subclass gives it its reporters
+    final TransformationChain<T, R> chain;
     boolean keepsBytes; // headers are read and written here, and texts that no transform has made keep their bytes
+    private final List<TransformationStage<R>> stages;
     private final Map<Object, byte[]> read = new IdentityHashMap<>();
     private final List<Plugin<?>> owned; // converters, with the metrics of those that have some
 
-    Conversion(Host host, ConnectorConfig config, ConnectorTaskId id, ConnectMetrics metrics) {
-        Plugin<Converter> keys = metrics.wrap(converter(host, config, "key.converter"), id, true);
-        Plugin<Converter> values = metrics.wrap(converter(host, config, "value.converter"), id, false);
+    Conversion(Host host, ConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, ToleranceType tolerated) {
+        Plugin<Converter> keys = measured.wrap(converter(host, config, "key.converter"), id, true);
+        Plugin<Converter> values = measured.wrap(converter(host, config, "value.converter"), id, false);
         HeaderConverter named = host.plugins.newHeaderConverter(
             config, "header.converter", ConnectorConfig.HEADER_CONVERTER_VERSION_CONFIG);
-        Plugin<HeaderConverter> lists = metrics.wrap(named != null ? named : new SimpleHeaderConverter(), id);
-        key = keys.get();
-        value = values.get();
-        headers = lists.get();
+        Plugin<HeaderConverter> lists = measured.wrap(named != null ? named : new SimpleHeaderConverter(), id);
+        keyConverter = keys.get();
+        valueConverter = values.get();
+        headerConverter = lists.get();
         owned = List.of(keys, values, lists);
-        stages = config.transformationStages(host.plugins, id, metrics);
-    }
-
-    /** Kafka's handling of errors. */
-    static <T> RetryWithToleranceOperator<T> operator(ConnectorConfig config, ToleranceType tolerated, ErrorHandlingMetrics metrics,
-                                                      List<ErrorReporter<T>> reporters) {
-        RetryWithToleranceOperator<T> made = new RetryWithToleranceOperator<>(config.errorRetryTimeout(),
-            config.errorMaxDelayInMillis(), tolerated, Time.SYSTEM, metrics);
-        made.reporters(reporters);
-        return made;
+        stages = config.transformationStages(host.plugins, id, measured);
+        metrics = new ErrorHandlingMetrics(id, measured);
+        operator = new RetryWithToleranceOperator<>(config.errorRetryTimeout(), config.errorMaxDelayInMillis(), tolerated,
+            Time.SYSTEM, metrics);
+        chain = new TransformationChain<>(stages, operator);
     }
 
     private static Converter converter(Host host, ConnectorConfig config, String name) {
@@ -79,7 +80,7 @@ final class Conversion<R extends ConnectRecord<R>> implements AutoCloseable {
         read.clear();
         ConnectHeaders found = new ConnectHeaders();
         for (Header header : record.headers()) {
-            SchemaAndValue one = headers.toConnectHeader(record.topic(), header.key(), header.value());
+            SchemaAndValue one = headerConverter.toConnectHeader(record.topic(), header.key(), header.value());
             found.add(header.key(), one);
             if (keepsBytes && one.value() instanceof String text) read.put(text, header.value());
         }
@@ -92,14 +93,21 @@ final class Conversion<R extends ConnectRecord<R>> implements AutoCloseable {
         for (org.apache.kafka.connect.header.Header h : record.headers()) {
             byte[] same = read.get(h.value());
             found.add(h.key(), same != null ? same
-                : headers.fromConnectHeader(record.topic(), h.key(), h.schema(), h.value()));
+                : headerConverter.fromConnectHeader(record.topic(), h.key(), h.schema(), h.value()));
         }
         return found;
     }
 
-    /** The converters; the stages are their chain's to close. */
+    /** Whatever is being tried again as errors.retry.timeout allows fails now. */
+    void stopRetries() {
+        operator.triggerStop();
+    }
+
     @Override
     public void close() {
+        chain.close(); // with the stages
         for (Plugin<?> one : owned) Utils.closeQuietly(one, "converter");
+        operator.close();
+        metrics.close();
     }
 }

@@ -10,12 +10,9 @@ import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.InternalSinkRecord;
 import org.apache.kafka.connect.runtime.SinkConnectorConfig;
-import org.apache.kafka.connect.runtime.TransformationChain;
-import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
 import org.apache.kafka.connect.runtime.errors.ErrorReporter;
 import org.apache.kafka.connect.runtime.errors.LogReporter;
 import org.apache.kafka.connect.runtime.errors.ProcessingContext;
-import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
 import org.apache.kafka.connect.runtime.errors.Stage;
 import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.runtime.errors.WorkerErrantRecordReporter;
@@ -26,36 +23,28 @@ import org.apache.kafka.connect.util.ConnectUtils;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /** A sink task's converters and transforms, under Kafka's own handling of errors; what is reported of bad records. */
-final class SinkConversion implements AutoCloseable {
-    private final Conversion<SinkRecord> plugins;
-    private final ErrorHandlingMetrics metrics;
-    private final RetryWithToleranceOperator<ConsumerRecord<byte[], byte[]>> operator;
-    private final TransformationChain<ConsumerRecord<byte[], byte[]>, SinkRecord> chain;
+final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, SinkRecord> {
     private final WorkerErrantRecordReporter reporter; // null where bad records are told to nobody
     private final Letters letters; // null where somebody else has them
     private final CutValues values = new CutValues();
 
     SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
-        plugins = new Conversion<>(host, config, id, measured);
-        metrics = new ErrorHandlingMetrics(id, measured);
+        super(host, config, id, measured, config.errorToleranceType());
         letters = new Letters(connection, config, id);
         List<ErrorReporter<ConsumerRecord<byte[], byte[]>>> reporters = new ArrayList<>();
         reporters.add(new LogReporter.Sink(id, config, metrics));
         if (!config.dlqTopicName().isEmpty()) reporters.add(letters);
-        operator = Conversion.operator(config, config.errorToleranceType(), metrics, reporters);
-        chain = new TransformationChain<>(plugins.stages, operator);
+        operator.reporters(reporters);
         reporter = config.enableErrantRecordReporter()
-            ? new WorkerErrantRecordReporter(operator, plugins.key, plugins.value, plugins.headers) : null;
+            ? new WorkerErrantRecordReporter(operator, keyConverter, valueConverter, headerConverter) : null;
     }
 
     /** Of a connector in Python: bad records are left out, and told to `bad` alone. */
     SinkConversion(Host host, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured,
                    ErrorReporter<ConsumerRecord<byte[], byte[]>> bad) {
-        plugins = new Conversion<>(host, config, id, measured);
-        metrics = new ErrorHandlingMetrics(id, measured);
-        operator = Conversion.operator(config, ToleranceType.ALL, metrics, List.of(bad));
+        super(host, config, id, measured, ToleranceType.ALL);
+        operator.reporters(List.of(bad));
         letters = null;
-        chain = new TransformationChain<>(plugins.stages, operator);
         reporter = null;
     }
 
@@ -64,12 +53,12 @@ final class SinkConversion implements AutoCloseable {
         ConsumerRecord<byte[], byte[]> original = frame.record(row);
         ConsumerRecord<byte[], byte[]> record = frame.cut ? frame.given(row) : original;
         ProcessingContext<ConsumerRecord<byte[], byte[]>> context = new ProcessingContext<>(original);
-        SchemaAndValue key = operator.execute(context, () -> connect(frame, "key", plugins.key, record, record.key()),
-            Stage.KEY_CONVERTER, plugins.key.getClass());
-        SchemaAndValue value = operator.execute(context, () -> connect(frame, "value", plugins.value, record, record.value()),
-            Stage.VALUE_CONVERTER, plugins.value.getClass());
+        SchemaAndValue key = operator.execute(context, () -> connect(frame, "key", keyConverter, record, record.key()),
+            Stage.KEY_CONVERTER, keyConverter.getClass());
+        SchemaAndValue value = operator.execute(context, () -> connect(frame, "value", valueConverter, record, record.value()),
+            Stage.VALUE_CONVERTER, valueConverter.getClass());
         ConnectHeaders headers = operator.execute(context, () -> headers(record), Stage.HEADER_CONVERTER,
-            plugins.headers.getClass());
+            headerConverter.getClass());
         if (context.failed()) return null;
         Long time = ConnectUtils.checkAndConvertTimestamp(record.timestamp());
         SinkRecord whole = new SinkRecord(original.topic(), original.partition(), key.schema(), key.value(), value.schema(),
@@ -85,14 +74,6 @@ final class SinkConversion implements AutoCloseable {
     private SchemaAndValue connect(Frame frame, String part, Converter own, ConsumerRecord<byte[], byte[]> record, byte[] bytes) {
         return frame.json(part) ? values.read(frame.schema(part), bytes)
             : own.toConnectData(record.topic(), record.headers(), bytes);
-    }
-
-    private ConnectHeaders headers(ConsumerRecord<byte[], byte[]> record) {
-        return plugins.headers(record);
-    }
-
-    Conversion<SinkRecord> plugins() {
-        return plugins;
     }
 
     ErrantRecordReporter reporter() {
@@ -119,18 +100,5 @@ final class SinkConversion implements AutoCloseable {
     void giveUp() {
         letters.giveUp();
         stopRetries();
-    }
-
-    /** What errors.retry.timeout has tried again and again is not. */
-    void stopRetries() {
-        operator.triggerStop();
-    }
-
-    @Override
-    public void close() {
-        chain.close();
-        plugins.close();
-        operator.close();
-        metrics.close();
     }
 }

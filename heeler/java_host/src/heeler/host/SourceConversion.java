@@ -7,25 +7,17 @@ import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 import org.apache.kafka.connect.runtime.SourceConnectorConfig;
-import org.apache.kafka.connect.runtime.TransformationChain;
-import org.apache.kafka.connect.runtime.errors.ErrorHandlingMetrics;
 import org.apache.kafka.connect.runtime.errors.ErrorReporter;
 import org.apache.kafka.connect.runtime.errors.LogReporter;
 import org.apache.kafka.connect.runtime.errors.ProcessingContext;
-import org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator;
 import org.apache.kafka.connect.runtime.errors.Stage;
 import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /** A source task's transforms and converters, under Kafka's own handling of errors where the connector asks for any. */
-final class SourceConversion implements AutoCloseable {
-    private final Conversion<SourceRecord> plugins;
-    private final ErrorHandlingMetrics metrics;
-    private final RetryWithToleranceOperator<SourceRecord> operator;
-    private final TransformationChain<SourceRecord, SourceRecord> chain;
+final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
     private final boolean direct; // without the operator, which costs each record five times: the first error ends the task
-
     private final List<?> converted; // "key", "value": what the worker converts, and gets as JSON; null where it has no part
     private final CutValues values = new CutValues();
 
@@ -34,12 +26,9 @@ final class SourceConversion implements AutoCloseable {
                     String keySchema, String valueSchema) { }
 
     SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, List<?> converted) {
+        super(host, config, id, measured, config.errorToleranceType());
         this.converted = converted;
-        plugins = new Conversion<>(host, config, id, measured);
-        metrics = new ErrorHandlingMetrics(id, measured);
-        operator = Conversion.operator(config, config.errorToleranceType(), metrics,
-            List.of(new LogReporter.Source(id, config, metrics)));
-        chain = new TransformationChain<>(plugins.stages, operator);
+        operator.reporters(List.of(new LogReporter.Source(id, config, metrics)));
         direct = config.errorToleranceType() == ToleranceType.NONE && config.errorRetryTimeout() == 0
             && !config.enableErrorLog();
     }
@@ -47,11 +36,9 @@ final class SourceConversion implements AutoCloseable {
     /** Of a connector in Python: bad records are left out, and told to `bad` alone. */
     SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured,
                      ErrorReporter<SourceRecord> bad) {
+        super(host, config, id, measured, ToleranceType.ALL);
         converted = null;
-        plugins = new Conversion<>(host, config, id, measured);
-        metrics = new ErrorHandlingMetrics(id, measured);
-        operator = Conversion.operator(config, ToleranceType.ALL, metrics, List.of(bad));
-        chain = new TransformationChain<>(plugins.stages, operator);
+        operator.reporters(List.of(bad));
         direct = false;
     }
 
@@ -59,9 +46,9 @@ final class SourceConversion implements AutoCloseable {
     Outgoing converted(SourceRecord before) {
         if (direct) {
             try {
-                SourceRecord after = plugins.transform(before);
+                SourceRecord after = transform(before);
                 if (after == null) return null;
-                RecordHeaders headers = headers(after);
+                RecordHeaders headers = written(after);
                 return outgoing(after, headers, key(after, headers), value(after, headers));
             } catch (Exception e) { // plugin code
                 throw new ConnectException("Tolerance exceeded in error handler", e);
@@ -71,9 +58,9 @@ final class SourceConversion implements AutoCloseable {
         SourceRecord after = chain.apply(context, before);
         if (after == null || context.failed()) return null;
         // Converters may add headers, so these come first.
-        RecordHeaders headers = watched(context, Stage.HEADER_CONVERTER, plugins.headers, () -> headers(after));
-        byte[] key = watched(context, Stage.KEY_CONVERTER, plugins.key, () -> key(after, headers));
-        byte[] value = watched(context, Stage.VALUE_CONVERTER, plugins.value, () -> value(after, headers));
+        RecordHeaders headers = watched(context, Stage.HEADER_CONVERTER, headerConverter, () -> written(after));
+        byte[] key = watched(context, Stage.KEY_CONVERTER, keyConverter, () -> key(after, headers));
+        byte[] value = watched(context, Stage.VALUE_CONVERTER, valueConverter, () -> value(after, headers));
         return context.failed() ? null : outgoing(after, headers, key, value);
     }
 
@@ -88,38 +75,17 @@ final class SourceConversion implements AutoCloseable {
             hands("key") ? values.text(record.keySchema()) : null, hands("value") ? values.text(record.valueSchema()) : null);
     }
 
-    private RecordHeaders headers(SourceRecord record) {
-        return plugins.written(record);
-    }
-
-    Conversion<SourceRecord> plugins() {
-        return plugins;
-    }
-
     private boolean hands(String part) {
         return converted != null && converted.contains(part);
     }
 
     private byte[] key(SourceRecord record, RecordHeaders headers) {
         if (hands("key")) return values.written(record.keySchema(), record.key());
-        return plugins.key.fromConnectData(record.topic(), headers, record.keySchema(), record.key());
+        return keyConverter.fromConnectData(record.topic(), headers, record.keySchema(), record.key());
     }
 
     private byte[] value(SourceRecord record, RecordHeaders headers) {
         if (hands("value")) return values.written(record.valueSchema(), record.value());
-        return plugins.value.fromConnectData(record.topic(), headers, record.valueSchema(), record.value());
-    }
-
-    /** What errors.retry.timeout has tried again and again is not. */
-    void stopRetries() {
-        operator.triggerStop();
-    }
-
-    @Override
-    public void close() {
-        chain.close();
-        plugins.close();
-        operator.close();
-        metrics.close();
+        return valueConverter.fromConnectData(record.topic(), headers, record.valueSchema(), record.value());
     }
 }

@@ -1,0 +1,126 @@
+"""Appends the frames that a Java source connector's task sends, and notes where their records land."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from heeler.java_host.taking import Taking
+from spark_tasks.data.cut import Handed
+from spark_tasks.errors import DataError
+from spark_tasks.host_frames import Batch, Places
+from spark_tasks.kafka.append import Appender
+from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition
+from spark_tasks.kafka.transactions import TransactionMember
+from spark_tasks.metrics.task import SplitFigures
+from spark_tasks.plugins.api import TransactionSignal
+from spark_tasks.sources.delivery import Lane
+
+
+class FrameWriter:
+    """Appends the frames of one step; the appender is made for the first of them. `used` is told of each topic once.
+    `taking`: heeler's part of the chain.
+    """
+
+    def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
+                 used: Callable[[str], None], taking: Taking | None) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._lane = lane
+        self._used = used
+        self._taking = taking
+        self._appender: Appender | None = None
+        self._topics: set[str] = set()
+        self.offsets: dict[str, str] = {}
+        self.number: int | None = None
+        self.amid_poll = False
+        self.places: list[Places] = []
+        self.signal: TransactionSignal | None = None
+        self.records = 0
+        self.size = 0
+        self.figures: list[SplitFigures] = []
+
+    @property
+    def sequences(self) -> Mapping[TopicPartition, int]:
+        """The appender's sequence numbers."""
+        return self._open().sequences
+
+    def _open(self) -> Appender:
+        if self._appender is None:
+            lane = self._lane()
+            admit = None
+            if lane.identity is not None and lane.identity.transactional_id is not None:
+                admit = TransactionMember(self._cluster, lane.identity, lane.added, lane.likely).admit
+            self._appender = Appender(self._cluster, lane.identity, sequences=lane.sequences, admit=admit,
+                                      **self._options)
+        return self._appender
+
+    def write(self, batch: Batch) -> None:
+        """Append a frame."""
+        appender = self._open()
+        places = Places(batch.number, len(batch.raw), named=batch.handed is not None) if batch.wanted else None
+        if self._taking is not None and batch.handed is not None:
+            self._write_taken(appender, self._taking, batch.handed, places)
+        else:
+            self._write_converted(appender, batch, places)
+        if places is not None:
+            self.places.append(places)
+        self.offsets |= dict(batch.offsets)
+        self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
+
+    def _write_taken(self, appender: Appender, taking: Taking, handed: Handed, places: Places | None) -> None:
+        taken = taking.taken(handed)
+        for topic, partitions, raw in taken.records:
+            self._use(topic)
+            rows = raw.column("offset").to_numpy()
+            landed = None
+            if places is not None and rows.min(initial=0) >= 0:
+                places.named(rows, topic)
+                landed = partial(_landed, places, rows)
+            appender.append(topic, partitions, raw, landed)
+        for topic, letters in taken.letters:
+            appender.append(topic, None, letters)
+        self._count(taken.figures)
+
+    def _write_converted(self, appender: Appender, batch: Batch, places: Places | None) -> None:
+        for which, topic in enumerate(batch.topics):
+            self._use(topic)
+            rows = np.flatnonzero(batch.topic == which)
+            mine = batch.raw if len(rows) == len(batch.raw) else batch.raw.take(pa.array(rows))
+            partitions = batch.partition[rows]
+            if partitions.min(initial=0) < -1:
+                raise DataError(f"a record for topic {topic} has the invalid partition {partitions.min()}")
+            landed = partial(_landed, places, rows) if places is not None else None
+            appender.append(topic, None if (partitions == -1).all() else partitions, mine, landed)
+        count, size = len(batch.raw), batch.raw.nbytes
+        self._count(SplitFigures(count, size, count, size))  # the host reports only what came out of the chain
+
+    def _use(self, topic: str) -> None:
+        if topic not in self._topics:
+            self._topics.add(topic)
+            self._used(topic)
+
+    def _count(self, figures: SplitFigures) -> None:
+        self.figures.append(figures)
+        self.records += figures.written
+        self.size += figures.written_bytes
+
+    def flush(self) -> None:
+        """Wait until all is acknowledged."""
+        self._open().flush()
+
+    def close(self) -> None:
+        """Close the appender."""
+        if self._appender is not None:
+            self._appender.close()
+
+
+def _landed(
+    places: Places, rows: np.ndarray[Any, Any], partition: int, some: np.ndarray[Any, Any], offset: int,
+) -> None:  # fmt: skip
+    """`some`: of the rows."""
+    places.landed(rows[some], partition, offset)
