@@ -1,4 +1,4 @@
-"""The keys of Kafka 4.3's clients, as far as a connector's overrides are checked and described by them.
+"""The keys of Kafka 4.3's clients, by which a connector's overrides are checked and described.
 
 One line a key: name, the clients that have it (P producer, C consumer, A admin), type, importance, default (`-` null,
 `!` none, else the text after `=`).

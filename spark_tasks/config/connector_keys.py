@@ -1,4 +1,4 @@
-"""The keys that every connector has, beside its own: COMMON, and what sources and sinks add."""
+"""The keys that every connector has besides its own: COMMON, and those that sources and sinks add."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ COMMON = ConfigDef(
     _key("transforms", Type.LIST, "Transforms", "Names for the transformations that records go through, in order.",
          default=(), validator=unique_aliases("transformation aliases"), group="Transforms", order=12,
          width=Width.LONG, importance=LOW),
-    _key("predicates", Type.LIST, "Predicates", "Names for the predicates that transformations may depend on.",
+    _key("predicates", Type.LIST, "Predicates", "Names for the predicates that transformations may use.",
          default=(), validator=unique_aliases("predicate aliases"), group="Predicates", order=13, width=Width.LONG,
          importance=LOW),
     _key("config.action.reload", Type.STRING, "Reload Action", default="restart", validator=OneOf("none", "restart"),
@@ -90,11 +90,11 @@ COMMON = ConfigDef(
     _key("errors.retry.delay.max.ms", Type.LONG, "Maximum Delay Between Retries for Errors", default=60000,
          doc="The longest pause between two tries, in milliseconds; it varies a little at random.", **_errors(2)),
     _key("errors.tolerance", Type.STRING, "Error Tolerance", default="none", validator=OneOf("none", "all"),
-         doc="What a bad record does: none fails the task, all skips the record.", **_errors(3, Width.SHORT)),
+         doc="What happens with a bad record: none fails the task, all skips the record.", **_errors(3, Width.SHORT)),
     _key("errors.log.enable", Type.BOOLEAN, "Log Errors", default=False, **_errors(4, Width.SHORT),
          doc="Whether errors that are tolerated are logged too."),
     _key("errors.log.include.messages", Type.BOOLEAN, "Log Error Details", default=False, **_errors(5, Width.SHORT),
-         doc="Whether the log shows the record that failed: where it is from, and of sources also its content."),
+         doc="Whether the log shows where a record that failed is from, and, for a source, its content."),
 )
 
 
@@ -108,9 +108,9 @@ def _sink_keys() -> tuple[ConfigKey, ...]:
         _key(dlq + "topic.name", Type.STRING, "Dead Letter Queue Topic Name", default="", **_errors(6),
              doc="The topic for records that could not be processed; empty for none."),
         _key(dlq + "topic.replication.factor", Type.SHORT, "Dead Letter Queue Topic Replication Factor", default=3,
-             doc="With how many replicas that topic is created where it does not exist.", **_errors(7)),
+             doc="How many replicas that topic gets if it has to be created.", **_errors(7)),
         _key(dlq + "context.headers.enable", Type.BOOLEAN, "Enable Error Context Headers", default=False, **_errors(8),
-             doc="Whether records there get headers, __connect.errors.*, that tell what went wrong."),
+             doc="Whether records there get headers, __connect.errors.*, about what went wrong."),
     )
 
 

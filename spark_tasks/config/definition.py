@@ -1,4 +1,4 @@
-"""Kafka's ConfigDef: the keys that a plugin or a worker understands, their parsing, validation and description.
+"""Kafka's ConfigDef: the keys of a plugin or a worker, and how they are parsed, validated and described.
 
 `ConfigDef(ConfigKey("batch.size", Type.INT, default=2000, validator=at_least(1))).parse({})` gives
 `{"batch.size": 2000}`; `validate` collects errors instead of raising; `key_infos` describes the keys for REST.
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Importance(Enum):
-    """How likely a user has to think about a key."""
+    """How important it is that a user considers a key."""
 
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"
@@ -46,7 +46,7 @@ class Importance(Enum):
 
 
 class Width(Enum):
-    """How wide a user interface may draw a key's field."""
+    """How wide a user interface should draw a key's field."""
 
     NONE = "NONE"
     SHORT = "SHORT"
@@ -67,16 +67,16 @@ class Recommender(Protocol):
     """Suggests values, given the other values; shown by REST's validate and never enforced."""
 
     def valid_values(self, name: str, parsed: Mapping[str, Any]) -> Sequence[Any]:
-        """What may be chosen now."""
+        """The values to choose from, given the others."""
 
     def visible(self, name: str, parsed: Mapping[str, Any]) -> bool:
-        """Whether the key matters now."""
+        """Whether the key matters, given the other values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. A default may be given as text; it is parsed and checked like a user's value. One that is wrong raises
-    nothing here, where it would take all else that the module defines with it: a ConfigDef with it is of no use.
+    """One key. A default may be given as text; it is parsed and checked like a user's value. A wrong one does not raise
+    here, because the module could not be imported then, but in whatever uses the ConfigDef (see `mistake`).
     """
 
     name: str
@@ -144,9 +144,9 @@ class ConfigValue:
 
 
 class ConfigDef:
-    """A set of keys in the order of their definition. Never changes; `plus` and `embed` make new ones.
+    """A set of keys in the order of their definition. Immutable; `plus` and `embed` make new ones.
 
-    One that is defined wrongly has a `mistake`; whatever uses it raises a ConfigError with that.
+    If a key is defined wrongly, `mistake` says how, and whatever uses the ConfigDef raises a ConfigError with that.
     """
 
     def __init__(self, *keys: ConfigKey) -> None:
@@ -158,7 +158,7 @@ class ConfigDef:
             self.keys[key.name] = key
 
     def check(self) -> None:
-        """Raises ConfigError where it is defined wrongly."""
+        """Raise ConfigError if it is defined wrongly."""
         if self.mistake is not None:
             raise ConfigError(self.mistake)
 
@@ -179,7 +179,7 @@ class ConfigDef:
         return ConfigDef(*self.keys.values(), *more)
 
     def embed(self, prefix: str, group: str, child: ConfigDef, *, order: int = 0) -> ConfigDef:
-        """These keys and the child's under a prefix; validators and recommenders still see the unprefixed names."""
+        """These keys and the child's with a prefix, which validators and recommenders of the child do not see."""
         ranks = {g: n for n, g in enumerate(child.groups)}
         ordered = sorted(child.keys.values(), key=lambda k: _sort_key(k, ranks))
         return self.plus(*(_embedded(key, prefix, group, order + n) for n, key in enumerate(ordered)))
@@ -197,7 +197,7 @@ class ConfigDef:
         return list(self.validate_all(props).values())
 
     def validate_all(self, props: Mapping[str, Any]) -> dict[str, ConfigValue]:
-        """As validate, by name."""
+        """What `validate` returns, by name."""
         self.check()
         values = {name: _examine(key, props) for name, key in self.keys.items()}
         for name in self._undefined_dependents():
@@ -226,7 +226,7 @@ def _parse_one(key: ConfigKey, props: Mapping[str, Any]) -> Any:
         return key.default
     value = parse_type(key.name, props[key.name], key.type)
     if isinstance(key.validator, ValidList) and value is not None:
-        value = list(dict.fromkeys(value))  # as Kafka does: duplicates are no reason not to start
+        value = list(dict.fromkeys(value))  # as in Kafka: duplicates do not prevent a start
     if key.validator is not None:
         key.validator(key.name, value)
     return value
@@ -282,7 +282,7 @@ def _embedded(key: ConfigKey, prefix: str, group: str, order: int) -> ConfigKey:
 
 @dataclass(frozen=True, slots=True)
 class _Embedded:
-    """A recommender that sees the keys under a prefix without it."""
+    """A recommender that sees keys without their prefix."""
 
     prefix: str
     base: Recommender

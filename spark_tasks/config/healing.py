@@ -1,6 +1,6 @@
 """What heeler does automatically about failed and stalled tasks: errors.restart.* and task.progress.timeout.ms.
 
-A worker's file says what holds for all connectors; a connector's configuration goes before it.
+The worker's properties apply to all connectors; a connector's configuration overrides them.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ PROGRESS_TIMEOUT = "task.progress.timeout.ms"
 _DAY_MS = 86_400_000
 _ERRORS = "Error Handling"
 
-# name, type, the worker's default, validator, what it is
+# name, type, the worker's default, validator, display name, documentation
 _KEYS: Sequence[tuple[str, Type, Any, Validator, str, str]] = (
     ("errors.restart.policy", Type.STRING, OFF, OneOf(OFF, FAILED, ALL), "Restart Policy",
-     ("What is restarted automatically: none, connectors and tasks that have failed, or all: those that stalled "
-      "(task.progress.timeout.ms) too. Errors that a retry cannot cure are left for an operator.")),
+     ("What is restarted automatically: none; failed: connectors and tasks that have failed; all: also tasks that have "
+      "stalled (task.progress.timeout.ms). Errors that a retry cannot cure are left to an operator.")),
     ("errors.restart.limit", Type.INT, 10, between(1, 1000), "Restart Limit",
-     "How often one connector or task is restarted automatically within errors.restart.period.ms at most."),
+     "How often, at most, one connector or task is restarted automatically within errors.restart.period.ms."),
     ("errors.restart.period.ms", Type.LONG, 3_600_000, between(1000, 30 * _DAY_MS), "Restart Period",
-     "The time that errors.restart.limit is for. After so long without failures pauses are short again."),
+     "The period of errors.restart.limit, in milliseconds. After as long without a failure, pauses are short again."),
     ("errors.restart.backoff.initial.ms", Type.LONG, 1000, between(0, _DAY_MS), "First Pause Before a Restart",
      "The pause before the first restart, in milliseconds; it doubles with each further one."),
     ("errors.restart.backoff.max.ms", Type.LONG, 300_000, between(0, _DAY_MS), "Longest Pause Before a Restart",
      "The longest pause before a restart, in milliseconds."),
     (PROGRESS_TIMEOUT, Type.LONG, 300_000, between(0, 7 * _DAY_MS), "Progress Timeout",
-     ("A task that works on one and the same batch for longer, in milliseconds, is reported as stalled, with where it "
-      "hangs; 0: never.")),
+     ("A task that works on one batch for longer than this, in milliseconds, is reported as stalled, with the place "
+      "where it hangs; 0: never.")),
 )
 
 
@@ -56,7 +56,7 @@ def _unset_or(validator: Validator) -> Check:
 
 WORKER = ConfigDef(*(
     ConfigKey(name, kind, default=default, validator=validator, importance=Importance.MEDIUM,
-              doc=f"{doc} A connector's configuration goes before this.")
+              doc=f"{doc} A connector's configuration overrides this.")
     for name, kind, default, validator, _, doc in _KEYS))
 
 CONNECTOR = ConfigDef(*(
@@ -67,7 +67,7 @@ CONNECTOR = ConfigDef(*(
 
 
 def given(config: Mapping[str, Any]) -> bool:
-    """Whether a connector's configuration says anything of it."""
+    """Whether a connector's configuration has any of these keys."""
     return any(name in config for name in CONNECTOR.keys)
 
 
@@ -84,18 +84,18 @@ class Healing:
 
     @classmethod
     def of(cls, worker: Mapping[str, Any], connector: Mapping[str, Any]) -> Healing:
-        """From a worker's properties and a connector's. Raises ConfigError."""
+        """From the worker's properties and the connector's configuration. Raises ConfigError."""
         values = settings(worker, connector)
         policy = values["errors.restart.policy"]
         return cls(policy != OFF, policy == ALL, values["errors.restart.limit"], values["errors.restart.period.ms"],
                    values["errors.restart.backoff.initial.ms"], values["errors.restart.backoff.max.ms"])
 
     def lately(self, restarts: Sequence[int], now_ms: int) -> tuple[int, ...]:
-        """Those restarts that count for the limit and the next pause, oldest first."""
+        """The restarts that count towards the limit and the next pause, oldest first."""
         return tuple(at for at in restarts if now_ms - self.period_ms < at)[-self.limit:]
 
     def next_ms(self, restarts: Sequence[int], now_ms: int) -> int:
-        """When to restart what fails now and was restarted at these times before."""
+        """When to restart what fails now and was restarted at these times, oldest first."""
         counted = self.lately(restarts, now_ms)
         pause = doubled(self.first_ms, len(counted), self.longest_ms)
         if len(counted) < self.limit:
@@ -104,6 +104,6 @@ class Healing:
 
 
 def settings(worker: Mapping[str, Any], connector: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that hold for a connector. Raises ConfigError."""
+    """The values that apply to a connector. Raises ConfigError."""
     said = CONNECTOR.parse({name: connector[name] for name in CONNECTOR.keys if connector.get(name) is not None})
     return {**WORKER.parse(worker), **{name: value for name, value in said.items() if value is not None}}

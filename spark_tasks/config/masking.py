@@ -1,13 +1,13 @@
-"""Values that must not leave the worker in a text: those that config providers gave, and passwords.
+"""Hides values that no text of the worker may contain: passwords, and what config providers return.
 
-A process has one `Secrets` (`process_secrets`), because log and standard error are a process's. What a value is found
-as: itself, as quoted or encoded by what usually writes texts (see `forms` and `codes`); of several lines each one.
+A process has one `Secrets` (`process_secrets`), as it has one log and one standard error. A value is recognised as it
+is, and quoted or encoded in the usual ways (see `forms` and `codes`); each line of several by itself.
 
-How short may a value be? One of a letter or two would hide half of a log, and so protects nothing:
-- from 8 characters on a value is hidden wherever it occurs, also inside a word;
-- from 4 characters on where it stands alone: neither letter nor digit is beside it;
-- shorter ones, and true, false, null and none, are hidden only in what validation says of the configuration that they
-  stand in (`Secrets.of`), down to one letter or digit.
+Hiding a value of one or two letters would make a log unreadable and protect nothing, so it depends on the length:
+- values of 8 characters or more are hidden everywhere, even inside a word;
+- values of 4 characters or more are hidden if no letter or digit is next to them;
+- shorter values, and true, false, null and none, are hidden only in the result of validating the configuration that
+  contains them (`Secrets.of`), down to one letter or digit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ALONE: Final = 4
 ANYWHERE: Final = 8
 _PLAIN: Final = ("true", "false", "null", "none")
 OWNERS: Final = 10_000
-VALUES_EACH: Final = 1000  # values of an owner: some live for minutes only, and clients may validate what they like
+VALUES_EACH: Final = 1000  # values of one owner: some expire within minutes, and clients may validate any number
 _WORD = re.compile(r"[^\W_]")
 # A password inside a value such as a login of sasl.jaas.config.
 _QUOTED = re.compile(
@@ -44,13 +44,13 @@ Find = tuple[str, Callable[[str], Iterable[tuple[int, int]]]]  # a form, and its
 
 
 def secret_name(key: str) -> bool:
-    """Whether a configuration's key is by its name one of a password."""
+    """Whether a key's name says that its value is a secret."""
     return _NAMES.search(key) is not None
 
 
 def passwords(config: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
-    """The values of the keys that are secret by their name, and of `more` keys; also what is quoted in a login, and
-    the password in user:password (*.user.info, and before the host of a URL under any key).
+    """The values of keys with a secret's name, and of `more` keys; also the quoted texts in a login, and the password
+    in user:password (of *.user.info, and before the host of a URL in any value).
     """
     found = [config[key] for key in {*more, *filter(secret_name, config)} if isinstance(config.get(key), str)]
     inner = [re.sub(r"\\(.)", r"\1", m[1] or m[2] or "") for text in found for m in _QUOTED.finditer(text)]
@@ -60,8 +60,8 @@ def passwords(config: Mapping[str, Any], more: Iterable[str] = ()) -> list[str]:
 
 
 def hide_passwords(connector: str, config: Mapping[str, Any], plugin: type[Any]) -> None:
-    """Have the process hide the passwords of a connector that is to run, wherever they come from. `plugin`: its class,
-    whose config_def knows its own ones.
+    """Make the process hide the passwords of a connector that is going to run. `plugin`: its class, whose config_def
+    tells which of its own keys are passwords.
     """
     keys = getattr(getattr(plugin, "config_def", None), "keys", {})
     own = [name for name, key in keys.items() if key.type is Type.PASSWORD]
@@ -69,12 +69,12 @@ def hide_passwords(connector: str, config: Mapping[str, Any], plugin: type[Any])
 
 
 def forms(value: str) -> set[str]:
-    """What a value looks like in texts: quoted by Python or JSON, once or twice, and in a URL."""
+    """How a value may appear in texts: quoted by Python or JSON, once or twice, and in a URL."""
     raw = value.encode(errors="surrogatepass")
     bare = {value, repr(value)[1:-1], ascii(value)[1:-1], repr(raw)[2:-1], json.dumps(value)[1:-1],
             json.dumps(value, ensure_ascii=False)[1:-1], value.replace("\\", "\\\\")}
     found = {*bare, *(repr(form)[1:-1] for form in bare), *(json.dumps(form)[1:-1] for form in bare)}
-    # Which quotes are escaped depends on what stands around the value.
+    # Which quotes are escaped depends on the text around the value.
     found |= {form.replace(mark, "\\" + mark) for form in found for mark in "'\"" if "\\" + mark not in form}
     for url in (quote(raw, ""), quote(raw), quote_plus(raw)):
         found |= {url, re.sub("%..", lambda m: m[0].lower(), url)}
@@ -82,9 +82,9 @@ def forms(value: str) -> set[str]:
 
 
 def codes(value: str) -> set[str]:
-    """What all base64 texts that a value is in have in common, wherever it stands in what is encoded."""
+    """The parts that all base64 texts with the value have in common, for each of its three alignments."""
     raw, found = value.encode(errors="surrogatepass"), set()
-    for offset in range(3):  # what stands before it moves the bits
+    for offset in range(3):  # what comes before it shifts its bits
         code = base64.b64encode(b"\0" * offset + raw).decode()[-(-8 * offset // 6) : 8 * (len(raw) + offset) // 6]
         if len(code) >= ALONE:
             found |= {code, code.replace("+", "-").replace("/", "_")}
@@ -92,7 +92,7 @@ def codes(value: str) -> set[str]:
 
 
 class Secrets:
-    """Learns values and hides them. Any thread."""
+    """Learns values and hides them. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,14 +101,14 @@ class Secrets:
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Secrets:
-        """Of these values, for the texts about them: also of values that are too short to be hidden everywhere."""
+        """Only these values, for texts about them: hides even those that are too short to be hidden elsewhere."""
         made = cls()
         made._index = _Index(values, alone=1)
         return made
 
     def learn(self, owner: str | None, values: Iterable[str]) -> None:
-        """Hide these from now on: the last 900 or more of an owner, which is a connector, "" for the worker itself, or
-        None for what belongs to nobody yet (a validation).
+        """Hide these values from now on. Of each owner at least the 900 newest are kept. `owner`: a connector, "" for
+        the worker itself, None for values that are only validated.
         """
         new = [value for value in values if len(value) >= ALONE]
         if not new:
@@ -124,7 +124,7 @@ class Secrets:
                 self._index = _Index({value for values in self._values.values() for value in values})
 
     def mask(self, text: str) -> str:
-        """The text with `[hidden]` in the place of each value."""
+        """The text with `[hidden]` in place of each value."""
         spans = sorted(self._index.spans(text))
         if not spans:
             return text
@@ -136,14 +136,14 @@ class Secrets:
         return "".join([*parts, text[at:]])
 
     def masked(self, error: Exception) -> Exception:
-        """The error, where its text has nothing to hide; else one whose text has not, without its causes."""
+        """The error itself if its text contains no value; else a copy with the text masked, without its causes."""
         text = str(error)
         hidden = self.mask(text)
         if hidden == text:
             return error
         try:
             copy = type(error)(hidden)
-        except Exception:  # noqa: BLE001 - a plugin's class, whose constructor takes whatever it likes
+        except Exception:  # noqa: BLE001 - a plugin's class, whose constructor may want other arguments
             copy = Exception(hidden)
         copy = copy if str(copy) == hidden else Exception(f"{type(error).__name__}: {hidden}")
         return copy.with_traceback(error.__traceback__)
@@ -151,12 +151,12 @@ class Secrets:
 
 @cache
 def process_secrets() -> Secrets:
-    """Those of this process."""
+    """The secrets of this process."""
     return Secrets()
 
 
 class _Index:
-    """Forms by how they begin: a text is compared with thousands of values in one pass."""
+    """Forms of values by their first letters, so that one pass over a text finds any of thousands of values."""
 
     def __init__(self, values: Iterable[str] = (), alone: int = ALONE) -> None:
         self._alone = alone
@@ -164,7 +164,7 @@ class _Index:
         self.add(values)
 
     def add(self, values: Iterable[str]) -> None:
-        """One thread at a time; `spans` may be called meanwhile."""
+        """Add values. One thread at a time; `spans` may be called meanwhile."""
         for value in values:
             for find in _finders_of(value, self._alone):
                 start = find[0][: self._alone]
@@ -173,7 +173,7 @@ class _Index:
                     self._finders[start] = (*known, find)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the values are, from and to; they may overlap."""
+        """Start and end of each value in the text; they may overlap."""
         if self._finders:
             starts = {text[at : at + self._alone] for at in range(len(text))}
             for start in filter(self._finders.__contains__, starts):
@@ -183,7 +183,7 @@ class _Index:
 
 
 def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
-    """Whether there were too many; the oldest tenth goes then, so that it is seldom so."""
+    """Remove the oldest tenth if there are more than `limit`, so that this is seldom necessary; whether there were."""
     if len(known) <= limit:
         return False
     for _ in range(max(1, limit // 10)):
@@ -191,7 +191,7 @@ def _shortened(known: OrderedDict[Any, Any], limit: int) -> bool:
     return True
 
 
-@lru_cache(maxsize=OWNERS)  # a thousand connectors that start bring their values one after the other
+@lru_cache(maxsize=OWNERS)  # a worker's start brings the values of a thousand connectors, one after the other
 def _finders_of(value: str, alone: int) -> tuple[Find, ...]:
     found: dict[str, Find] = {}
     lines = [line.strip() for line in value.splitlines()]

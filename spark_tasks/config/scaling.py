@@ -1,6 +1,6 @@
-"""How many tasks a sink has (tasks.auto.*: its lag says it, up to tasks.max), and how heavy tasks are. Pure.
+"""How many tasks a sink has (with tasks.auto its lag decides, up to tasks.max), and how heavy tasks are. Pure.
 
-`tasks.max` stays a number, which Java workers of the group read; they skip the other keys and make that many tasks.
+Java workers of the group read `tasks.max`, ignore the other keys, and make that many tasks.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ def _key(order: int, name: str, kind: Type, default: Any, validator: Any, displa
 SCALING = ConfigDef(
     _key(0, "tasks.auto", Type.BOOLEAN, False, None, "Tasks by lag",
          "Whether the number of a sink's tasks follows its lag, from tasks.auto.min up to tasks.max."),
-    _key(1, "tasks.auto.min", Type.INT, 1, between(1, MAX_TASKS), "Fewest tasks", "How many tasks there are at least."),
+    _key(1, "tasks.auto.min", Type.INT, 1, between(1, MAX_TASKS), "Fewest tasks", "The least number of tasks."),
     _key(2, "tasks.auto.lag", Type.LONG, 100_000, between(1, 2**62), "Lag of a task",
-         "How many records behind the end of its topics a sink may be for each of its tasks; beyond it gets more."),
+         "The lag, in records for each of its tasks, above which a sink gets more tasks."),
     _key(3, "tasks.auto.period.ms", Type.LONG, 60_000, between(1000, _DAY_MS), "Patience with lag",
-         "For how many milliseconds a sink has to be behind, or up again, before its number of tasks changes."),
+         "For how many milliseconds the lag has to be high, or low, before the number of tasks changes."),
     _key(4, "tasks.weight", Type.INT, 1, between(1, 1000), "Weight of a task",
-         "How heavy each task is beside those of other connectors: workers get tasks of about the same weight."),
+         "How heavy each task is compared with other connectors' tasks: all workers get about the same total weight."),
 )
 
 
 def given(config: Mapping[str, Any]) -> bool:
-    """Whether a connector's configuration says anything of it."""
+    """Whether a connector's configuration has any of these keys."""
     return any(name in config for name in SCALING.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a connector's configuration says. `lag`: records for each task; `period_ms`: how long it has to last."""
+    """A connector's settings. `lag`: records for each task; `period_ms`: for how long it has to be high or low."""
 
     least: int
     most: int
@@ -50,7 +50,7 @@ class Bounds:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Bounds | None:
-        """None where the number of tasks is not to follow the lag. Raises ConfigError."""
+        """From a connector's configuration; None if its number of tasks does not follow its lag. Raises ConfigError."""
         if not given(config):
             return None
         values = SCALING.plus(COMMON.keys["tasks.max"]).parse(config)
@@ -60,13 +60,13 @@ class Bounds:
         return cls(min(values["tasks.auto.min"], most), most, values["tasks.auto.lag"], values["tasks.auto.period.ms"])
 
     def clamped(self, tasks: int) -> int:
-        """The number nearest to `tasks` that is allowed."""
+        """The allowed number of tasks nearest to `tasks`."""
         return max(self.least, min(self.most, tasks))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How many tasks there shall be; since when (ms) the lag has been too high, or low enough for fewer."""
+    """The wanted number of tasks, and since when (ms) the lag has been too high for it, or low enough for fewer."""
 
     tasks: int
     high_since: int | None = None
@@ -74,17 +74,17 @@ class Scale:
 
 
 def unknown(scale: Scale) -> Scale:
-    """The lag could not be measured: what it was before does not count."""
+    """The lag could not be measured: periods begin anew."""
     return replace(scale, high_since=None, low_since=None)
 
 
 def advance(scale: Scale, bounds: Bounds, lag: int, partitions: int, now_ms: int) -> Scale:
-    """One measurement: `lag` records in all, in so many `partitions`.
+    """The state after a measurement: `lag` records in all, in so many `partitions`.
 
-    More tasks where each has had too much for a whole period: as many as the lag asks for, at most twice as many. Fewer
-    where what is left has been little for a whole period: half as many at most, and so many that each has no more than
-    half of what would bring one back. So a lag that stays as it is never has tasks come and go. More tasks than
-    partitions would have nothing to read.
+    After a whole period of more than `bounds.lag` records a task there are more tasks: as many as the lag needs, at
+    most twice as many. After a whole period of a low lag there are fewer: at least half as many, and so many that each
+    has at most half of `bounds.lag`. So a constant lag never makes the number go up and down. There are never more
+    tasks than partitions, as those would have nothing to read.
     """
     most = max(bounds.least, min(bounds.most, partitions))
     tasks = min(scale.tasks, most)

@@ -1,4 +1,4 @@
-"""The nine types of a configuration value: text in, a Python value out, and back to the text that REST shows."""
+"""The nine types of configuration values: how a text becomes a Python value, and that the text in REST's answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Type(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A secret: prints as `[hidden]`, `value` holds it."""
+    """A secret in `value`, printed as `[hidden]`."""
 
     value: str
 
@@ -63,12 +63,12 @@ def shown(value: Any) -> str:
 
 
 def invalid(name: str, value: Any, message: str | None = None) -> ConfigError:
-    """The error about a value that cannot be: names the value, the key and what is allowed."""
+    """The error about an invalid value, with the value, the key and what is allowed."""
     return ConfigError(f"Invalid value {shown(value)} for configuration {name}" + (f": {message}" if message else ""))
 
 
 class _Field(fields.Field[Any]):
-    """Parses text (trimmed) or takes a value that already is of the type; raises ValidationError with Kafka's text."""
+    """Parses a text (trimmed), or takes a value of the type as it is; raises ValidationError with Kafka's text."""
 
     def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> str | None:  # noqa: ARG002
         return None if value is None else shown(value)

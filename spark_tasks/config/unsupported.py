@@ -1,7 +1,8 @@
-"""Settings of Kafka's clients that heeler does not honour: what security hangs on is refused, the rest is ignored.
+"""Settings of Kafka's clients that heeler does not support: it refuses those that matter for security, and ignores the
+others.
 
-Every key of a client is in one of the two tables or is used. They hold for a worker's own clients, for `producer.`,
-`consumer.` and `admin.` in its file, and for a connector's overrides.
+Every key of a client is either used or in one of the two tables. They apply to a worker's own clients, to `producer.`,
+`consumer.` and `admin.` in its properties, and to a connector's overrides.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from typing import Final
 
 from spark_tasks.errors import ConfigError
 
-_OPENSSL: Final = "TLS is OpenSSL's here: configure OpenSSL itself (openssl.cnf, such as its FIPS provider)"
-_LOGIN: Final = "no Java class is run: set sasl.jaas.config with a user and a password, for PLAIN or SCRAM"
+_OPENSSL: Final = "heeler uses OpenSSL for TLS: configure OpenSSL itself (openssl.cnf, for example its FIPS provider)"
+_LOGIN: Final = "heeler runs no Java classes: set sasl.jaas.config with a user and a password, for PLAIN or SCRAM"
 _MONITORS: Final = "io.confluent.monitoring.clients.interceptor."
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Something that Java's clients do for security and heeler's do not.
+    """A security setting of Java's clients that heeler's do not have.
 
-    `part`: of which part of `security.protocol` it is, SSL or SASL; empty for all connections. `harmless`: the values
-    that change nothing here, Java's default among them; none stands for an empty one.
+    `instead`: what to do. `part`: the part of `security.protocol` that it belongs to, SSL or SASL; empty for all
+    connections. `harmless`: which values ask for nothing that heeler does not do, such as Java's default.
     """
 
     instead: str
@@ -40,12 +41,12 @@ def _names(text: str) -> list[str]:
 
 SECURITY: Final[Mapping[str, Security]] = {
     "ssl.provider": Security(_OPENSSL, "SSL"),
-    "ssl.engine.factory.class": Security(f"no Java class is run; {_OPENSSL}, and name files in ssl.truststore.location "
-                                         "and ssl.keystore.location", "SSL"),
+    "ssl.engine.factory.class": Security(f"heeler runs no Java classes; {_OPENSSL}, and name files in "
+                                         "ssl.truststore.location and ssl.keystore.location", "SSL"),
     "ssl.keymanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "NEWSUNX509", "PKIX", "IBMX509")),
     "ssl.trustmanager.algorithm": Security(_OPENSSL, "SSL", _one_of("SUNX509", "PKIX", "IBMX509", "IBMPKIX")),
     "ssl.cipher.suites": Security(
-        "the Python client takes those of OpenSSL: set CipherString and Ciphersuites in openssl.cnf, or "
+        "the Python client uses OpenSSL's: set CipherString and Ciphersuites in openssl.cnf, or "
         "ssl.cipher.suites at the brokers. For REST alone use listeners.https.ssl.cipher.suites (all other ssl.* of "
         "the listeners then need that prefix as well)", "SSL"),
     "ssl.enabled.protocols": Security(
@@ -56,22 +57,22 @@ SECURITY: Final[Mapping[str, Security]] = {
     "sasl.client.callback.handler.class": Security(_LOGIN, "SASL"),
     "sasl.login.callback.handler.class": Security(_LOGIN, "SASL"),
     "sasl.login.class": Security(_LOGIN, "SASL"),
-    "sasl.mechanism": Security("there is no Kerberos and no OAuth here: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+    "sasl.mechanism": Security("heeler supports neither Kerberos nor OAuth: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
                                "SASL", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
     "interceptor.classes": Security(
-        "records pass no Java classes, which may be there to encrypt or mask them: use a connector's transform", "",
+        "records do not pass through Java interceptors, which may encrypt or mask them: use a transform", "",
         lambda value: all(name.startswith(_MONITORS) for name in _names(value))),
 }
-"""Key to what it is and what to do instead."""
+"""By key: what it is about and what to do instead."""
 _OF_HTTPS: Final = ("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm")
 
 _JVM: Final = "it is about Java's own TLS or login classes, which heeler does not have; leave it out"
-_METRICS: Final = "heeler measures in its own way; leave it out"
-_RECOVERY: Final = "the Python client has its own rule for the loss of all known brokers; leave it out"
+_METRICS: Final = "heeler has metrics of its own; leave it out"
+_RECOVERY: Final = "the Python client has its own way to recover from the loss of all known brokers; leave it out"
 _BUFFERS: Final = "the system sizes TCP buffers; set the limits there (net.ipv4.tcp_rmem and tcp_wmem)"
-_BATCHES: Final = "heeler's batches are those of its Spark jobs; leave it out"
+_BATCHES: Final = "batches are as large as heeler's Spark jobs make them; leave it out"
 _CONNECT: Final = "Kafka Connect sets it itself; leave it out"
-_CODECS: Final = "heeler compresses with the codec's own default level"
+_CODECS: Final = "heeler compresses with the codec's default level"
 _ROUTES: Final = "records without a partition go where Kafka's default partitioner sends them"
 
 IGNORED: Final[Mapping[str, str]] = {
@@ -80,8 +81,8 @@ IGNORED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metadata.max.idle.ms"),
                     _RECOVERY),
     **dict.fromkeys(("send.buffer.bytes", "receive.buffer.bytes"), _BUFFERS),
-    "retry.backoff.max.ms": "pauses between retries do not grow; retry.backoff.ms sets them",
-    "ssl.protocol": "the newest version that both sides allow is used; ssl.enabled.protocols bounds the REST API's",
+    "retry.backoff.max.ms": "pauses between retries do not grow; set retry.backoff.ms",
+    "ssl.protocol": "the newest version that both sides allow is used; ssl.enabled.protocols limits the REST API's",
     **dict.fromkeys(("ssl.provider", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
                      "ssl.trustmanager.algorithm", "ssl.secure.random.implementation", "security.providers",
                      "sasl.client.callback.handler.class"), _JVM),
@@ -97,14 +98,14 @@ IGNORED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("group.protocol", "group.remote.assignor"), "sinks' groups use the classic protocol"),
     "client.rack": "records are read from the leaders of their partitions",
     "check.crcs": "checksums are always checked",
-    "interceptor.classes": "no Java class is run; leave it out",
+    "interceptor.classes": "heeler runs no Java classes; leave it out",
 }
-"""Key to why, and what to do instead."""
+"""By key: why it is ignored, and what to do instead."""
 
 IGNORED_PREFIXES: Final[Mapping[str, str]] = {
     "sasl.login.": _JVM,
-    "sasl.kerberos.": "there is no Kerberos here; use sasl.mechanism PLAIN or SCRAM",
-    "sasl.oauthbearer.": "there is no OAuth here; use sasl.mechanism PLAIN or SCRAM",
+    "sasl.kerberos.": "heeler does not support Kerberos; use sasl.mechanism PLAIN or SCRAM",
+    "sasl.oauthbearer.": "heeler does not support OAuth; use sasl.mechanism PLAIN or SCRAM",
 }
 
 
@@ -114,8 +115,8 @@ def why_ignored(key: str) -> str | None:
 
 
 def refused(properties: Mapping[str, str]) -> dict[str, str]:
-    """By key, why a client with these settings would be less secure than they say. A setting that does nothing with
-    its `security.protocol`, with Java either, is not refused.
+    """By key, why a client with these settings would be less secure than they ask for. A setting that has no effect
+    with its `security.protocol`, as in Java, is not refused.
     """
     protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
     return {
@@ -127,11 +128,11 @@ def refused(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse(properties: Mapping[str, str]) -> None:
-    """Raises ConfigError for a client whose settings ask for security that it would not have."""
+    """Raise ConfigError for a client whose settings ask for security that it would not have."""
     if wrong := refused(properties):
         raise ConfigError("\n".join(wrong.values()))
 
 
 def refuse_https(tls: Mapping[str, str]) -> None:
-    """The same for the REST API's `ssl.*`, without prefix; of versions and ciphers it is the master itself."""
+    """The same for the REST API's `ssl.*`, without prefix; it can set versions and ciphers itself."""
     refuse({"security.protocol": "SSL", **{key: tls[key] for key in _OF_HTTPS if key in tls}})

@@ -1,7 +1,7 @@
-"""What a parsed value may be. A validator is called with the key and the value, raises ConfigError, and its str()
-is what documentation prints as the valid values.
+"""Checks of parsed values. A validator is called with the key and the value, and raises ConfigError; documentation
+prints its str() as the valid values.
 """
-# ruff: noqa: D102  (every __call__ here does what Validator.__call__ says)
+# ruff: noqa: D102  (Validator.__call__ documents every __call__ here)
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Validator(Protocol):
     """Checks one parsed value."""
 
     def __call__(self, name: str, value: Any) -> None:
-        """Raise ConfigError where the value is not allowed. None means that it is not set or could not be parsed."""
+        """Raise ConfigError if the value is not allowed. None means that it is not set or could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A number from `low` to `high`, both included, None for no limit; null is refused."""
+    """A number from `low` to `high`, inclusive, None for no bound; null is refused."""
 
     low: float | None = None
     high: float | None = None
@@ -43,7 +43,7 @@ class Range:
 
 
 def at_least(low: float) -> Range:
-    """A number not under `low`."""
+    """A number of at least `low`."""
     return Range(low)
 
 
@@ -182,7 +182,7 @@ class Check:
 
 
 class Rule:
-    """`allowed` says what may be, `accepts` whether a value is that."""
+    """A custom rule: `allowed` describes the valid values, `accepts` checks one."""
 
     def __init__(self, allowed: str, accepts: Callable[[Any], bool]) -> None:
         self._allowed = allowed
@@ -214,7 +214,7 @@ class ValidRegex:
     """A validator: the text is a regular expression; null is refused."""
 
     def __call__(self, name: str, value: Any) -> None:
-        """Raise ConfigError where the text does not compile."""
+        """Raise ConfigError if the text is not a regular expression."""
         try:
             compile_java(value)
         except re.error as e:

@@ -1,4 +1,4 @@
-"""Which Arrow type holds the values of a Connect schema, and which Connect schema an Arrow type stands for."""
+"""The Arrow type for the values of a Connect schema, and the Connect schema for an Arrow type."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LOGICAL = {
     (TIME, Type.INT32): pa.time32("ms"),
     (TIMESTAMP, Type.INT64): pa.timestamp("ms", tz="UTC"),
 }
-PRECISION = "connect.decimal.precision"  # the parameter by which JDBC connectors say it
+PRECISION = "connect.decimal.precision"  # the parameter in which JDBC connectors put the precision
 DEFAULT_PRECISION = 38
 EXACT: Final = Context(prec=100)
 """For arithmetic with decimals: Arrow's have up to 76 digits, and Python's own context rounds to 28."""
 
 
 def to_arrow(schema: Schema) -> pa.DataType:
-    """The Arrow type of the schema's values; DataError for a Decimal that Arrow cannot hold."""
+    """The Arrow type of the schema's values. Raises DataError for a Decimal that Arrow cannot hold."""
     if schema.type is Type.ARRAY and schema.value:
         return pa.list_(pa.field("item", to_arrow(schema.value), nullable=schema.value.optional))
     if schema.type is Type.MAP and schema.key and schema.value:
@@ -83,7 +83,7 @@ _FROM_FAMILY: tuple[tuple[Callable[[pa.DataType], bool], Schema], ...] = (
 
 
 def from_arrow(arrow: pa.DataType, optional: bool = True) -> Schema:
-    """The Connect schema for values of an Arrow type, as files and tables have them; DataError if there is none."""
+    """The Connect schema for values of an Arrow type, such as files and tables have. Raises DataError if none fits."""
     schema = _from_arrow(arrow)
     return replace(schema, optional=optional)
 

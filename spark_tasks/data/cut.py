@@ -1,5 +1,5 @@
-"""The columns of Connect's records where a Java connector's chain is cut (plugins/cut.py): keys and values that heeler
-converts are JSON, as Kafka's JsonConverter writes it, with the schema apart; all others are the bytes of Kafka.
+"""The columns of Connect records at the cut of a Java connector's chain (plugins/cut.py): keys and values that heeler
+converts are JSON, as Kafka's JsonConverter writes it, with separate schemas; all others are their bytes in Kafka.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from spark_tasks.data.columns import HEADERS_TYPE, RAW_SCHEMA
 
-CUT: Final = "cut."  # what the names of the columns behind the cut begin with
-CUT_SCHEMA: Final = pa.schema([  # of a sink: a record as it was read, and what has become of it
+CUT: Final = "cut."  # prefix of the columns with a record as it is behind the cut
+CUT_SCHEMA: Final = pa.schema([  # of a sink: a record as it was read, and as it is behind the cut
     *RAW_SCHEMA,
     pa.field(f"{CUT}topic", pa.dictionary(pa.int32(), pa.string())),
     pa.field(f"{CUT}partition", pa.int32()),
@@ -25,27 +25,26 @@ CUT_SCHEMA: Final = pa.schema([  # of a sink: a record as it was read, and what 
 
 
 def described(converted: frozenset[str], schemas: dict[str, str | None]) -> dict[bytes, bytes]:
-    """The metadata of a CUT_SCHEMA batch. `converted`: of key and value those that are JSON; `schemas`: theirs."""
+    """The metadata of a CUT_SCHEMA batch. `converted`: which of key and value are JSON; `schemas`: their schemas."""
     found = {f"{CUT}{part}".encode(): text.encode() for part, text in schemas.items() if text is not None}
     return found | {b"cut.converted": ",".join(sorted(converted)).encode()}
 
 
 def schema_text(batch: pa.RecordBatch, part: str) -> str | None:
-    """The schema of its keys or values, None where they have none."""
+    """The schema of the batch's keys or values; None if they have none."""
     found = (batch.schema.metadata or {}).get(f"{CUT}{part}".encode())
     return None if found is None else found.decode()
 
 
 def is_converted(batch: pa.RecordBatch, part: str) -> bool:
-    """Whether its keys or values are JSON."""
+    """Whether the batch's keys or values are JSON."""
     return part in (batch.schema.metadata or {}).get(b"cut.converted", b"").decode().split(",")
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """Records of a Java source at the cut. `topics`: the names that `topic` (int32, one a record) counts; `partition`:
-    -1 where the partitioner decides; `raw`: RAW_SCHEMA; `key_schema`, `value_schema` (int32): which of `schemas` a
-    record's is, -1 for none.
+    """Records of a Java source at the cut. `topic` (int32, one a record): index into `topics`; `partition`: -1 if the
+    partitioner decides; `raw`: RAW_SCHEMA; `key_schema`, `value_schema` (int32): index into `schemas`, -1 for none.
     """
 
     topics: tuple[str, ...]

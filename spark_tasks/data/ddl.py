@@ -1,6 +1,6 @@
 """Spark's schema strings ("id BIGINT NOT NULL, tags ARRAY<STRING>") without a JVM. Pure.
 
-A data source may give its schema as such a string; PySpark would ask a running Spark to read it.
+A data source may return its schema as such a string; PySpark would ask a running Spark to parse it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DECIMALS = ("decimal", "dec", "numeric")
 
 
 def parse(text: str) -> types.StructType:
-    """The schema that the string describes. Raises ConfigError that shows where it cannot be read."""
+    """The schema that the string describes. Raises ConfigError that shows where it cannot be parsed."""
     parser = _Parser(text)
     found = parser.fields(end=None)
     return types.StructType(found)
@@ -52,7 +52,7 @@ class _Parser:
         self._at = 0
 
     def fields(self, end: str | None) -> list[types.StructField]:
-        """`name [:] type [NOT NULL] [COMMENT 'text']`, separated by commas, up to the sign `end`."""
+        """`name [:] type [NOT NULL] [COMMENT 'text']`, separated by commas, up to `end`; None: to the last one."""
         found: list[types.StructField] = []
         while not self._ends(end):
             if found:

@@ -18,7 +18,7 @@ from spark_tasks.data.schema import to_text
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The array in the Arrow type that its Connect schema has: dictionaries decoded, large and view types plain."""
+    """The array in the Arrow type of its Connect schema: dictionaries are decoded, large and view types replaced."""
     kind = array.type
     if pa.types.is_null(kind) or pa.types.is_nested(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         return array
@@ -34,30 +34,32 @@ def as_value(batch: pa.RecordBatch) -> pa.StructArray:
 
 
 def value_field(schema: pa.Schema) -> dict[bytes, bytes]:
-    """The metadata of a column of such structs: the Connect schema that the rows' types stand for."""
+    """The metadata of a column of such structs: the Connect schema for the rows' types."""
     return {SCHEMA_KEY: to_text(from_arrow(pa.struct(list(schema)), optional=False)).encode()}
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The schema that Spark has for batches of that one."""
+    """Spark's schema for batches of this Arrow schema."""
     return from_arrow_schema(pa.schema([field.with_type(_known_to_spark(field.type)) for field in schema]))
 
 
 def spark_rows(batch: pa.RecordBatch) -> list[Row]:
-    """The rows as PySpark gives them to a DataSourceWriter: structs are Rows, maps dicts, timestamps naive, local."""
+    """The rows as PySpark passes them to a DataSourceWriter: structs as Rows, maps as dicts, timestamps naive in local
+    time.
+    """
     rows: list[Row] = ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), spark_schema(batch.schema))
     return rows
 
 
 def write_batches(writer: DataSourceWriter, batches: Iterable[pa.RecordBatch]) -> Any:
-    """The message of a writer that is given batches, or their Rows where it is none for Arrow."""
+    """The message of a writer for these batches; one that does not take Arrow gets their Rows."""
     if isinstance(writer, DataSourceArrowWriter):
         return writer.write(iter(batches))
     return writer.write(row for batch in batches for row in spark_rows(batch))
 
 
 def _known_to_spark(kind: pa.DataType) -> pa.DataType:
-    """Connect's times of day are milliseconds, Spark knows only those of nanoseconds."""
+    """The type with times of day in nanoseconds, the only ones that Spark knows; Connect's are milliseconds."""
     if pa.types.is_time32(kind):
         return pa.time64("ns")
     if pa.types.is_struct(kind):

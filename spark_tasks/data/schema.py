@@ -1,4 +1,4 @@
-"""Connect schemas and their JSON form: JsonConverter's, which is also how they travel in Arrow field metadata."""
+"""Connect schemas and their JSON form: JsonConverter's, which Arrow field metadata has too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOGICAL_NAMES = frozenset({DECIMAL, DATE, TIME, TIMESTAMP})
 
 
 class Type(Enum):
-    """Connect's types, each with the word that stands for it in JSON."""
+    """Connect's types, each with its name in JSON."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -71,7 +71,7 @@ class Schema:
 
     @property
     def scale(self) -> int:
-        """The scale of a Decimal; DataError where the schema does not say it."""
+        """The scale of a Decimal. Raises DataError if the schema does not have it."""
         text = dict(self.parameters).get("scale")
         if text is None:
             raise DataError("a Decimal schema must have the parameter 'scale'")
@@ -125,7 +125,7 @@ def to_text(schema: Schema) -> str:
 
 
 def json_text(value: Any) -> str:
-    """JSON as Jackson writes it: doubles as Java prints them, letters beyond 16 bits escaped."""
+    """JSON as Jackson writes it: doubles as Java prints them, characters beyond 16 bits escaped."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json_text(key)}:{json_text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
@@ -137,7 +137,7 @@ def json_text(value: Any) -> str:
 
 
 def _single(number: Any) -> Any:
-    """The double that prints as the float does."""
+    """The double that is printed like the 32-bit float."""
     return float(str(np.float32(number))) if isinstance(number, float) else number
 
 
@@ -148,7 +148,7 @@ def _units(letter: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1000)
 def from_text(text: str | bytes) -> Schema:
-    """The schema that `text` describes; DataError with the reason that JsonConverter would give."""
+    """The schema that `text` describes. Raises DataError with JsonConverter's messages."""
     try:
         described = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -162,7 +162,7 @@ def from_text(text: str | bytes) -> Schema:
 
 
 def from_json(described: Any) -> Schema | None:
-    """Reads JsonConverter's form as it does: unknown members ignored, members of a wrong type mostly too."""
+    """The schema in JsonConverter's form, read as it does: unknown members, and most of a wrong type, are ignored."""
     if described is None:
         return None
     if not isinstance(described, Mapping) or not isinstance(described.get("type"), str):

@@ -1,4 +1,4 @@
-"""What helps somebody who named a plugin that is not here. Pure."""
+"""Advice for somebody who named a plugin that does not exist. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_AT_START = (
 
 
 def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
-    """Lines: what is of another kind, what is instead of a Java class, the nearest names, when plugins are read."""
+    """Lines about a plugin of another kind, heeler's counterpart of a Java class, similar names, and loading."""
     others = [f for f in found if f.kind is not kind and name and name in _names(f)]
     lines = [f"{others[0].name} is a {others[0].kind.interface}, not a {kind.interface}."] if others else []
     java = None if others else instead(kind, name)
@@ -34,7 +34,7 @@ def advice(kind: Kind, name: str, found: Sequence[Found]) -> str:
 
 
 def nearest(kind: Kind, name: str, found: Sequence[Found]) -> list[str]:
-    """Short names of plugins of the kind that are like the asked one's, at most three, one for a plugin."""
+    """Short names of plugins of this kind that resemble `name`: three at most, one for each plugin."""
     known = {text.lower(): (f.name, text) for f in found if f.kind is kind for text in _names(f)[1:] if text}
     asked = name.replace(":", ".").rpartition(".")[2].lower()
     like = [known[text] for text in difflib.get_close_matches(asked, list(known), 2 * _MOST, 0.75)]

@@ -1,5 +1,5 @@
-"""What a plugin author writes against. A task's data path is a PySpark Python data source; this file adds the little
-that Kafka Connect needs around it (design: section 5.3).
+"""The API for plugin authors. A task's data path is a PySpark Python data source; this file adds what Kafka Connect
+needs around it.
 
 - A source task reads through `DataSource.streamReader()` or `simpleStreamReader()`.
 - A sink task writes through `DataSource.writer()` (a DataSourceArrowWriter or DataSourceWriter): `write()` runs on
@@ -30,14 +30,14 @@ TransactionSignal = Literal["commit", "abort", "continue"]
 
 
 class ConnectorContext(Protocol):
-    """What the runtime offers a running connector; every method may be called from any thread."""
+    """What the runtime offers a running connector. Thread-safe."""
 
     @property
     def metrics(self) -> PluginMetrics:
-        """The connector's own metrics (KIP-877), shown at /metrics. What its tasks count: heeler.plugin_metrics()."""
+        """The connector's own metrics (KIP-877), shown at /metrics. Its tasks use heeler.plugin_metrics()."""
 
     def request_task_reconfiguration(self) -> None:
-        """Have `task_configs` called again because the external system changed."""
+        """Ask for another call of `task_configs`, because the external system changed."""
 
     def raise_error(self, error: Exception) -> None:
         """Make the connector FAILED."""
@@ -52,7 +52,7 @@ class Connector(ABC):
     version: ClassVar[str] = "unknown"
     config_def: ClassVar[ConfigDef]
     aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this plugin
-    mistake: ClassVar[str | None] = None  # what its author got wrong: it is not offered, others of its module are
+    mistake: ClassVar[str | None] = None  # what its author got wrong: it is not offered, unlike others of its module
 
     def __init__(self, config: Options, context: ConnectorContext) -> None:
         self.config = config
@@ -60,7 +60,7 @@ class Connector(ABC):
 
     @classmethod
     def validate(cls, config: Options) -> Mapping[str, Sequence[str]]:
-        """Errors by key that a ConfigDef cannot express; called with values that passed `config_def`."""
+        """Messages by key about errors that a ConfigDef cannot express. Gets values that `config_def` accepts."""
         return {}
 
     def start(self) -> None:
@@ -70,10 +70,14 @@ class Connector(ABC):
         """Undo `start`."""
 
     def abandon(self) -> None:
-        """From any thread: `start`, `stop` or `task_configs` hangs, and is waited for no more. Must not block."""
+        """Called from any thread when `start`, `stop` or `task_configs` hangs and is no longer waited for. Must not
+        block.
+        """
 
     def task_configs(self, max_tasks: int) -> Sequence[Options]:
-        """At most `max_tasks` configurations, one a task; string values only. By default one task with everything."""
+        """At most `max_tasks` configurations, one for each task, with string values. By default one task, with the
+        connector's whole configuration.
+        """
         return [self.config]
 
     @classmethod
@@ -100,7 +104,7 @@ class SourceConnector(Connector):
 
     @classmethod
     def exactly_once_support(cls, config: Options) -> bool | None:
-        """Whether it can resume exactly where it was (KIP-618); None where that is not known."""
+        """Whether it can resume exactly where it was (KIP-618); None if that is not known."""
         return None
 
     @classmethod
@@ -110,8 +114,8 @@ class SourceConnector(Connector):
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
-        """Check offsets that a user wants set (raise ConnectError to refuse); True where they are managed elsewhere
-        as well and have been set there (KIP-875).
+        """Check offsets that a user wants to set; raise ConnectError to refuse them. True if they are also kept in the
+        external system and have been set there (KIP-875).
         """
         return False
 
@@ -128,34 +132,37 @@ class SinkConnector(Connector):
 
     @classmethod
     def alter_offsets(cls, config: Options, offsets: Mapping[tuple[str, int], int | None]) -> bool:
-        """As SourceConnector.alter_offsets, for consumer group offsets."""
+        """Check consumer group offsets that a user wants to set, by topic and partition; None resets one. Raise
+        ConnectError to refuse them. True if they are also kept in the external system and have been set there.
+        """
         return False
 
 
 class PartitionedOffsets(Protocol):
-    """Optional on a stream reader: how its offset (one JSON dict for the whole stream) and Connect's offsets (a
-    mapping for each source partition) turn into each other. Without it a task has one source partition,
-    `{"task": n}`, whose offset is the stream's.
+    """Optional on a stream reader: converts between its offset, one JSON dict for the whole stream, and Connect's
+    offsets, a mapping for each source partition. Without it a task has one source partition, `{"task": n}`, whose
+    offset is the stream's.
     """
 
     def to_source_offsets(self, offset: dict[str, Any]) -> Sequence[tuple[SourcePartition, SourceOffset]]:
         """Split the stream's offset by source partition."""
 
     def from_source_offsets(self, offsets: Sequence[tuple[SourcePartition, SourceOffset]]) -> dict[str, Any]:
-        """The stream offset to start from; `offsets` are all committed ones of the connector. Must answer
-        `initialOffset()` where nothing in them concerns this task.
+        """The stream offset to start from; `offsets` are all committed ones of the connector. Must return
+        `initialOffset()` if none of them concerns this task.
         """
 
 
 class TransactionBoundaries(Protocol):
-    """Optional on a stream reader of a connector whose `can_define_transaction_boundaries` says True: where the
-    transactions of `transaction.boundary=connector` end (KIP-618). A reader that wants a boundary at some place ends
-    a batch there (`latestOffset`).
+    """Optional on a stream reader of a connector whose `can_define_transaction_boundaries` returns True: where the
+    transactions of `transaction.boundary=connector` end (KIP-618). A transaction can end only with a batch, whose end
+    `latestOffset` determines.
     """
 
     def transaction(self, start: dict[str, Any], end: dict[str, Any]) -> TransactionSignal:
-        """Asked on the worker when all records from `start` to `end` are written. commit: make everything since the
-        last boundary visible; abort: discard it, and still go on after `end`; continue: neither, not yet.
+        """Called on the worker when all records from `start` to `end` are written. "commit": make everything since the
+        last boundary visible; "abort": discard it, and go on after `end` all the same; "continue": the transaction
+        stays open.
         """
 
 
@@ -163,4 +170,4 @@ class ResumableWriter(Protocol):
     """Optional on a sink writer: a sink that stores Kafka offsets with its data (exactly once)."""
 
     def resume_from(self, topic: str, partition: int) -> int | None:
-        """The first offset that the sink does not have; None where it knows nothing. Runs on the worker."""
+        """The first offset that the sink does not have; None if it has none of the partition. Runs on the worker."""

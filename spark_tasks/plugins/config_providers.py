@@ -1,8 +1,8 @@
 """Values that live outside a configuration: `${provider:path:key}` (KIP-297, KIP-421).
 
 A provider is declared by `config.providers=a,b`, `config.providers.a.class=…` and `config.providers.a.param.…=…` in
-the worker's file. What it holds is put in where a value is used; the config topic, the REST API and the log keep the
-placeholder.
+the worker's properties. A placeholder is replaced where its value is used; the config topic, the REST API and the log
+keep the placeholder.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 @dataclass(frozen=True, slots=True)
 class ConfigData:
-    """What a provider found. `ttl_ms`: how long it may be used; None for as long as one likes."""
+    """What a provider found. `ttl_ms`: how long the values are valid; None: without limit."""
 
     data: Mapping[str, str]
     ttl_ms: int | None = None
 
 
 class ConfigProvider(ABC):
-    """Looks values up. `configure` is called once, before anything else; `get` from any thread."""
+    """Looks values up. `configure` is called once, first; `get` may be called from any thread."""
 
     aliases: ClassVar[tuple[str, ...]] = ()  # Java class names that mean this provider
-    name: str = ""  # as config.providers has it; set before `configure`
+    name: str = ""  # its name in config.providers; set before `configure`
 
     def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - a provider without settings is usual
         """Take the settings under `config.providers.<name>.param.`. Raises ConfigError."""
 
     @abstractmethod
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """The values at the path ("" for none) of these keys, or of all; an unknown key is left out.
+        """The values of these keys, or of all keys, at the path ("" for none); unknown keys are left out.
 
-        Raises ConfigError where the path cannot be read.
+        Raises ConfigError if the path cannot be read.
         """
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Let go of what `configure` opened."""
+        """Release what `configure` opened."""
 
 
 class _AllowedPaths:
@@ -70,7 +70,7 @@ class _AllowedPaths:
                     raise ConfigError(f"Invalid value {setting} for configuration allowed.paths: {path} {why}")
 
     def check(self, path: str) -> Path | None:
-        """The path to read, None where it lies outside. `..` does not lead out; links are followed, as Java does."""
+        """The path to read, None if it is not allowed. `..` is resolved first; links are followed, as in Java."""
         if self._allowed is None:
             return Path(path)
         plain = Path(os.path.normpath(path))
@@ -97,8 +97,8 @@ class FileConfigProvider(_PathConfigProvider):
     aliases = (f"{_JAVA_PACKAGE}FileConfigProvider",)
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """The file's keys; an empty path or one that is not allowed has none."""
-        import javaproperties  # noqa: PLC0415 - only who uses the provider pays for it
+        """The file's keys; none for an empty path or one that is not allowed."""
+        import javaproperties  # noqa: PLC0415 - loaded only if this provider is used
 
         file = self._paths.check(path) if path else None
         if file is None:
@@ -140,7 +140,7 @@ class EnvVarConfigProvider(ConfigProvider):
         self._variables = dict(os.environ if environment is None else environment)
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Takes `allowlist.pattern`, a regular expression for whole names."""
+        """Take `allowlist.pattern`, a regular expression that names have to match as a whole."""
         pattern = settings.get("allowlist.pattern")
         if pattern is None:
             return
@@ -153,7 +153,7 @@ class EnvVarConfigProvider(ConfigProvider):
         self._variables = {k: v for k, v in self._variables.items() if allowed.fullmatch(k)}
 
     def get(self, path: str, keys: Collection[str] | None = None) -> ConfigData:
-        """The allowed variables; there are no paths."""
+        """The allowed variables; `path` must be empty."""
         if path:
             raise ConfigError(f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'")
         return ConfigData({k: v for k, v in self._variables.items() if keys is None or k in keys})
@@ -167,8 +167,8 @@ BUILT_IN: Mapping[str, type[ConfigProvider]] = {
 
 
 class ResolvedConfig(dict[str, str]):
-    """A configuration with what providers gave; `given`: their values, by the key that they stand in; `placeholders`:
-    what stood there instead, by value.
+    """A configuration with its placeholders replaced. `given`: the providers' values in each key's value;
+    `placeholders`: the placeholder of each such value.
     """
 
     given: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -181,8 +181,8 @@ def _hide(connector: str | None, given: Mapping[str, Sequence[str]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConfigTransformer:
-    """Replaces placeholders. `on_ttl(name, path, ttl_ms)` is told when the values of connector `name` run out;
-    `on_values(name, given)` is told all values, by default for the worker to hide them.
+    """Replaces placeholders. `on_ttl(name, path, ttl_ms)` is called for values of connector `name` that expire;
+    `on_values(name, given)` gets all values, by default to hide them in the worker's log.
     """
 
     providers: Mapping[str, ConfigProvider]
@@ -190,10 +190,10 @@ class ConfigTransformer:
     on_values: Callable[[str | None, Mapping[str, Sequence[str]]], None] = _hide
 
     def transform(self, config: Mapping[str, str], connector: str | None = None) -> ResolvedConfig:
-        """The configuration with what the providers know; placeholders of unknown providers or keys stay as they are.
+        """The configuration with the providers' values; placeholders of unknown providers or keys stay as they are.
 
-        Each path is read once. With `config.action.reload=none` in the config, or without a connector's name, nobody
-        is told of a time to live. Raises ConfigError where a provider cannot read a path.
+        Each path is read once. With `config.action.reload=none` in the configuration, or without a connector's name,
+        `on_ttl` is not called. Raises ConfigError if a provider cannot read a path.
         """
         wanted: dict[tuple[str, str], set[str]] = {}
         for value in config.values():
@@ -231,8 +231,8 @@ class ConfigTransformer:
 def load_providers(
     props: Mapping[str, str], find: Callable[[str], type[ConfigProvider]]
 ) -> dict[str, ConfigProvider]:
-    """The providers that `config.providers` declares, by name and configured. Raises ConfigError. `find` answers the
-    class of a name.
+    """The providers that `config.providers` declares, by name, configured. `find` returns the class of a class name.
+    Raises ConfigError.
     """
     providers: dict[str, ConfigProvider] = {}
     for name, wanted in classes_of_providers(props).items():
@@ -245,7 +245,7 @@ def load_providers(
 
 
 def classes_of_providers(props: Mapping[str, str]) -> dict[str, str]:
-    """The classes that `config.providers` declares, by the providers' names. Raises ConfigError for one without."""
+    """The class names that `config.providers` declares, by provider. Raises ConfigError for a provider without one."""
     classes: dict[str, str] = {}
     for name in filter(None, (part.strip() for part in props.get("config.providers", "").split(","))):
         key = f"config.providers.{name}.class"

@@ -1,9 +1,9 @@
-"""Where a connector's chain of converters and transforms is cut, if some of them are not of the connector's runtime.
+"""Where a connector's chain of converters and transforms is cut if some of them belong to the other runtime.
 
-A record goes through the chain in one direction, so one cut divides it: what stands before it in a sink, and behind it
-in a source, is of the other runtime ("far"), and the rest of the connector's own ("near"). A plugin that both have goes
-to either side. Where no far transform runs, each converter stays on its own side, because keys, values and headers do
-not meet.
+A record goes through the chain in one direction, so one cut divides it: plugins before it in a sink, and behind it in a
+source, run in the other runtime ("far"), and all others in the connector's own ("near"). A plugin that both runtimes
+have may run on either side. Without a far transform each converter runs where it belongs, because keys, values and
+headers are converted independently.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_tasks.plugins.kinds import Kind, Plugin, PluginNotFoundError
 from spark_tasks.plugins.registry import Plugins
 
 PARTS: Final = ("key", "value", "header")
-_KAFKAS: Final = "org.apache.kafka.connect."  # heeler's of these names are also in Kafka's jars
+_KAFKAS: Final = "org.apache.kafka.connect."  # heeler's plugins with these names are in Kafka's jars too
 _BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 
@@ -32,8 +32,8 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A chain that is cut. `far`, `near`: the aliases of the transforms on either side; `converted`: of PARTS those
-    that the far side converts. The bytes of the others cross the cut as they are in Kafka.
+    """A chain that is cut. `far`, `near`: the aliases of the transforms on either side; `converted`: those of PARTS
+    that the far side converts. The others cross the cut as their bytes in Kafka.
     """
 
     far: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Cut:
 
     @property
     def divides(self) -> bool:
-        """Whether the far side has a part of it."""
+        """Whether any of the chain runs on the far side."""
         return bool(self.far or self.converted)
 
     def for_far(self, connector: Mapping[str, str]) -> dict[str, str]:
@@ -100,8 +100,8 @@ def is_java(plugin: Plugin) -> bool:
 def cut_of(
     plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str], *, is_sink: bool, java: bool
 ) -> tuple[Cut | None, list[Refusal]]:
-    """The cut of a connector's chain, None where its own runtime has all of it; and why it cannot be cut. `plugins`:
-    the worker's, Java's among them; names that it does not know are not looked at. `worker`: its converters; `java`:
+    """The cut of a connector's chain, None if its own runtime has all of it; and why it cannot be cut. `plugins`: the
+    worker's, including Java's; names that it does not know are ignored. `worker`: the worker's converters; `java`:
     whether the connector is a Java plugin.
     """
     looked = _Looked(plugins, connector, worker, java=java)
@@ -139,12 +139,12 @@ def cut_of(
 
 
 def far_plugin(plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str]) -> Plugin | None:
-    """A Java plugin in the chain of a Python connector."""
+    """A Java plugin in the chain of a Python connector, None if there is none."""
     return _Looked(plugins, connector, worker, java=False).first_of_java()
 
 
 class _Looked:
-    """The plugins of a configuration."""
+    """The plugins that a configuration names."""
 
     def __init__(
         self, plugins: Plugins, connector: Mapping[str, Any], worker: Mapping[str, str], *, java: bool
@@ -158,7 +158,7 @@ class _Looked:
         self.aliases: Collection[str] = dict.fromkeys(listed)
 
     def converters(self) -> dict[str, _Step]:
-        """By part; without those that are not known."""
+        """The converters by part, without unknown ones."""
         found = {}
         for part in PARTS:
             key, kind = f"{part}.converter", Kind.HEADER_CONVERTER if part == "header" else Kind.CONVERTER
@@ -168,7 +168,7 @@ class _Looked:
         return found
 
     def transforms(self) -> tuple[list[_Step], list[Refusal]]:
-        """One for each alias; a predicate counts with its transform."""
+        """The transforms by alias, each with its predicate."""
         steps, refusals = [], []
         for alias in self.aliases:
             key = f"transforms.{alias}.type"
@@ -182,7 +182,7 @@ class _Looked:
                 if not (far and test_far) and not (near and test_near):
                     refusals.append(Refusal(f"predicates.{name}.type", (
                         f"{test.name} is a {self.words[test_near]} plugin, and {title}, which it is the predicate of, "
-                        f"a {self.words[near]} plugin; both have to be of one runtime. Use a predicate of Kafka "
+                        f"a {self.words[near]} plugin; both have to run in one runtime. Use a predicate of Kafka "
                         "Connect's own, which both have")))
                     test_far, test_near = far, near
                 far, near = far and test_far, near and test_near
@@ -190,7 +190,7 @@ class _Looked:
         return steps, refusals
 
     def first_of_java(self) -> Plugin | None:
-        """Of converters and transforms."""
+        """The first Java plugin among the converters and transforms."""
         kinds = [(Kind.CONVERTER, self._connector.get(key) or self._worker.get(key))
                  for key in ("key.converter", "value.converter")]
         kinds += [(Kind.TRANSFORMATION, self._connector.get(f"transforms.{alias}.type")) for alias in self.aliases]
@@ -200,7 +200,7 @@ class _Looked:
         return next((plugin for plugin in found if plugin is not None and is_java(plugin)), None)
 
     def predicates_are_near(self) -> bool:
-        """Whether the connector's runtime has all predicates, used or not."""
+        """Whether the connector's own runtime has all predicates, even unused ones."""
         names = parse_type("predicates", self._connector.get("predicates"), Type.LIST) or []
         found = (self._plugin(Kind.PREDICATE, self._connector.get(f"predicates.{name}.type")) for name in names)
         return all(plugin is None or self._sides(plugin)[1] for plugin in found)

@@ -1,8 +1,9 @@
-"""Python data sources of PySpark that somebody may name as a `format`. Looks at metadata and source; imports nothing.
+"""Finds PySpark's Python data sources, which a connector may name as a `format`. Reads metadata and source files, and
+imports nothing.
 
-They are found where their class is derived from one whose name ends with DataSource: in the folders of `plugin.path`,
-in installed distributions whose metadata speaks of Spark, and in modules called `pyspark_…`, where PySpark looks. Any
-other needs an entry point of the group `heeler.data_sources`.
+A data source is found by a base class whose name ends with DataSource: in the folders of `plugin.path`, in installed
+distributions whose metadata mentions Spark, and in modules called `pyspark_…`, where PySpark looks too. Any other needs
+an entry point in the group `heeler.data_sources`.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ _NOT_THEIRS = ("heeler", "pyspark")
 
 
 def add(found: Iterable[Found]) -> None:
-    """What lies in the folders of `plugin.path`, of which there is one list in a process."""
+    """Add those in the folders of `plugin.path`. A process has one list of them."""
     in_folders.update(dict.fromkeys(f for f in found if f.kind is Kind.DATA_SOURCE))
 
 
 def offered() -> list[Found]:
-    """All of them. An `alias` is the name of the format, where that can be read without importing anything."""
+    """All data sources. `alias`: the name of the format, if it is known without an import."""
     return [*in_folders, *installed()]
 
 
 @cache
 def installed() -> tuple[Found, ...]:
-    """Those on sys.path, looked for once."""
+    """The data sources on sys.path, searched once."""
     published = [f for f in discovery.installed() if f.kind is Kind.DATA_SOURCE]
     found = {f.target: f for f in (*_by_convention(), *_in_distributions())}
     return *published, *(f for target, f in found.items() if target not in {p.target for p in published})

@@ -1,8 +1,8 @@
 """Where plugins are: entry points of installed distributions, and the folders of `plugin.path`. Imports no plugin.
 
-A folder of `plugin.path` may be what `pip install --target` fills (its distributions' entry points count), or hold
-plain modules and packages (their source is searched for classes derived from a plugin base), or hold such folders and
-wheels one level down, as the plugin folders of Kafka Connect do.
+A folder of `plugin.path` may be a target of `pip install --target` (its distributions' entry points count), or contain
+plain modules and packages (their source is searched for classes derived from a plugin's base class), or contain such
+folders and wheels one level down, as the plugin folders of Kafka Connect do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_tasks.plugins.kinds import Kind
 _log = logging.getLogger(__name__)
 Complain = Callable[[str], None]
 _GROUPS = {kind.value: kind for kind in Kind}
-_BASES = {  # the end of a base class's name says the kind; the longer names first
+_BASES = {  # the end of a base class's name tells the kind; longer names first
     "HeaderConverter": Kind.HEADER_CONVERTER,
     "Converter": Kind.CONVERTER,
     "Connector": Kind.CONNECTOR,
@@ -38,12 +38,12 @@ _DECORATORS = {"source": Kind.CONNECTOR, "transform": Kind.TRANSFORMATION}
 class Found:
     """A plugin that exists but is not imported. `target` is "module:attribute"."""
 
-    name: str  # the class name to show: the entry point's if it has a dot, else the dotted path of the class
+    name: str  # the class name to show: the entry point's name if that has a dot, else the dotted path of the class
     kind: Kind
     target: str
     location: str
     alias: str | None = None  # an entry point's name without a dot
-    place: str | None = None  # the folder or wheel in whose module space it lives; None: it is installed
+    place: str | None = None  # the folder or wheel with whose modules it is imported; None: it is installed
 
 
 @cache
@@ -147,7 +147,7 @@ def in_source(file: Path, inside: Path, location: str, complain: Complain) -> li
 
 
 def _format_of(node: ast.ClassDef | ast.FunctionDef, kind: Kind) -> str | None:
-    """The name of a data source's format, where its class says it in so many words."""
+    """The name of a data source's format, if its class returns a literal."""
     if kind is not Kind.DATA_SOURCE:
         return None
     methods = [m for m in node.body if isinstance(m, ast.FunctionDef) and m.name == "name"]
@@ -158,7 +158,7 @@ def _format_of(node: ast.ClassDef | ast.FunctionDef, kind: Kind) -> str | None:
 
 
 def _kind_of(node: ast.ClassDef | ast.FunctionDef, known: Mapping[str, Kind]) -> Kind | None:
-    """By the names of its bases; `known` are the classes before it in its file."""
+    """The kind of plugin, by the names of its base classes; `known`: the kinds of classes above it in the file."""
     if isinstance(node, ast.FunctionDef):
         decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
         names = (getattr(d, "attr", getattr(d, "id", "")) for d in decorators)

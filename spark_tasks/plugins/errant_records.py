@@ -1,4 +1,4 @@
-"""How a sink's writer tells of a record that its target refuses (KIP-610)."""
+"""How a sink's writer reports a record that the external system refuses (KIP-610)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class ErrantRecordReporter(Protocol):
-    """For one call of `write`."""
+    """Takes reports during one call of `write`."""
 
     def report(self, error: Exception, *, offset: int | None = None, row: int | None = None) -> None:
-        """The record is not written because of `error`, and the writer goes on without it. Which one: its Kafka
-        `offset` (a call of `write` is for one topic partition), or `row`, counted from 0 over all that `write` was
-        given. With errors.tolerance=all it is skipped, logged and sent to the dead letter queue as the connector's
-        configuration says, once the call has ended well. With none it raises ToleranceExceededError, which the writer
-        has to let through: the task fails.
+        """Report that a record is not written because of `error`; the writer goes on without it. The record is given by
+        its Kafka `offset` (a call of `write` is for one topic partition) or by its `row`, counted from 0 over all rows
+        of the call. With errors.tolerance=all the record is skipped, logged and sent to the dead letter queue as
+        configured, once the call has succeeded. With none this raises ToleranceExceededError, which the writer must
+        not catch: the task fails.
         """
 
 
@@ -22,7 +22,7 @@ _current: ContextVar[ErrantRecordReporter | None] = ContextVar("errant_record_re
 
 
 def errant_record_reporter() -> ErrantRecordReporter:
-    """The reporter of the `write` that runs in this thread. RuntimeError outside of one."""
+    """The reporter for the `write` that runs in this thread. Raises RuntimeError outside of one."""
     found = _current.get()
     if found is None:
         raise RuntimeError("errant_record_reporter() works only in a sink's write(), in the thread that calls it")
@@ -30,7 +30,7 @@ def errant_record_reporter() -> ErrantRecordReporter:
 
 
 class reporting_to:  # noqa: N801 - a context manager, used like a function; a generator's takes three times as long
-    """What runs in here reports to this one."""
+    """Inside this block `errant_record_reporter` returns this reporter."""
 
     def __init__(self, reporter: ErrantRecordReporter) -> None:
         self._reporter = reporter

@@ -1,7 +1,7 @@
-"""Well-known plugins of Java Kafka Connect that heeler does not have under their names, and what is there instead.
+"""Well-known plugins of Java Kafka Connect that heeler does not have under their names, and what it has instead.
 
-A name that ends with a dot stands for all classes of the package. The answer begins with "use" where something here
-does the job under another name; otherwise nothing does yet, and it is empty or says what helps.
+A name that ends with a dot stands for all classes of the package. The answer begins with "use" if heeler does the job
+under another name; otherwise it is empty or says what may help.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
 
 
 def instead(kind: Kind, name: str) -> tuple[str, str] | None:
-    """The table's line for a Java class, by its full or short name: what it is for, and what is there; or None."""
+    """What a Java class, named in full or short, is for, and what heeler has instead; None if it is unknown."""
     table = JAVA.get(kind, {}) if name else {}
     packages = sorted((entry for entry in table if entry.endswith(".") and name.startswith(entry)), key=len)
     short = {name, f"{name}{kind.interface}"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_tasks.errors import ConnectError
 
-UNDEFINED = "undefined"  # Java's word for no version
+UNDEFINED = "undefined"  # what Java shows where there is no version
 
 
 class Kind(Enum):
@@ -35,12 +35,12 @@ class PluginNotFoundError(ConnectError):
 
 
 class PluginVersionError(PluginNotFoundError):
-    """The plugin is there, but in no version that was asked for (KIP-891)."""
+    """The plugin is there, but not in the version that was asked for (KIP-891)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A plugin that is here too, and not used: another one of its class is. `runtime`: java or heeler."""
+    """A plugin that is not used because the other runtime has one of the same class name. `runtime`: java or heeler."""
 
     runtime: str
     version: str | None
@@ -49,8 +49,8 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """What REST says of a plugin. `kind`: source, sink, converter, header_converter, transformation or predicate.
-    `passed_over`: what else has its class, where there was a choice between heeler's own and Java's.
+    """What REST shows of a plugin. `kind`: source, sink, converter, header_converter, transformation or predicate.
+    `passed_over`: plugins of the same class name, if there was a choice between heeler's own and Java's.
     """
 
     class_name: str
@@ -61,7 +61,7 @@ class PluginInfo:
 
     @property
     def runtime(self) -> str | None:
-        """What runs it, where there was a choice: heeler or java."""
+        """What runs it, heeler or java; None if there was no choice."""
         return {"java": "heeler", "heeler": "java"}[self.passed_over[0].runtime] if self.passed_over else None
 
 
@@ -81,12 +81,12 @@ class Plugin:
 
     @property
     def info(self) -> PluginInfo:
-        """What REST says of it."""
+        """What REST shows of it."""
         return PluginInfo(self.name, self.type, None if self.version == UNDEFINED else self.version, self.location)
 
     @property
     def type(self) -> str:
-        """REST's word for the kind; tells sources from sinks."""
+        """The plugin's type as REST calls it: source or sink for connectors, else the kind."""
         if self.kind is not Kind.CONNECTOR:
             return self.kind.name.lower()
         from spark_tasks.plugins.api import SinkConnector  # noqa: PLC0415  (imports PySpark: only when connectors are looked at)

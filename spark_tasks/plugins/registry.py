@@ -42,10 +42,10 @@ _REST_ORDER = ("sink", "source", "transformation", "predicate", "converter", "he
 
 
 class Plugins:
-    """What is installed and what lies in the folders of `plugin.path`.
+    """The installed plugins and those in the folders of `plugin.path`.
 
-    Safe from any thread: what is remembered is only ever added to, and no lock is held while a plugin is imported, so
-    that one whose import hangs blocks nobody else. Pickles as its `plugin_path`.
+    Thread-safe: loaded plugins are only ever added, and no lock is held while one is imported, so that an import that
+    hangs blocks nothing else. Pickles as its `plugin_path`.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Plugins:
         others: Mapping[Found, Callable[[], type[Any]]] | None = None, complaints: Sequence[str] = (),
         passed_over: Mapping[tuple[Kind, str], Sequence[PassedOver]] | None = None, quiet: bool = False,
     ) -> None:
-        """`installed` replaces what the distributions on sys.path publish. `others`: plugins of another runtime and
-        what makes the class of each; `complaints`: what was wrong where they were looked for; `passed_over`: what was
-        not taken of two runtimes' plugins of a kind and name. Executors know none of these. `quiet`: somebody else has
-        told of files and folders that cannot be read.
+        """`installed` replaces the plugins of the distributions on sys.path. `others`: plugins of another runtime, each
+        with a function that makes its class; `complaints`: errors of the search for those; `passed_over`: plugins not
+        used, by kind and name, as the other runtime has one too. Executors know none of these. `quiet`: files and
+        folders that cannot be read have been logged already.
         """
         parts = plugin_path.split(",") if isinstance(plugin_path, str) else plugin_path or ()
         self.plugin_path = tuple(part.strip() for part in parts if part.strip())
@@ -76,26 +76,27 @@ class Plugins:
         self._loaded: dict[Found, Plugin | Exception] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Plugins, installed=self._given, quiet=True), (self.plugin_path,)  # the worker has told it
+        return partial(Plugins, installed=self._given, quiet=True), (self.plugin_path,)  # the worker has logged it
 
     def connector(self, name: str) -> type[Connector]:
         """The connector class of that name. Raises PluginNotFoundError with Kafka Connect's text."""
         return self.find(Kind.CONNECTOR, name).cls
 
     def connector_of(self, config: Mapping[str, str]) -> Plugin:
-        """The one that a connector's configuration names, in the version that it asks for. Raises as `find`."""
+        """The connector that a configuration names, in the version that it asks for. Raises what `find` raises."""
         return self.find(Kind.CONNECTOR, config.get("connector.class") or "", config.get("connector.plugin.version"))
 
     def config_provider(self, name: str) -> type[Any]:
-        """As connector, of config providers."""
+        """The config provider class of that name. Raises PluginNotFoundError."""
         return self.find(Kind.CONFIG_PROVIDER, name).cls
 
     def find(self, kind: Kind, name: str, version: str | None = None) -> Plugin:
-        """The plugin by its shown class name, the path of its class, its simple name, its alias or a Java class name.
+        """The plugin by the class name that REST shows, the path of its class, its simple name, its alias or a Java
+        class name.
 
         The short forms are Kafka Connect's: FileStreamSource, FileStreamSourceConnector, JsonConverter, Json. Of
-        several versions the newest that `version` allows (KIP-891: "1.2", "[1.0,2.0)", "latest").
-        Raises PluginNotFoundError, PluginVersionError, and ConfigError for a `version` that cannot be read.
+        several versions, the newest that `version` allows (KIP-891: "1.2", "[1.0,2.0)", "latest").
+        Raises PluginNotFoundError, PluginVersionError, and ConfigError if `version` cannot be parsed.
         """
         plugin = self.get(kind, name, version)
         if plugin is None:
@@ -108,12 +109,12 @@ class Plugins:
 
     def advice(self, kind: Kind, name: str) -> str:
         """Hints for a name that was not found."""
-        complaints = "".join(f"\n{complaint}" for complaint in self.complaints)  # what is asked for may well be there
+        complaints = "".join(f"\n{complaint}" for complaint in self.complaints)  # the plugin may be there
         return advice(kind, name.strip(), self._found) + complaints
 
     def get(self, kind: Kind, name: str, version: str | None = None) -> Plugin | None:
-        """As find, but None where nothing has that name. Raises PluginNotFoundError where several things have it, or
-        what has it cannot be imported.
+        """Like `find`, but None if no plugin has that name. Raises PluginNotFoundError if several have it, or the one
+        that has it cannot be imported.
         """
         plugin = self._by_name(kind, name.strip()) or self._by_declared_alias(kind, name.strip())
         wanted = requirement(version)
@@ -129,7 +130,7 @@ class Plugins:
         return fitting
 
     def versions(self, plugin: Plugin) -> list[str]:
-        """All versions that are here of a plugin, the newest last. Imports them."""
+        """All versions of a plugin that there are, the newest last. Imports them."""
         return list(dict.fromkeys(one.version for one in self._versions(plugin)))
 
     def _versions(self, plugin: Plugin) -> list[Plugin]:
@@ -137,14 +138,14 @@ class Plugins:
         return sorted((one for one in found if one), key=_age)
 
     def exists(self, kind: Kind, name: str) -> bool:
-        """Whether something has that name. Imports nothing where an entry point says so."""
+        """Whether a plugin has that name. Imports nothing if an entry point or a class has it."""
         try:
             return bool(self._matching(kind, name.strip())) or self.get(kind, name) is not None
         except PluginNotFoundError:
             return False
 
     def search(self, name: str) -> Plugin | None:
-        """The plugin of any kind of that name, or None. Imports others only where no name fits."""
+        """The plugin of any kind with that name, or None. Imports other plugins only if no name matches."""
         name = name.strip()
         for step in (self._by_name, self._by_declared_alias):
             for kind in _SHOWN:
@@ -174,7 +175,7 @@ class Plugins:
         return sorted(infos, key=attrgetter("kind", "class_name"))
 
     def is_in_jars(self, plugin: Plugin) -> bool:
-        """Whether a Java plugin of its kind and name is here too, which is not the one that is taken."""
+        """Whether there is also a Java plugin of this kind and name, which is not used."""
         return any(one.runtime == "java" for one in self._passed_over.get((plugin.kind, plugin.name), ()))
 
     def _info(self, plugin: Plugin) -> PluginInfo:
@@ -191,7 +192,9 @@ class Plugins:
                 for found, result in self._loaded.copy().items() if isinstance(result, Exception)]
 
     def _matching(self, kind: Kind, name: str) -> list[Found]:
-        """By exact name if there is one, else by simple name; a plugin found twice, or in two versions, counts once."""
+        """Plugins with exactly this name if there are any, else with this simple name. One found twice, or in two
+        versions, counts once.
+        """
         mine = [f for f in self._found if f.kind is kind]
         exact = [f for f in mine if name in (f.name, f.target, f.target.replace(":", "."), f.alias)]
         found = exact[:1] or [f for f in mine if name in _simple_names(f)]
@@ -207,13 +210,13 @@ class Plugins:
         return self._newest(matches[0]) if matches else None
 
     def _newest(self, first: Found) -> Plugin:
-        """Of the versions of what was found first; only where there are several are they imported to be compared."""
+        """The newest version of `first`'s plugin. Versions are imported to be compared only if there are several."""
         same = [f for f in reversed(self._found) if f.kind is first.kind and f.name == first.name]
         usable = [plugin for f in same if (plugin := self._try(f))] if len(same) > 1 else []
         return max(reversed(usable), key=_age) if usable else self._load(first)
 
     def _by_declared_alias(self, kind: Kind, name: str) -> Plugin | None:
-        """By the `aliases` of plugin classes, which are only known once they are imported."""
+        """The plugin whose class declares the name in `aliases`, which are known only once classes are imported."""
         if "." not in name:
             return None
         plugins = (self._try(f) for f in self._found if f.kind is kind)
@@ -242,7 +245,7 @@ class Plugins:
 
 
 def _age(plugin: Plugin) -> tuple[bool, tuple[Any, ...]]:
-    """Orders versions; what has none is older than all."""
+    """Orders plugins by version; one without a version is older than all others."""
     known = plugin.version != UNDEFINED
     return known, sort_key(plugin.version) if known else ()
 
@@ -265,7 +268,7 @@ def _import(found: Found) -> Plugin | Exception:
 
 
 def _check(cls: type[Any]) -> None:
-    """Raises ConfigError for a class that its author defined wrongly."""
+    """Raise ConfigError for a class that its author defined wrongly."""
     definition = getattr(cls, "config_def", None)
     if isinstance(definition, ConfigDef):
         definition.check()
@@ -274,7 +277,7 @@ def _check(cls: type[Any]) -> None:
 
 
 def why(error: Exception) -> str:
-    """What a plugin's module raised, and where: the last line of the author's own."""
+    """What a plugin's module raised, and the last line of the author's own code in its traceback."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _OURS.search(f.filename)]
     if isinstance(error, SyntaxError):
         return str(error)  # it names the line
@@ -284,7 +287,7 @@ def why(error: Exception) -> str:
 
 
 def resolve(found: Found) -> type[Any]:
-    """Import what was found. Raises what its module raises, AttributeError and TypeError where it is no class."""
+    """Import a plugin's class. Raises what its module raises, AttributeError, and TypeError if it is not a class."""
     module, _, attribute = found.target.partition(":")
     real = module if found.place is None else spaces.of(found.place).name_of_plugin(module)
     cls = attrgetter(attribute)(import_module(real))

@@ -1,4 +1,4 @@
-"""The shortest way to a source: one function that says what is new since an offset."""
+"""The shortest way to write a source: one function that returns what is new since an offset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOPIC = ConfigKey("topic", Type.STRING, importance=Importance.HIGH, doc="The to
 
 class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, connector: type[SourceConnector], options: Options) -> None:
-        self._connector: Any = connector  # executors import it; the function by itself would be sent as code
+        self._connector: Any = connector  # executors import the class; the function by itself would be pickled by value
         self._options = dict(options)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - PySpark's name
@@ -55,12 +55,12 @@ class _FunctionSource(DataSource):  # type: ignore[misc]
 def source(schema: str) -> Callable[[ReadNew], type[SourceConnector]]:
     """Make a function a source connector: `(options, start) -> (rows, end)`.
 
-    `schema` is the rows' (Spark DDL, for example "id bigint, name string"); each row is a tuple and becomes a record's
-    value. `start` is the offset that was committed last, {} at the very beginning; `end` is what `start` shall be the
-    next time: anything JSON can hold. `options` is the connector's configuration, `topic` and whatever else the
-    function looks up. One task; the function runs in a Python worker of Spark, and again from the same `start` after a
-    failure. While there is nothing new it is asked on heeler's worker, some ten times a second at first. What a call
-    answers is one batch: where there is much, it should stop after some 100,000 rows.
+    `schema` is the rows' schema (Spark DDL, for example "id bigint, name string"); each row is a tuple and becomes a
+    record's value. `start` is the offset that was committed last, at first {}; `end` is the `start` of the next call, a
+    dict that JSON can represent. `options` is the connector's configuration: `topic` and whatever else the function
+    uses. There is one task. The function runs in a Python worker of Spark, and after a failure again from the same
+    `start`. While it returns no rows it is called on heeler's worker, at first some ten times a second. Each call
+    returns one batch: if there is a lot, return after some 100,000 rows.
     """
     if not isinstance(schema, str):
         return _connector(schema, "", "@source needs the columns of its rows, for example "

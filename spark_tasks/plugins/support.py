@@ -1,7 +1,7 @@
-"""docs/plugins.md: which plugins are here, which by another name, which not.
+"""Writes docs/plugins.md: which plugins heeler has, which by another name, and which not.
 
-`python -m spark_tasks.plugins.support docs/plugins.md` writes it anew, from the entry points of heeler and the table of
-Java classes.
+`python -m spark_tasks.plugins.support docs/plugins.md` regenerates it from heeler's entry points and the table of Java
+classes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _HEAD = """# Plugins: what is here
 
 Made by `python -m spark_tasks.plugins.support docs/plugins.md` from heeler's own plugins and a table of well-known
 ones of Java Kafka Connect. Plugins from packages and folders come on top: `GET /connector-plugins?connectorsOnly=false`
-of a worker lists all that it has ([how to write one](writing-a-connector.md)). Which settings each has is told by
-`GET /connector-plugins/NAME/config`.
+of a worker lists all that it has ([how to write one](writing-a-connector.md)), and
+`GET /connector-plugins/NAME/config` the settings of one.
 
 *Here*: under this name; Java's short forms (`FileStreamSink`, `Json`) work too. *By another name*: something here does
-the job, with settings of its own. *By its jars*: it is none of heeler's own, and [runs as it is](java-plugins.md) from
+the job, with settings of its own. *By its jars*: not one of heeler's own; it [runs as it is](java-plugins.md) from
 jars in `plugin.path`. *Not here*: not yet.
 """
 _TITLES = {

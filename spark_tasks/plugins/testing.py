@@ -1,8 +1,8 @@
-"""A test that every exactly-once sink should pass: `check_exactly_once_sink`. For the tests of plugins.
+"""For the tests of plugins: `check_exactly_once_sink`, which every exactly-once sink should pass.
 
-A writer is killed at each step of `write` and `commit`, as kill -9 does it, in a process of its own. Then a new task
-goes on as heeler does after a crash: it asks `resume_from`, reads from there, with other batches than before. In the
-end the sink must hold each record once.
+A writer is killed at each step of `write` and `commit`, as by kill -9, in a process of its own. Then a new task goes on
+as heeler does after a crash: it calls `resume_from` and reads from there, in batches of another size. In the end the
+sink must have each record once.
 """
 
 # ruff: noqa: S101 - a test's own words
@@ -35,8 +35,8 @@ _KILLED = 9
 
 @dataclass(frozen=True)
 class SinkUnderTest:
-    """`writer()`: a writer as a new task makes it; it is given Rows unless it is a DataSourceArrowWriter.
-    `batch(topic, partition, first, count)`: records with these offsets, with the columns of columns.CONNECT_COLUMNS.
+    """`writer()`: a writer as a new task makes it; it gets Rows unless it is a DataSourceArrowWriter.
+    `batch(topic, partition, first, count)`: `count` records from offset `first` on, with CONNECT_COLUMNS.
     `contents()`: the place of every record that a reader of the sink sees. `clear()`: empty the sink.
     """
 
@@ -47,8 +47,9 @@ class SinkUnderTest:
 
 
 def check_exactly_once_sink(sink: SinkUnderTest, *, partitions: int = 2, records: int = 30, kills: int = 40) -> int:
-    """Run all of it; how often a writer was killed (at most `kills` times in `write`, and in `commit`, spread over
-    their steps). Raises AssertionError that says which record is missing or twice. Needs a system with fork.
+    """Run the whole check. Returns how often a writer was killed: at most `kills` times each in `write` and `commit`,
+    spread over their steps. Raises AssertionError that names records that are missing or duplicated. Needs a system
+    with fork.
     """
     run = _Run(sink, partitions, records, kills)
     run.undisturbed()
@@ -71,8 +72,8 @@ class _Run:
         return {p: writer.resume_from(TOPIC, p) or 0 for p in self._partitions}
 
     def _write(self, writer: Any, position: dict[int, int], size: int, topic: str = TOPIC) -> list[Any]:
-        """One batch of at most `size` records a partition: each split writes with a fresh copy, elsewhere. `topic`:
-        that of the records.
+        """One batch of at most `size` records a partition; each split writes with its own copy of the writer. `topic`:
+        the records' topic after transforms.
         """
         pickled = cloudpickle.dumps(writer)
         messages = []
@@ -87,7 +88,7 @@ class _Run:
         return messages
 
     def _go_on(self, size: int) -> None:
-        """A new task: from where the sink says to the end."""
+        """A new task, which writes from where `resume_from` says to the end."""
         writer = self._sink.writer()
         position = self._resume(writer)
         while any(first < self._records for first in position.values()):
@@ -105,7 +106,7 @@ class _Run:
         missing, foreign = sorted(wanted - set(found)), sorted(set(found) - wanted)
         assert not twice, f"{what}: in the sink twice: {twice[:5]}"
         assert not missing, f"{what}: missing in the sink: {missing[:5]}"
-        assert not foreign, f"{what}: nobody wrote {foreign[:5]}"
+        assert not foreign, f"{what}: in the sink, but never written: {foreign[:5]}"
 
     # ------------------------------------------------------------ the steps
     def undisturbed(self) -> None:
@@ -116,7 +117,7 @@ class _Run:
         self._check("undisturbed")
 
     def routed(self) -> None:
-        """A transform has given the records another topic; what a task asks for is where they are in Kafka."""
+        """A transform has given the records another topic; `resume_from` still gets their topic in Kafka."""
         self._sink.clear()
         writer = self._sink.writer()
         writer.commit(self._write(writer, dict.fromkeys(self._partitions, 0), 10, "routed"))
@@ -127,20 +128,20 @@ class _Run:
         )
 
     def repeated(self) -> None:
-        """The answer of a commit got lost: a new task finds out by itself."""
+        """The result of a commit was lost: a new task has to find out by itself."""
         self._sink.clear()
         writer = self._sink.writer()
         writer.commit(self._write(writer, dict.fromkeys(self._partitions, 0), 10))
         self._go_on(13)
-        self._check("after a commit that nobody heard of")
+        self._check("after a commit whose result was lost")
 
     def failed_in_the_middle(self) -> None:
-        """One split fails: the others are aborted, and nothing of them is seen."""
+        """One split fails: the others are aborted, and no reader sees their records."""
         self._sink.clear()
         writer = self._sink.writer()
         messages = self._write(writer, dict.fromkeys(self._partitions, 0), 10)
         writer.abort([*messages[:-1], None])
-        assert not self._sink.contents(), "an aborted batch is seen"
+        assert not self._sink.contents(), "records of an aborted batch are visible"
         self._go_on(4)
         self._check("after an aborted batch")
 
@@ -151,12 +152,12 @@ class _Run:
             zombie = self._sink.writer()
             messages = self._write(zombie, dict.fromkeys(self._partitions, 0), 10)
             self._go_on(size)
-            with suppress(Exception):  # it may well be refused
+            with suppress(Exception):  # the sink may refuse it
                 zombie.commit(messages)
             self._check(f"after a late commit beside batches of {size}")
 
     def killed_while(self, method: str) -> int:
-        """Killed at each step (a line of Python) of `write` or `commit`; how often."""
+        """Kill a writer at each step (a line of Python) of `write` or `commit`; returns how often."""
         steps = self._steps(method, 10**9)
         assert steps is not None
         kills = range(1, steps + 1, -(-steps // self._kills))
@@ -167,7 +168,7 @@ class _Run:
         return len(kills)
 
     def _steps(self, method: str, die_at: int) -> int | None:
-        """Write and commit a batch in a child process that dies at a step; the number of steps if it lived on."""
+        """Write and commit a batch in a child process that dies at a step; the number of steps if it did not die."""
         self._sink.clear()
         receive, send = os.pipe()
         child = os.fork()
@@ -184,7 +185,7 @@ class _Run:
 
     def _child(self, method: str, die_at: int, send: int) -> None:
         counter = _Steps(die_at)
-        # What the parent has left over may end threads when it goes (a Kafka client does), and they are not here.
+        # Collecting the parent's garbage may join threads (a Kafka client does) that do not exist in the child.
         gc.freeze()
         try:
             writer = self._sink.writer()
@@ -201,7 +202,7 @@ class _Run:
 
 
 class _Steps:
-    """Counts lines of Python; the process ends at one of them, as abruptly as by kill -9."""
+    """Counts executed lines of Python, and kills the process at one of them, as abruptly as kill -9."""
 
     def __init__(self, die_at: int) -> None:
         self.steps = 0

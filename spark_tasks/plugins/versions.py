@@ -11,7 +11,7 @@ _PARTS = re.compile(r"\d+|[a-zA-Z]+")
 
 
 def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str], ...]]:
-    """Orders versions: numbers as numbers, 1.0 as 1, and a pre-release (1.0-rc1) before its release (1.0)."""
+    """Orders versions: numbers by value, 1.0 equal to 1, and a pre-release (1.0-rc1) before its release (1.0)."""
     parts = _PARTS.findall(version.partition("+")[0])
     split = next((n for n, part in enumerate(parts) if not part.isdigit()), len(parts))
     release = [int(part) for part in parts[:split]]
@@ -23,7 +23,7 @@ def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """A requirement; `low` and `high` None are open ends."""
+    """A requirement. `low`, `high`: the bounds, None where there is none."""
 
     low: str | None
     low_included: bool
@@ -44,7 +44,7 @@ class VersionRange:
 
 
 def requirement(text: str | None) -> VersionRange | None:
-    """What a `plugin.version` asks for; None where any version will do, the newest then. Raises ConfigError."""
+    """What a `plugin.version` asks for; None for any version, of which the newest is used. Raises ConfigError."""
     asked = (text or "").strip()
     return parse_range(asked) if asked and asked != "latest" else None
 

@@ -1,7 +1,7 @@
-"""Folders from which processes of heeler run code: nothing that REST or a record asks for is written there.
+"""Folders from which heeler's processes run code: connectors may not write there.
 
-Whoever may create connectors would else decide what the next worker runs. An operator's other files (a crontab, keys
-of ssh) are behind the rights of the user that the worker runs as, and nowhere else.
+Otherwise whoever may create connectors could decide what code the next worker runs. An operator's other files (a
+crontab, SSH keys) are protected only by the rights of the user that the worker runs as.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from spark_tasks.process.private_files import name_of_private
 
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "HEELER_CACHE", "NUMBA_CACHE_DIR")
-_CODE = (*importlib.machinery.all_suffixes(), ".pth", ".zip", ".whl", ".egg")  # what Python takes from sys.path
+_CODE = (*importlib.machinery.all_suffixes(), ".pth", ".zip", ".whl", ".egg")  # what Python imports from sys.path
 plugin_folders: dict[str, None] = {}
 
 
 def add(folders: Iterable[str]) -> None:
-    """Folders of `plugin.path`, of which there is one list in a process."""
+    """Add folders of `plugin.path`. A process has one list of them."""
     plugin_folders.update((os.path.abspath(folder), None) for folder in folders)  # noqa: PTH100 - a link counts as well
 
 
 def of_plugins() -> tuple[str, ...]:
-    """What was added: what a writer takes along to where it writes."""
+    """The folders that were added; a writer takes them along to the executors."""
     return tuple(plugin_folders)
 
 
 def complaint(path: str, plugins: Sequence[str]) -> str | None:
-    """Why nothing may be written to a file or folder, wherever links lead; None where all is well.
+    """Why nothing may be written to a file or folder, with links followed; None if it may.
 
-    `plugins`: as `of_plugins` says on the worker.
+    `plugins`: what `of_plugins` returns on the worker.
     """
     real = os.path.realpath(path)
     ours = ((folder, os.path.realpath(folder)) for folder in plugins)
@@ -52,13 +52,13 @@ def complaint(path: str, plugins: Sequence[str]) -> str | None:
 
 
 def mistakes(key: str, path: str | None) -> dict[str, list[str]]:
-    """What a connector's `validate` says of a path that it is to write to."""
+    """What a connector's `validate` returns about a path to write to."""
     why = complaint(path, of_plugins()) if path else None
     return {key: [why]} if why else {}
 
 
 def check(path: str, plugins: Sequence[str]) -> None:
-    """Raises ConnectError where `complaint` has something to say."""
+    """Raise ConnectError if nothing may be written to the path."""
     if (why := complaint(path, plugins)) is not None:
         raise ConnectError(why)
 
@@ -69,8 +69,8 @@ def _within(path: str, folder: str) -> bool:
 
 @cache
 def python_folders() -> tuple[tuple[str, str], ...]:
-    """What Python, its libraries, heeler and caches of compiled code lie in: as it is called, and where that is. Looked
-    up once, since each batch of a sink asks.
+    """The folders of Python, its libraries, heeler and caches of compiled code: as they are named, and with links
+    followed. Computed once, since every batch of a sink needs them.
     """
     ours = Path(__file__).resolve().parents[2]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

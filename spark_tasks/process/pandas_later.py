@@ -1,7 +1,7 @@
-"""Has pandas imported when somebody asks for it, and not by PyArrow, which does so for the first list of values.
+"""Keeps PyArrow from importing pandas before some other code does.
 
-`pa.array([1])` looks whether what it is given is one of pandas' types. That would take each process of a worker 0.3 s
-of CPU and 20 MiB for a library that few plugins use.
+`pa.array([1])` imports pandas to find out whether a value is of one of its types. That would cost each process of a
+worker 0.3 s of CPU and 20 MiB for a library that few plugins use.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing_extensions import override
 
 
 def hold_back_pandas() -> None:
-    """From now on PyArrow knows pandas when it has been imported, by whomever, and does not import it to look."""
+    """From now on PyArrow uses pandas only once other code has imported it."""
     import pyarrow as pa  # noqa: PLC0415 - where this is imported, the environment may not be set yet
 
     if "pandas" in sys.modules:
         return
     later = _Later()
     sys.meta_path.insert(0, later)
-    pa.array([0])  # it looks once, and remembers
+    pa.array([0])  # it tries once, and remembers the result
     later.refused = None
 
 
 class _Later(MetaPathFinder):
-    """A finder that has PyArrow told when pandas is imported. Nobody else's import fails, in other threads either."""
+    """A finder that tells PyArrow when pandas is imported. No other import of pandas fails, in any thread."""
 
     def __init__(self) -> None:
         self.refused: int | None = threading.get_ident()
@@ -57,7 +57,7 @@ class _Later(MetaPathFinder):
 
 
 def tell_pyarrow() -> None:
-    """That pandas is there: making something of it has PyArrow look again."""
+    """Make PyArrow look for pandas again, which a conversion to pandas does."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     pa.nulls(0).to_pandas()

@@ -1,4 +1,4 @@
-"""Notices afterwards that this process did nothing for a while: it was suspended, or its machine was."""
+"""Notices that this process did not run for a while, because it or its machine was suspended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT: Final = 64
 
 
 class Pulse:
-    """Something beats. Whoever comes to life again before it does sees that its last beat is long ago."""
+    """Records gaps between beats. A thread that runs again before the next beat sees that the last one is long ago."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -23,12 +23,12 @@ class Pulse:
         self._silences: deque[tuple[float, float]] = deque(maxlen=_KEPT)  # (end, length)
 
     def silence_since(self, moment: float) -> float:
-        """The longest silence, in seconds, that was not over at `moment` (of time.monotonic)."""
+        """The longest gap, in seconds, that was not over at `moment` (of time.monotonic)."""
         going_on = self._clock() - self._last
         return max([length for end, length in tuple(self._silences) if end > moment] + [going_on])
 
     def beat(self) -> None:
-        """One beat."""
+        """Note that the process runs."""
         now = self._clock()
         if now - self._last > _NOTABLE_S:
             self._silences.append((now, now - self._last))
@@ -37,7 +37,7 @@ class Pulse:
 
 @cache
 def process_pulse() -> Pulse:
-    """That of this process; it beats from the first call on."""
+    """The pulse of this process, which beats from the first call on."""
     pulse = Pulse()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Lines that strangers can cause are said a few times a minute: who has no password shall not fill the log."""
+"""Limits log lines that anybody can cause to a few a minute: a client without a password must not fill the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PER_S = 60.0
 
 
 class Seldom:
-    """Counts lines of each kind. Safe from any thread."""
+    """Counts lines of each kind. Thread-safe."""
 
     def __init__(self, most: int = _MOST, per_s: float = _PER_S) -> None:
         self._most = most
@@ -22,9 +22,9 @@ class Seldom:
         self._counts = defaultdict[str, int](int)
 
     def unsaid(self, kind: str, now: float | None = None) -> int | None:
-        """None where this line is one too many; else how many were, since the last one that was said.
+        """None if this line is to be left out; else the number of lines left out since the last one.
 
-        `kind` must not come from strangers. `now`: time.monotonic().
+        `kind` must not be input: kinds are kept for ever. `now`: time.monotonic().
         """
         now = time.monotonic() if now is None else now
         with self._lock:
@@ -36,8 +36,8 @@ class Seldom:
             return 0 if self._counts[kind] <= self._most else None
 
     def log(self, logger: logging.Logger, level: int, text: str, *args: object) -> None:
-        """A line to a logger; its `text`, before the arguments, is its kind."""
+        """Log a line, unless it is to be left out. Its kind is `text` without the arguments."""
         unsaid = self.unsaid(text)
         if unsaid is not None:
             more = f" ({unsaid} more such lines were left out)" if unsaid else ""
-            logger.log(level, f"{text}{more}", *args, stacklevel=2)  # noqa: G004 - no word of a stranger is in it
+            logger.log(level, f"{text}{more}", *args, stacklevel=2)  # noqa: G004 - a constant and a number

@@ -37,11 +37,11 @@ def spark_archive() -> ClassArchive | None:
         jars = sorted((path, state.st_size, state.st_mtime_ns) for path, state in files)
         return ClassArchive(java, cache_root() / "spark", repr(jars))
     except (OSError, RuntimeError):
-        return None  # no jars, which Spark's start tells; or a user without a home
+        return None  # no jars, which Spark's start will report; or a user without a home folder
 
 
 def with_java_options(settings: Mapping[str, str], options: Sequence[str]) -> dict[str, str]:
-    """The settings with these options for the driver's JVM, before those of the user, which may be about archives."""
+    """The settings with these options for the driver's JVM, put before the user's, which may be about archives too."""
     own = settings.get(_OPTIONS, "")
     if any(word in own for word in _OWN_CHOICE):
         return dict(settings)

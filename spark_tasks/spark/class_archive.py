@@ -19,7 +19,7 @@ _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=off")
 # Verifying takes 0.02 s for 70 MB; Java would crash on what a failing disk left. Not every Java knows the option.
 _VERIFY = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+VerifySharedSpaces")
 _KEPT = 4  # archives in a folder: each virtual environment has one of Spark's, and each is 70 MB
-_ABANDONED_S = 3600.0  # what a killed process left unfinished is this old, what another one writes is younger
+_ABANDONED_S = 3600.0  # an unfinished archive older than this was left by a killed process
 
 
 def cache_root() -> Path:
@@ -32,9 +32,9 @@ def cache_root() -> Path:
 
 
 class ClassArchive:
-    """The archive in `folder` for a Java program and its jars; perhaps not there yet. Raises OSError without Java.
+    """The archive in `folder` for a Java program and its jars; it need not exist yet. Raises OSError without a Java.
 
-    `jars` tells sets of jars apart that share a folder.
+    `jars` distinguishes sets of jars that share a folder.
     """
 
     def __init__(self, java: str, folder: Path, jars: str = "") -> None:
@@ -54,12 +54,12 @@ class ClassArchive:
         """JVM flags that use the archive; none where there is none."""
         whole = self._whole()
         if whole is not None:
-            with suppress(OSError):  # somebody else's cache
+            with suppress(OSError):  # another user's cache
                 os.utime(whole)
         return [] if whole is None else [f"-XX:SharedArchiveFile={whole}", *_VERIFY, *_SILENT]
 
     def record_flags(self) -> list[str]:
-        """JVM flags that write the archive at exit; as `use_flags` where there is one or it could not be kept."""
+        """JVM flags that write the archive at exit; those of `use_flags` if there is one or none could be kept."""
         if self._whole() or not os.access(self._folder, os.W_OK):
             return self.use_flags()
         self._tidy()
@@ -82,7 +82,9 @@ class ClassArchive:
         self._recording = None
 
     def _whole(self) -> Path | None:
-        """The file that has the size in its name: Java 17 crashes on one that was cut, and runs what is in it."""
+        """The archive, if its size is the one in its name and its owner can be trusted: Java 17 crashes on a truncated
+        one, and runs whatever code is in it.
+        """
         for file in self._folder.glob(f"{self._name}-*.jsa"):
             with suppress(OSError, ValueError):
                 if file.stat().st_size == int(file.stem.rpartition("-")[2]) and trusted(file):
@@ -90,7 +92,7 @@ class ClassArchive:
         return None
 
     def _tidy(self) -> None:
-        """Remove what somebody left unfinished, and all but the archives that were used last."""
+        """Remove abandoned archives, and all but those that were used most recently."""
         unfinished = [f for f in self._folder.glob(".classes-*.jsa") if time.time() - _mtime(f) > _ABANDONED_S]
         whole = sorted(self._folder.glob("classes-*.jsa"), key=_mtime, reverse=True)
         for file in unfinished + whole[_KEPT - 1 :]:

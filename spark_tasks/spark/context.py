@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 _PYTHON_ERROR = re.compile(r"(?!(?:org|java|scala|py4j)\.)[\w.]+(?:Error|Exception|Exit|Interrupt)\b(?!.* at )")
 
-_FROM_PYTHON = re.compile(r"Error from python worker:\s+(\S.*)")  # of one that did not get as far as a traceback
+_FROM_PYTHON = re.compile(r"Error from python worker:\s+(\S.*)")  # of one that died before it had a traceback
 
 # A split waits for Kafka about half of the time, and a short one should not wait for the long ones of other tasks.
 SLOTS_PER_CPU = 2
@@ -48,10 +48,10 @@ class SparkSilentError(SparkLostError):
 
 def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[str, str]:
     """The SparkConf of a worker with these properties: defaults, overridden by its `spark.*` keys. `slots`: how many
-    tasks a local Spark may run at a time, where that is not for the CPUs to say.
+    tasks a local Spark may run at a time; by default the number of CPUs decides.
 
     A failed or slow task is never run again by Spark itself: the Connect task repeats its batch, with new producers.
-    Raises ConfigError for a cluster that anybody could talk to.
+    Raises ConfigError for a cluster that does not authenticate its clients.
     """
     usual = max(2, os.cpu_count() or 2) * SLOTS_PER_CPU
     defaults = {
@@ -61,8 +61,8 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
         "spark.driver.memory": "512m",
-        # Records do not pass through the JVM: quick to start and small beats fast in the long run. The heap begins
-        # small (Java's own choice takes 100 MiB more), and gives back what Spark jobs of plugins no longer need.
+        # Records do not pass through the JVM, so a quick start and little memory matter more than peak speed. The heap
+        # begins small (Java's own choice takes 100 MiB more), and shrinks again after Spark jobs of plugins.
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k "
                                          "-Xms32m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20",
         "spark.broadcast.compress": "false",
@@ -72,7 +72,7 @@ def spark_settings(worker: Mapping[str, str], slots: int | None = None) -> dict[
         "spark.python.daemon.module": "spark_tasks.spark.daemon",
         **authentication(worker),
     }
-    if slots is not None and "spark.master" not in worker:  # jobs of plugins are cut into as many tasks as are useful
+    if slots is not None and "spark.master" not in worker:  # plugins' jobs still get as many tasks as are useful
         defaults["spark.default.parallelism"] = str(usual)
     if is_local(worker):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -109,7 +109,7 @@ class SparkJobs:
         os.environ["PYSPARK_PYTHON"] = executors_python(settings)
         stop = stop or threading.Event()
         await_master(settings.get("spark.master", ""), stop)
-        self._folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))  # for nobody else
+        self._folder = Path(tempfile.mkdtemp(prefix="heeler-spark-"))  # only this user can read it
         settings = {**settings, **python_sockets(settings, self._folder)}
         try:
             self._process, gateway = launch(settings, stop, self._folder)
@@ -122,17 +122,17 @@ class SparkJobs:
         try:
             self._context = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
-            why = _first_line(error)  # the JVM is asked for it
+            why = _first_line(error)  # asks the JVM, so before its end
             self._end_jvm(STOP_TIMEOUT_S)
             raise SparkStartError(f"Spark did not start: {why}") from error
-        # Paths of this machine mean nothing on a cluster's: there spark.executorEnv.* is what executors get.
+        # This machine's paths mean nothing on a cluster, whose executors get spark.executorEnv.*.
         here = {"PYTHONPATH": python_path()} if self._is_local else {}
         self._context.environment.update({**ENVIRONMENT, NEEDED: needed(), **here})
-        # It would print a traceback for the end of the connection, which is how a JVM stops.
+        # It would print a traceback when the connection ends, as it does whenever the JVM stops.
         self._context._accumulatorServer.handle_error = lambda *_arguments: None  # noqa: SLF001
         self.slots = 1
         self.count_slots()
-        self._jvm = self._context._jvm  # noqa: SLF001 - Python commands have no public door
+        self._jvm = self._context._jvm  # noqa: SLF001 - there is no public way to make a Python command
         self._environment = self._convert(self._context.environment)
         self._nothing = self._convert([])
 
@@ -154,7 +154,7 @@ class SparkJobs:
 
     @property
     def python(self) -> str:
-        """The executors' Python, where it lies there."""
+        """The path of the executors' Python on their machines."""
         return str(self._context.pythonExec)
 
     @property
@@ -163,7 +163,7 @@ class SparkJobs:
         return str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))
 
     def count_slots(self) -> None:
-        """Ask Spark how many tasks it runs at a time: a cluster's executors come after the start, and go."""
+        """Ask Spark how many tasks it runs at a time: a cluster's executors come after the start, and may go."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         try:
@@ -202,7 +202,7 @@ class SparkJobs:
         return told(self._folder, name) if self._is_local else "Only its executor on the cluster knows where it hangs"
 
     def begin(self, group: str, label: str, function: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> Any:
-        """Start a job of one task that runs `function`, and do not wait for it; `failure` takes what this answers."""
+        """Start a job of one task that runs `function`; does not wait. Returns the job, for `failure`."""
         return self._rdd(group, label, function, 1).collectAsync()
 
     def failure(self, job: Any) -> str | None:
@@ -218,7 +218,7 @@ class SparkJobs:
         return "its Spark job ended early"
 
     def _rdd(self, group: str, label: str, function: Any, partitions: int) -> Any:
-        """What has the function run in so many tasks; the next job of this thread belongs to the group."""
+        """An RDD that runs the function in so many tasks; the next job of this thread belongs to the group."""
         serializer, context = self._serializer, self._context
         command = pickle.dumps((function, None, serializer, serializer), pickle.HIGHEST_PROTOCOL)
         if context._jsc is None:  # noqa: SLF001
@@ -240,7 +240,7 @@ class SparkJobs:
             _logger.debug("Spark's loggers could not be set: %s", error)
 
     def cancel(self, group: str) -> None:
-        """Have the job of that group fail, also where it is only about to run."""
+        """Make the job of that group fail, even one that has not begun."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         if self._context._jsc is None:  # noqa: SLF001 - stopped, and its jobs with it
@@ -251,11 +251,11 @@ class SparkJobs:
             _logger.warning("Spark did not accept the cancellation of %s: %s", group, _first_line(error))
 
     def alive(self, grace_s: float = 0.0) -> bool:
-        """Whether Spark can run jobs, and still can after the grace: a broken connection comes before the end."""
+        """Whether Spark can run jobs, and still can after `grace_s`: a JVM that ends breaks its connections first."""
         return self.process_lives(grace_s) and not self._stopped()
 
     def process_lives(self, grace_s: float = 0.0) -> bool:
-        """Whether the JVM is there, and still is after the grace."""
+        """Whether the JVM runs, and still does after `grace_s`."""
         try:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
@@ -263,7 +263,7 @@ class SparkJobs:
         return False
 
     def _stopped(self) -> bool:
-        """Whether the SparkContext has ended before its JVM: a cluster's master may do that to it, or a plugin."""
+        """Whether the SparkContext was stopped although its JVM runs: by a cluster's master, or by a plugin."""
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         jsc = self._context._jsc  # noqa: SLF001
@@ -274,11 +274,11 @@ class SparkJobs:
             return True
 
     def close(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Stop Spark; at most two times the seconds. A local JVM just ends: there are no executors to give back.
+        """Stop Spark, within twice `timeout_s`. A local Spark has no executors to release, so its JVM just ends.
 
-        Answers the JVM's exit code: 0 where it did not have to be killed.
+        Returns the JVM's exit code: 0 if it did not have to be killed.
         """
-        server = self._context._accumulatorServer  # noqa: SLF001 - the end of the context takes it away
+        server = self._context._accumulatorServer  # noqa: SLF001 - the context forgets it when it stops
         if self.process_lives() and not self._context.master.startswith("local"):
             stopper = threading.Thread(target=self._stop_context, name="spark-stop", daemon=True)
             stopper.start()
@@ -305,13 +305,13 @@ class SparkJobs:
 
 
 def python_error(error: BaseException) -> str | None:
-    """The last line of the executor's Python traceback that is in Spark's error: what is missing there, for example."""
+    """The last line of the executor's Python traceback in Spark's error: for example, which module is missing there."""
     lines = [line for line in str(error).splitlines() if _PYTHON_ERROR.match(line)]
     return lines[0] if lines else None
 
 
 def _cause(error: BaseException) -> str:
-    """What has made a job fail that nobody waited for, in a line."""
+    """One line that says why a job failed that nobody waited for."""
     try:
         text = str(error.java_exception.getCause().getMessage())  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001 - asking a dead JVM

@@ -44,7 +44,7 @@ _logger = logging.getLogger(__name__)
 
 
 def import_all(names: Iterable[str]) -> None:
-    """A module that fails to import is left to the split that needs it."""
+    """Import these modules; one that cannot be imported will fail in the split that needs it."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -54,20 +54,20 @@ def import_all(names: Iterable[str]) -> None:
 
 def preload() -> None:
     """Import everything in PRELOADED, and what is NEEDED."""
-    gc.disable()  # a quarter of the time would go into looking for garbage among what is here to stay
+    gc.disable()  # a quarter of the time would be spent on looking for garbage in what is kept for good
     hold_back_pandas()
     import_all((*PRELOADED, *filter(None, os.environ.get(NEEDED, "").split(","))))
     from spark_tasks.spark.warm import warm_up  # noqa: PLC0415 - after the environment is set
 
     warm_up()
     keep_archives()
-    # PySpark collects garbage after every task; what is frozen is not looked at again (and stays shared memory).
+    # PySpark collects garbage after every task; frozen objects are not visited (and their memory stays shared).
     gc.freeze()
     gc.enable()
 
 
 def keep_archives() -> None:
-    """Have importlib.invalidate_caches leave alone the zip files that have not changed since they were read.
+    """Make importlib.invalidate_caches keep the directories of zip files that have not changed since they were read.
 
     Spark puts two on the path (pyspark.zip, a jar), and has every forked worker invalidate the caches: each of them
     then read both directories, 45 ms of CPU at least, into memory that it did not share. One that changes, or that is
@@ -98,13 +98,13 @@ def _stamp(archive: str) -> tuple[int, int, int] | None:
 
 
 def _is_old(archive: str) -> bool:
-    """Whether it is from before this process, so that what was read of it still holds."""
+    """Whether it is older than this process, so that its directory as it was read is still valid."""
     stamp = _stamp(archive)
     return stamp is not None and stamp[0] / 1e9 < _IMPORTED_AT - _STARTING_S
 
 
 def quietly(worker: Callable[..., int]) -> Callable[..., int]:
-    """PySpark's worker function, but for the traceback of each idle worker when Spark stops."""
+    """PySpark's worker function, without the traceback that each idle worker prints when Spark stops."""
 
     def run(*arguments: Any) -> int:
         try:
@@ -116,7 +116,7 @@ def quietly(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def refuse_threads() -> None:
-    """Raises RuntimeError where a fork would not be safe."""
+    """Raise RuntimeError if this process has threads, with which a fork is not safe."""
     if threading.active_count() > 1:
         names = ", ".join(thread.name for thread in threading.enumerate())
         msg = f"a preloaded module started a thread, a fork would not be safe: {names}"

@@ -46,7 +46,7 @@ class _Submission:
 
     @property
     def name(self) -> str:
-        """The name of its splits while they run, see `where`."""
+        """The name of its splits while they run, for SparkJobs.where."""
         return f"batch-{self.key}"
 
     def finish(self, outcomes: list[Outcome]) -> None:
@@ -65,12 +65,12 @@ class _WarmSplit:
     """Occupies a slot for a moment, so that every slot forks its Python worker."""
 
     def run(self) -> None:
-        """Sleep."""
+        """Sleep for WARM_SECONDS."""
         time.sleep(WARM_SECONDS)
 
 
 class SparkEngine(Engine):
-    """See the module. `worker`: the worker's properties."""
+    """The Engine of `heeler.executors.mode=batch`. `worker`: the worker's properties."""
 
     def __init__(self, worker: Mapping[str, str]) -> None:
         self._changed = threading.Condition()
@@ -113,7 +113,7 @@ class SparkEngine(Engine):
             submission.fail(error)
 
     def await_spark(self) -> None:
-        """Return when Spark is up; it is started where nobody has. ConnectError where it does not come."""
+        """Return when Spark is up; start it if it is not started yet. Raises ConnectError if it cannot be started."""
         self._life.wait()
 
     @override
@@ -160,11 +160,11 @@ class SparkEngine(Engine):
         return spark.where(names[0]) if names and spark is not None else None
 
     def degraded(self) -> Sequence[str]:
-        """Which tasks hang or wait for long, in words. Here only the worker's watchdog knows."""
+        """Tasks with problems, in words. None here: in this mode the worker's watchdog finds those that hang."""
         return ()
 
     def figures(self) -> EngineFigures:
-        """For the worker's metrics."""
+        """The engine's figures for the worker's metrics."""
         spark = self._life.spark
         with self._changed:
             running = sum(len(job) for job in self._running.values())

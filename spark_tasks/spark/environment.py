@@ -1,4 +1,4 @@
-"""Environment variables of the Python workers and of the daemon that forks them; what that one imports for few."""
+"""Environment variables of the Python workers and of the daemon that forks them; libraries that few workers need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 
-# What few connectors need, by a module that the worker has imported once one of its connectors needs it.
+# What the daemon imports for the sake of few connectors, by a module that the worker imports with such a connector.
 _CONVERTERS = "spark_tasks.pipeline.converters"
 SELDOM = {
     "confluent_kafka.schema_registry": ("spark_tasks.registry.warm",),
@@ -26,5 +26,5 @@ NEEDED = "HEELER_PRELOAD"  # in the environment: modules, with commas in between
 
 
 def needed() -> str:
-    """What the connectors of this worker need of SELDOM, as far as it is known yet: the value of NEEDED."""
+    """The value of NEEDED: the modules of SELDOM that this worker's connectors need, as far as is known yet."""
     return ",".join(name for known, names in SELDOM.items() if known in sys.modules for name in names)

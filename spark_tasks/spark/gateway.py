@@ -23,14 +23,14 @@ from spark_tasks.spark.security import write_properties
 _logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 10.0  # half a second as a rule; a JVM that has to be killed leaves its temporary files
-END_S = 3.0  # for each of three ways to end a JVM that starts; who stops the engine waits for all of them
-ORPHAN_S = 30  # for a JVM whose worker was killed: it ends by itself as soon as it is up, and takes its files along
-MASTER_PATIENCE_S = 60.0  # with a standalone cluster that starts at the same time; Spark's own patience
+STOP_TIMEOUT_S = 10.0  # usually half a second; a JVM that has to be killed leaves its temporary files behind
+END_S = 3.0  # for each of three ways to end a JVM that is starting; whoever stops the engine waits for all three
+ORPHAN_S = 30  # for a JVM whose worker was killed: once it is up it ends by itself and removes its files
+MASTER_PATIENCE_S = 60.0  # for a standalone cluster that is starting too; as long as Spark itself would wait
 _STANDALONE = "spark://"
 
-# $1: a process group, $2: seconds. Once the pipe ends that is its input, for the worker has died, the group may end by
-# itself for so long. A JVM that cannot write its connection file, since the folder went with the worker, never would.
+# $1: a process group, $2: seconds. Standard input ends when the worker dies. The group then has so long to end by
+# itself before it is killed: a JVM that cannot write its connection file, as its folder is gone, would never end.
 _WATCH = """read -r _
 n=0
 while kill -0 "-$1" 2>/dev/null && [ $n -lt "$2" ]; do sleep 1; n=$((n + 1)); done
@@ -39,7 +39,7 @@ kill -KILL "-$1" 2>/dev/null
 
 
 class SparkStartError(ConnectError):
-    """Spark could not be started; the message says why, or where its log does."""
+    """Spark could not be started; the message says why, or which log does."""
 
 
 def spark_home() -> Path:
@@ -52,7 +52,7 @@ def spark_home() -> Path:
 def await_master(master: str, stop: threading.Event) -> None:
     """Wait until a standalone cluster's master takes connections. Raises SparkStartError.
 
-    Spark would do so in a constructor that cannot be cut short, and then answer with a context that is stopped.
+    Spark itself would wait in a constructor that cannot be interrupted, and then return a context that is stopped.
     """
     if not master.startswith(_STANDALONE):
         return
@@ -82,15 +82,15 @@ def launch(
 ) -> tuple[subprocess.Popen[bytes], Any]:
     """Start Spark's gateway JVM in a process group of its own (Ctrl-C is for the worker alone) and connect to it.
 
-    Waits for it, or until `stop` is set. `folder` is readable by this user only: the settings, which may hold secrets,
-    go through a file there and not on a command line, which everybody may read. Raises SparkStartError.
+    Waits for it, or until `stop` is set. `folder` is readable by this user only: the settings, which may contain
+    secrets, are passed in a file there and not on the command line, which every user can see. Raises SparkStartError.
     """
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
     home, answer, properties = str(spark_home()), folder / "connection", folder / "settings"
     environment = {
         **os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
-        "SPARK_HOME": home,  # the script would start a Python to look for it
+        "SPARK_HOME": home,  # spares the script a start of Python to find it
     }
     write_properties(settings, properties)
     try:
@@ -116,7 +116,7 @@ def launch(
 
 @contextmanager
 def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """If this process dies in this block, the other one and its group are ended; later the JVM notices by itself."""
+    """If this process dies inside the block, the JVM and its group are killed. Later the JVM notices by itself."""
     watcher = subprocess.Popen(  # noqa: S603 - a fixed script
         ["/bin/sh", "-c", _WATCH, "heeler-watch", str(process.pid), str(ORPHAN_S)],
         stdin=subprocess.PIPE, start_new_session=True,
@@ -124,7 +124,7 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:
-        watcher.kill()  # before the end of its input, and before another process can have the group's number
+        watcher.kill()  # before its input ends, and before the group's number can be used again
         watcher.wait()
         assert watcher.stdin is not None  # noqa: S101 - a pipe was asked for
         watcher.stdin.close()
@@ -150,8 +150,8 @@ def _await_connection(process: subprocess.Popen[bytes], answer: Path, stop: thre
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a JVM that is about to start: once it is up it notices the end of its input. Signalled before, it may leave a
-    temporary folder, which Spark makes first and has removed at the end afterwards.
+    """End a JVM that is starting. Once it is up it notices that its input has ended. A signal before that may leave a
+    temporary folder behind: Spark makes the folder first, and registers its deletion later.
     """
     assert process.stdin is not None  # noqa: S101 - a pipe was asked for
     process.stdin.close()
@@ -160,7 +160,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(process.pid, number)  # what starts it is a script with children of its own: all of them are meant
+            os.killpg(process.pid, number)  # the whole group: a script starts the JVM
             process.wait(END_S)
             return
 
@@ -173,11 +173,11 @@ def forget() -> None:
     if gateway is not None:
         try:
             gateway.shutdown()
-        except Exception as error:  # noqa: BLE001 - it may be broken in any way, and is given up
+        except Exception as error:  # noqa: BLE001 - it may be broken in any way, and is abandoned anyway
             _logger.debug("closing the connection to Spark failed: %s", error)
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
-    sessions = sys.modules.get("pyspark.sql.session")  # where a plugin has asked for one
+    sessions = sys.modules.get("pyspark.sql.session")  # imported if a plugin has used a session
     if sessions is not None:
         sessions.SparkSession._instantiatedSession = None  # noqa: SLF001

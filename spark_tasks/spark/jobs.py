@@ -25,7 +25,7 @@ class Waiting:
 
     @property
     def may_share(self) -> bool:
-        """Whether it may run in a job with others."""
+        """Whether it may run in one job with others."""
         return not self.alone and self.seconds <= BIG_SECONDS
 
 
@@ -35,7 +35,7 @@ def expected_seconds(splits: Sequence[Any]) -> float:
 
 
 def next_job(waiting: Sequence[Waiting], free_slots: int) -> list[int]:
-    """Keys of the submissions that the next job takes; the first waiting one is always among them."""
+    """Keys of the submissions for the next job; the first waiting one is always among them."""
     if not waiting or free_slots < 1:
         return []
     first = waiting[0]

@@ -1,4 +1,4 @@
-"""The worker's Spark for plugins that ask PySpark for one on the worker (ADR 0009)."""
+"""Gives the worker's Spark to plugins that ask PySpark for a SparkContext or SparkSession on the worker (ADR 0009)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _NAME = "getOrCreate"
 
 
 class LentSpark:
-    """From now until `close`, `SparkContext.getOrCreate` and with it `SparkSession.builder.getOrCreate` wait for the
-    worker's Spark. Without that, one who asks before it is up would start another, and a process cannot have two.
+    """Until `close`, `SparkContext.getOrCreate`, and with it `SparkSession.builder.getOrCreate`, wait for the worker's
+    Spark. Otherwise a plugin that asks before it is up would start another one, and a process cannot have two.
     """
 
     def __init__(self, wait: Callable[[], None]) -> None:
-        """`wait` returns when Spark is up, and raises where it does not come."""
+        """`wait` returns when Spark is up, and raises if it cannot be started."""
         self._lent = True
         before = self._before = SparkContext.__dict__[_NAME]
 
@@ -30,7 +30,7 @@ class LentSpark:
         setattr(SparkContext, _NAME, self._mine)
 
     def close(self) -> None:
-        """Everything is as before."""
+        """Give PySpark its own `getOrCreate` back."""
         self._lent = False
         if SparkContext.__dict__[_NAME] is self._mine:
             setattr(SparkContext, _NAME, self._before)

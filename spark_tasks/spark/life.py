@@ -1,4 +1,4 @@
-"""The life of a worker's one Spark: started in the background, started once more where it dies, given up after that."""
+"""The life of a worker's one Spark: started in the background, restarted if it dies, given up if it soon dies again."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spark_tasks.spark.context import SparkJobs
 _logger = logging.getLogger(__name__)
 
 RESTART_AFTER_S = 60.0  # a JVM that lived shorter than this after a restart is not restarted again
-RETRY_AFTER_S = 5.0  # a task that is restarted so long after Spark could not be started has it tried again
-START_END_S = 10.0  # how long the end of a start may take: that of a SparkContext cannot be cut short
+RETRY_AFTER_S = 5.0  # a task that is restarted later than this after a failed start has Spark started again
+START_END_S = 10.0  # how long ending a start may take: making a SparkContext cannot be interrupted
 
 
 class EngineState(Enum):
@@ -25,12 +25,12 @@ class EngineState(Enum):
     NEW = "new"  # not asked to start yet; submissions wait
     STARTING = "starting"
     RUNNING = "running"
-    FAILED = "failed"  # Spark could not be started; submissions fail at once, after a while they have it tried again
+    FAILED = "failed"  # Spark could not be started: submissions fail at once, and after RETRY_AFTER_S start it again
     CLOSED = "closed"
 
 
 class SparkLife:
-    """`changed` is the engine's lock as well; `up` and `failed` are called without it, in threads of this object's."""
+    """`changed` is also the engine's lock; `up` and `failed` are called without it, in this object's own threads."""
 
     def __init__(
         self, settings: Mapping[str, str], changed: threading.Condition, *,
@@ -56,10 +56,10 @@ class SparkLife:
                 self._begin()
 
     def wait(self) -> None:
-        """Start Spark where nobody has, and return when it is up. Raises what `refusal` answers."""
+        """Start Spark if it is not started yet, and return when it is up. Raises what `refusal` returns."""
         self.start()
         with self._changed:
-            self.refusal()  # which may have it tried again
+            self.refusal()  # may start it again
             self._changed.wait_for(lambda: self.state not in (EngineState.NEW, EngineState.STARTING))
             refusal = self.refusal() if self.state is not EngineState.RUNNING else None
         if refusal is not None:
@@ -97,7 +97,9 @@ class SparkLife:
         self._failed(error)
 
     def refusal(self) -> Exception | None:
-        """Why nothing can be submitted now. Asked later, it has Spark tried again. The caller holds the lock."""
+        """Why nothing can be submitted now, or None. Starts Spark again if it failed more than RETRY_AFTER_S ago. The
+        caller holds the lock.
+        """
         if self.state is EngineState.FAILED and time.monotonic() - self._failed_at > RETRY_AFTER_S:
             self._begin()
         if self.state is EngineState.CLOSED:
@@ -105,7 +107,7 @@ class SparkLife:
         return self.error if self.state is EngineState.FAILED else None
 
     def died(self, dead: SparkJobs) -> bool:
-        """That Spark cannot run anything any more: another one is started. False where somebody else has said so."""
+        """Replace a Spark that cannot run jobs any more. False if that has been done already."""
         with self._changed:
             if self.spark is not dead or self.state is not EngineState.RUNNING:
                 return False
@@ -124,14 +126,14 @@ class SparkLife:
         return True
 
     def end(self) -> SparkJobs | None:
-        """From now on nothing is started; answers the Spark that has to be closed. The caller holds the lock."""
+        """Start nothing any more; returns the Spark that has to be closed. The caller holds the lock."""
         self.state = EngineState.CLOSED
         spark, self.spark = self.spark, None
         self._changed.notify_all()
         return spark
 
     def join(self) -> None:
-        """After `end`: wait for a start that still goes on, with a JVM that nobody will want."""
+        """After `end`: wait until a start that is still going on has ended too."""
         self._stop.set()
         if self._starter is not None:
             self._starter.join(START_END_S)

@@ -1,9 +1,9 @@
-"""What the processes that a worker starts write: secrets are masked, and each stranger at Spark's ports is one line in
-place of thirty.
+"""Filters what the processes that a worker starts write: secrets are masked, and a stranger at one of Spark's ports
+takes one line instead of thirty.
 
-Spark warns with a trace of everybody who connects and does not speak its language or does not know its secret. Such
-events keep their first line and the exception's, and are said a few times a minute. What each start of Spark says is
-logged at DEBUG; all else passes as it is.
+Spark warns with a stack trace of everybody who connects without its protocol or its secret. Such events keep their
+first line and the exception's, and are written a few times a minute at most. What each start of Spark writes is logged
+at DEBUG; everything else passes unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OTHER = re.compile(_HEAD + r"\S+: ")
 _EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|\w*Auth\w*Handler|\w*Sasl\w*|\w*Channel\w*): .*")
 _TRACE = re.compile(r"\s+(?:at |\.\.\. \d|Suppressed: )|Caused by: ")
 _EXCEPTION = re.compile(r"(?:[\w$]+\.)+[\w$]+(?:: .*)?")
-_START = re.compile(  # what every start of a JVM and of Spark says, and nobody can do anything about
+_START = re.compile(  # what every start of a JVM and of Spark writes, and nobody can change
     r"Picked up _?JAVA_\w*OPTIONS: |WARNING: Using incubator modules: |Using Spark's default log4j profile: |"
     r"Setting (?:default log|Spark log) level to |To adjust logging level use |"
     + _HEAD + r"(?:Utils: (?:Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP )|"
@@ -36,15 +36,15 @@ _log = logging.getLogger(__name__)
 
 
 class SparkOutput:
-    """One stream's lines, each with its line end."""
+    """Filters the lines of one stream, each with its line end."""
 
     def __init__(self, seldom: Seldom | None = None) -> None:
         self._seldom = seldom or Seldom()
-        self._inside = False  # an event, of which only the beginning is written
-        self.held = ""  # that, while its exception may follow
+        self._inside = False  # an event, of which only the first line and the exception's are written
+        self.held = ""  # its first line, as long as the exception may follow
 
     def take(self, line: str) -> str:
-        """What is to be written now."""
+        """What to write now, of this line and of what was held back."""
         text = line.rstrip("\r\n")
         if self._inside and not _OTHER.match(text):
             exception = _EXCEPTION.fullmatch(text) is not None
@@ -65,7 +65,7 @@ class SparkOutput:
         return out
 
     def rest(self) -> str:
-        """What was held back, where nothing more comes now."""
+        """What was held back, to be written if nothing follows."""
         return self._told("") if self.held else ""
 
     def _told(self, more: str) -> str:
@@ -74,19 +74,19 @@ class SparkOutput:
 
 
 def pump(output: IO[bytes] | None, name: str) -> None:
-    """Have a thread of that name pass on what comes, until its end."""
+    """Start a thread of that name that passes the output on until it ends."""
     assert output is not None  # noqa: S101 - a pipe was asked for
     threading.Thread(target=pass_on, args=(output,), name=name, daemon=True).start()
 
 
 def log_as_the_worker() -> None:
-    """In a Python process that a worker has started: warnings look like the worker's own."""
-    if logging.lastResort is not None:  # where nothing sets up logging, it writes warnings to standard error
+    """Called in a Python process that a worker started: makes its warnings look like the worker's own."""
+    if logging.lastResort is not None:  # it writes warnings to standard error where logging is not set up
         logging.lastResort.setFormatter(LineFormatter(_LAYOUT))
 
 
 def pass_on(output: IO[bytes]) -> None:
-    """Write what Spark or executor processes write, without what the worker keeps to itself."""
+    """Write the output of Spark or of executor processes to standard error, filtered and without secrets."""
     secrets, passed, begun = process_secrets(), SparkOutput(), b""
     with output:
         while piece := output.read1(_LONGEST_LINE):  # type: ignore[attr-defined]
@@ -106,7 +106,7 @@ def _write(secrets: Secrets, text: str) -> None:
 
 
 def _more(output: IO[bytes]) -> bool:
-    """Whether more comes in a moment: an exception follows the line that it is about."""
+    """Whether more output comes within 0.2 s: an exception follows the line that it is about."""
     poll = select.poll()
     poll.register(output, select.POLLIN)
     return bool(poll.poll(200))

@@ -1,7 +1,7 @@
-"""Who may talk to Spark's processes: settings by master, and the files and sockets that only their owner reaches.
+"""Who may talk to Spark's processes: settings by master, and files and sockets that only their owner can open.
 
-What a split carries (a connector's configuration with its passwords) is in Spark's memory, and every process of Spark
-serves it on a port, to whoever asks unless there is a secret to prove.
+A split carries its connector's configuration, passwords included, through Spark's memory. Every process of Spark serves
+that on a port, and without a shared secret to everybody.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def is_local(settings: Mapping[str, str]) -> bool:
 
 
 def authenticates(settings: Mapping[str, str]) -> bool:
-    """Whether Spark's processes have to prove that they belong together: unless spark.authenticate is false."""
+    """Whether Spark's processes authenticate each other: unless spark.authenticate is false."""
     return settings.get(AUTHENTICATE, "true").strip().lower() != "false"
 
 
 def authentication(settings: Mapping[str, str]) -> dict[str, str]:
-    """What to add to these `spark.*` settings: a secret of its own for a Spark on this machine, encryption for others.
-    YARN and Kubernetes share a secret out by themselves.
+    """What to add to these `spark.*` settings: a new secret for a Spark on this machine, encryption for a cluster. YARN
+    and Kubernetes distribute a secret by themselves.
 
-    Raises ConfigError for a standalone cluster without a secret, unless spark.authenticate=false says that it be so.
+    Raises ConfigError for a standalone cluster without a secret, unless spark.authenticate is false.
     """
     if not authenticates(settings):
         return {}
@@ -54,8 +54,8 @@ def authentication(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def python_sockets(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Settings for the sockets between the JVM and the Python workers. On this machine Unix ones in a folder of the
-    user's, as they ask for no secret, where their names are short enough; else TCP, with a secret.
+    """Settings for the sockets between the JVM and the Python workers. On this machine these are Unix sockets, which
+    ask for no secret, in a private folder; if their names would be too long, or on a cluster, TCP with a secret.
     """
     if _SOCKETS in settings:
         return {}
@@ -66,8 +66,8 @@ def python_sockets(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 def write_properties(settings: Mapping[str, str], file: Path) -> None:
-    """Write the settings as Spark reads them, for nobody else to read."""
-    import javaproperties  # noqa: PLC0415 - a start that fails earlier needs it not
+    """Write the settings as Spark reads them, into a file that only this user can read."""
+    import javaproperties  # noqa: PLC0415 - a start that fails earlier does not need it
 
     with open_private(file, "x") as out:
         javaproperties.dump(settings, out, timestamp=False)

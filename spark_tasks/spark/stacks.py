@@ -1,8 +1,8 @@
-"""Where a split hangs, asked from outside: while it runs, its process has a file in a folder of this machine, and
-writes the stacks of its threads into it when it gets a signal, also where it holds the interpreter.
+"""Finds out where a split hangs: while it runs, its process has a file in a folder on this machine, and writes the
+stacks of its threads to it when it gets a signal, even while plugin code holds the interpreter's lock.
 
-The process holds a lock on its file, so that a file that is not locked belongs to nobody, and no signal goes to another
-process of the same number.
+The process holds a lock on its file: a file without a lock was left by a process that has ended, and no signal is sent
+to another process that has its number by now.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import IO
 STACK_SIGNAL = signal.SIGUSR2
 STACK_S = 2.0  # how long a process may take to write its stacks
 LOOK_S = 0.05
-MOST = 8_000  # characters of them that are told
+MOST = 8_000  # characters of the stacks that are shown
 
 
 @contextmanager
 def telling(folder: str, name: str) -> Iterator[None]:
-    """In this block the process says where it is. `name`: of what it works on; a folder that is not there: of another
-    machine, where nobody could ask. Only a main thread may say what a signal does.
+    """Inside this block the process answers `told`. `name`: of what it works on. Does nothing if `folder` does not
+    exist, which is then on another machine, or outside the main thread, which alone can handle signals.
     """
     path = Path(folder) / f"{name}.{os.getpid()}"
     file = None
@@ -43,14 +43,14 @@ def telling(folder: str, name: str) -> Iterator[None]:
         try:
             yield
         finally:
-            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # one that is on its way must not end the process
+            signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # a signal that is on its way must not end the process
             faulthandler.unregister(STACK_SIGNAL)
             signal.signal(STACK_SIGNAL, signal.SIG_IGN)
             path.unlink(missing_ok=True)
 
 
 def told(folder: Path, name: str) -> str | None:
-    """Where the processes are that work on it now; None where none does. Takes STACK_S at most for each."""
+    """The stacks of the processes that work on `name` now; None if none does. Takes STACK_S at most for each."""
     found = []
     for path in sorted(folder.glob(f"{name}.*")):
         pid = int(path.suffix[1:])
@@ -63,13 +63,13 @@ def told(folder: Path, name: str) -> str | None:
 
 
 def _ask(pid: int, file: IO[str]) -> str | None:
-    """The stacks; empty where it does not say, None where it works on that no more. Raises OSError."""
+    """The stacks; empty if the process does not write them, None if it has ended or gone on. Raises OSError."""
     if not _is_held(file):
         Path(file.name).unlink(missing_ok=True)  # its process was killed
         return None
     process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     try:
-        if not _is_held(file):  # by now the number could have become another process's
+        if not _is_held(file):  # by now the number may be another process's
             return None
         file.seek(0, os.SEEK_END)
         before = file.tell()
@@ -81,7 +81,7 @@ def _ask(pid: int, file: IO[str]) -> str | None:
         if process is not None:
             os.close(process)
     size, deadline = before, time.monotonic() + STACK_S
-    while time.monotonic() < deadline:  # until it has grown and grows no more
+    while time.monotonic() < deadline:  # until the file has grown and then stays the same
         time.sleep(LOOK_S)
         now = os.fstat(file.fileno()).st_size
         if now > before and now == size:

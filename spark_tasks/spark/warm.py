@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _TEXTS = [json.dumps({"id": i, "name": "n", "amount": i / 4, "flag": i > 1, "none": None}) for i in range(3)]
-# What fewer records have: escapes, arrays, objects in objects, maps with a schema, several schemas, headers.
+# Less common in records: escapes, arrays, nested objects, maps with a schema, several schemas, headers.
 _RARE = [json.dumps({"text": 'a"\\\n\u00e9\U0001f600', "list": [i, 2], "object": {"deep": {"x": i}}}) for i in range(3)]
 _LIST: dict[str, Any] = {"type": "array", "items": {"type": "int32"}}
 _MAP: dict[str, Any] = {"type": "map", "keys": {"type": "string"}, "values": _LIST}
@@ -41,7 +41,7 @@ _HEADER = {"transforms": "h", "transforms.h.type": "InsertHeader", "transforms.h
 
 
 def warm_up() -> None:
-    """Never fails: what cannot be warmed up shows in the first split that needs it."""
+    """Load the kernels that most records need. Never fails: an error shows in the first split that needs one."""
     for converter in (_STRING, _JSON):
         try:
             _round_trip(_converters(converter), _TEXTS)
@@ -50,14 +50,14 @@ def warm_up() -> None:
 
 
 def prepare() -> None:
-    """What `heeler warm` does: kernels, then the archive, in seconds to a minute."""
+    """Do what `heeler warm` does: compile the kernels, record the archive. Takes seconds to a minute."""
     warm_up()
     compile_all()
     record()
 
 
 def compile_all() -> None:
-    """Have numba compile and keep what `warm_up` leaves out lest every daemon start more slowly. Never fails either."""
+    """Have numba compile and store what `warm_up` leaves out so that daemons start quickly. Never fails either."""
     for texts, schemas in ((_RARE, False), (_TYPED, True), (_MIXED, True)):
         try:
             _round_trip(_converters(_JSON, schemas=schemas), texts, _HEADERS)

@@ -1,4 +1,4 @@
-"""How long a task waits for a batch in flight, and how it is told of the end of one that takes longer."""
+"""How long a task waits for a batch in flight, and what wakes it when one that takes longer has ended."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LOOK_MS: Final = 5_000
 
 
 class BatchWait:
-    """After PATIENCE_S the end of a batch wakes its task: otherwise hundreds of tasks that look again and again would
-    be what they wait for.
+    """After PATIENCE_S the end of a batch wakes its task. If hundreds of tasks polled instead, that would be what they
+    all wait for.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -26,7 +26,7 @@ class BatchWait:
         return 0.0 if batch is self._awaited else PATIENCE_S
 
     def longer(self, batch: Future[list[Any]]) -> Progress:
-        """What a run_once says that has waited in vain."""
+        """What a run_once returns if the batch did not end while it waited."""
         if batch is not self._awaited:
             self._awaited = batch
             batch.add_done_callback(lambda _: self._wake())

@@ -1,4 +1,4 @@
-"""From what a connector answers to `task_configs` to the task configurations that go into the config topic."""
+"""Turns what a connector's `task_configs` returns into the task configurations for the config topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COPIED = ("topics", "topics.regex")  # a sink's tasks need to know what to read
 
 
 class TooManyTasksError(ConnectError):
-    """More tasks than `tasks.max` (KIP-1004); trying again will not help."""
+    """More tasks than `tasks.max` (KIP-1004); a retry will not help."""
 
     permanent = True
 
@@ -36,9 +36,9 @@ class TooManyTasksError(ConnectError):
 
 
 def check_tasks_max(connector: str, tasks: int, config: Mapping[str, str]) -> None:
-    """Raise TooManyTasksError where the connector has more tasks than it may; a warning where that is permitted.
+    """Raise TooManyTasksError if the connector has more tasks than `tasks.max`; log a warning if that is permitted.
 
-    `config` is the connector's, resolved. Also for tasks that are about to start: an older worker may have made them.
+    `config`: the connector's, resolved. Called also before tasks start, as an older worker may have made them.
     """
     limits = _LIMITS.parse(config)
     if tasks <= limits["tasks.max"]:
@@ -53,11 +53,11 @@ def make_task_configs(
     connector: str, instance: Connector, class_name: str, raw: Mapping[str, str], resolved: Mapping[str, str],
     wanted: int | None = None,
 ) -> tuple[dict[str, str], ...]:
-    """Ask the plugin, check the number, add what tasks need, and put placeholders back in the place of secrets.
+    """Ask the plugin, check the number of tasks, add what tasks need, and replace secrets by their placeholders.
 
-    `class_name` is the connector's as REST shows it; `raw` and `resolved` are its configuration; `wanted`: how many
-    tasks there shall be, by default as many as `tasks.max` allows. Raises
-    TooManyTasksError, ConfigError for an answer that is not a list of text mappings, and whatever the plugin raises.
+    `class_name`: the connector's as REST shows it; `raw` and `resolved`: its configuration; `wanted`: the wanted number
+    of tasks, by default `tasks.max`. Raises TooManyTasksError, ConfigError if the plugin does not return a list of
+    mappings of texts, and whatever the plugin raises.
     """
     answered = instance.task_configs(wanted or _LIMITS.parse(resolved)["tasks.max"])
     if not isinstance(answered, Sequence):
@@ -79,8 +79,8 @@ def make_task_configs(
 
 
 def _put_back(value: str, placeholders: Mapping[str, str]) -> str:
-    """A value that a plugin made of what a provider gave (a URL with a password in it), as it may be stored. It becomes
-    the same again where the task starts.
+    """A value that a plugin made with a provider's value (a URL with a password, for example), with placeholders, so
+    that it can be stored. They are resolved again when the task starts.
     """
     if len(value) >= ALONE and value in placeholders:
         return placeholders[value]
@@ -91,7 +91,7 @@ def _put_back(value: str, placeholders: Mapping[str, str]) -> str:
 
 
 def task_class(connector_class: str) -> str:
-    """The name that goes into `task.class`: that of Java's task where the connector is one of Java's."""
+    """The class name for `task.class`; for the name of a Java connector that of its task in Java."""
     return connector_class.removesuffix("Connector") + "Task"
 
 

@@ -1,4 +1,4 @@
-"""What a task takes from its connector's data source; where that is missing, who wrote the connector is told what."""
+"""What a task gets from its connector's data source; errors tell the connector's author what is missing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def data_source_of(connector: type[Connector], config: Options) -> DataSource:
     """The data source of a task with that configuration."""
     source = connector.data_source(dict(config))
     if not isinstance(source, DataSource):
-        answer = f"{connector.__qualname__}.data_source() answers a {type(source).__name__}"
+        answer = f"{connector.__qualname__}.data_source() returns a {type(source).__name__}"
         raise ConnectError(f"{answer}; it must be a PySpark DataSource")
     return source
 
 
 def schema_of(source: Any) -> StructType:
-    """Its schema; empty where it has none (sources and sinks of Connect records need none)."""
+    """The data source's schema; empty if it has none (sources and sinks of Connect records need none)."""
     try:
         schema = source.schema()
     except _MISSING:
@@ -36,7 +36,7 @@ def schema_of(source: Any) -> StructType:
 
 
 def stream_reader_of(source: Any, schema: StructType) -> tuple[Any, bool]:
-    """Its stream reader, and whether that is a simple one."""
+    """The data source's stream reader, and whether it is a SimpleDataSourceStreamReader."""
     try:
         return source.streamReader(schema), False
     except _MISSING:
@@ -49,7 +49,7 @@ def stream_reader_of(source: Any, schema: StructType) -> tuple[Any, bool]:
 
 
 def writer_of(source: Any) -> Any:
-    """Its writer, which appends."""
+    """The data source's writer, for appending."""
     try:
         return source.writer(schema_of(source), overwrite=False)
     except _MISSING as error:
@@ -57,12 +57,12 @@ def writer_of(source: Any) -> Any:
 
 
 def pickled(plugin: Any) -> bytes:
-    """A reader, writer or partition as it travels to executors."""
+    """A reader, writer or partition, pickled for executors. Raises ConnectError."""
     try:
         found: bytes = cloudpickle.dumps(plugin)
     except (TypeError, PicklingError) as error:
         what = f"{type(plugin).__qualname__} cannot be sent to Spark's executors: {error}"
-        remedy = "connections, locks and the like have to be made where they are used, in read() or write()"
+        remedy = "make connections, locks and the like where they are used, in read() or write()"
         raise ConnectError(f"{what}; {remedy}") from error
     return found
 

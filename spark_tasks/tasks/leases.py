@@ -24,7 +24,7 @@ class Lease(Protocol):
 
 
 class LeasedChain:
-    """A task's pipeline of which the host runs a part. When the host moves, the splits that come next know it."""
+    """A task's pipeline of which the host runs a part. If the task gets another host, later splits use that one."""
 
     def __init__(self, pipeline: JavaFirstPipeline | JavaLastPipeline, lease: Lease) -> None:
         self._pipeline = pipeline

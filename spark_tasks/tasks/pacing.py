@@ -1,20 +1,20 @@
-"""How much a batch takes, and how long an idle task sleeps. Pure."""
+"""How large a batch is, and how long an idle task sleeps. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-FIRST_RECORDS = 200_000  # of a split, before anything is known of the records
+FIRST_RECORDS = 200_000  # of a task's first split, when nothing is known about the records
 LEAST_RECORDS = 1_000
 MOST_RECORDS = 4_000_000
-MOST_BYTES = 256 * 1024 * 1024  # of a split; records pass through, so this bounds what a failure repeats
-TARGET_SECONDS = 0.8  # of a split: the fixed cost of a batch (30 ms) shall not matter, nor a stop take long
+MOST_BYTES = 256 * 1024 * 1024  # of a split; limits what is repeated after a failure
+TARGET_SECONDS = 0.8  # of a split: the fixed cost of a batch (30 ms) does not matter, and a stop does not take long
 MOST_GROWTH = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSize:
-    """How many records a split shall take, learned from the splits before; never more than `most`."""
+    """How many records a split should have, learned from earlier splits; never more than `most`."""
 
     records: int = FIRST_RECORDS
     record_bytes: float = 0.0
@@ -22,11 +22,11 @@ class SplitSize:
 
     @classmethod
     def at_most(cls, most: int) -> SplitSize:
-        """The first one, where somebody else sets a limit as well."""
+        """The first size, with a limit."""
         return cls(min(FIRST_RECORDS, most), most=min(most, MOST_RECORDS))
 
     def after(self, records: int, size: int, seconds: float) -> SplitSize:
-        """Learn from a split of so many records and bytes. Small ones teach nothing about speed."""
+        """The size after a split of so many records and bytes. A small split tells nothing about speed."""
         if records < LEAST_RECORDS:
             return self
         record_bytes = size / records
@@ -38,7 +38,7 @@ class SplitSize:
         return replace(self, records=int(min(max(wanted, LEAST_RECORDS), self.most)), record_bytes=record_bytes)
 
     def seconds(self, records: int) -> float:
-        """About how long a split of so many records may take."""
+        """Roughly how long a split of so many records takes."""
         return TARGET_SECONDS * records / self.records
 
 
@@ -50,18 +50,18 @@ LONG_IDLE_AFTER_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Idling:
-    """The pause between two looks at a source that has nothing new: short at first, then longer and longer.
+    """The pause before a source that has nothing new is asked again: short at first, then longer and longer.
 
-    About an eighth of the time since the last record, which bounds what the next one waits. Up to LONGEST_IDLE_MS while
-    it was busy in the last minute, so that a record a second waits 50 ms on average; LONG_IDLE_MS after that, so that
-    a hundred idle tasks cost little.
+    It is about an eighth of the time since the last record, which limits how long the next one waits. Within a minute
+    after a record it is at most LONGEST_IDLE_MS, so that a source of one record a second delays it by 50 ms on average;
+    later at most LONG_IDLE_MS, so that a hundred idle tasks cost little.
     """
 
     idle_ms: int = SHORTEST_IDLE_MS
     since_ms: int = 0
 
     def next(self) -> Idling:
-        """Nothing new once more, after the pause `idle_ms`."""
+        """The state after `idle_ms` more without anything new."""
         since = self.since_ms + self.idle_ms
         longest = LONG_IDLE_MS if since > LONG_IDLE_AFTER_MS else LONGEST_IDLE_MS
         return Idling(min(self.idle_ms + max(1, self.idle_ms // 8), longest), since)

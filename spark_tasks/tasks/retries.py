@@ -1,7 +1,7 @@
-"""What a task does about an error in its batch: try again and when, or fail.
+"""What a task does after an error in its batch: retry, and when, or fail.
 
-As in Kafka Connect a retriable error is tried again for as long as it takes (a broker or a target system that is
-down). Spark losing the job is different: it may be this task's data or plugin that kills the process.
+As in Kafka Connect, retriable errors (a broker or an external system that is down) are retried without limit. A job
+that Spark has lost is different: it may be this task's data or plugin that kills the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST_WAIT_MS = 50
 LONGEST_WAIT_MS = 10_000
 MOST_LOST_JOBS = 4
 LEAST_DELAY_MS = 300  # Kafka Connect's, where errors.retry.timeout is set
-LOST_WAIT_MS = 2_500  # by then Spark has killed what was left of a lost job, so that it writes no more
+LOST_WAIT_MS = 2_500  # by then Spark has killed the rest of a lost job, so that it no longer writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Retries:
     lost_last: bool = False
 
     def after(self, error: BaseException) -> Retries | None:
-        """The state after another failure; None where the task has to fail."""
+        """The state after another failure; None if the task has to fail."""
         if not isinstance(error, RetriableError):
             return None
         is_lost = isinstance(error, SparkLostError)
@@ -57,16 +57,16 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """errors.retry.timeout and errors.retry.delay.max.ms: for how long a converter or a transform that says that it may
-    work later is tried again (-1: for ever), and the longest pause. With a timeout of 0 neither holds.
+    """errors.retry.timeout and errors.retry.delay.max.ms: for how long a converter or transform with a retriable error
+    is retried (-1: without limit), and the longest pause. Neither applies with a timeout of 0.
     """
 
     timeout_ms: int = 0
     delay_max_ms: int = 60_000
 
     def wait_ms(self, failures: int, since_ms: float, chance: float) -> int | None:
-        """The pause before the next attempt after so many failures, the first of them `since_ms` ago; None where the
-        time is over. `chance`, from 0 to 1: where in the longest pause one lies that would be longer.
+        """The pause before the next attempt after so many failures, the first of them `since_ms` ago; None if the time
+        is over. `chance`, from 0 to 1: the part of the longest pause that replaces a pause that would be longer.
         """
         left = float("inf") if self.timeout_ms < 0 else self.timeout_ms - since_ms
         if left <= 0:
@@ -89,7 +89,7 @@ class Patience:
         self._until = 0.0
 
     def later(self, error: Exception) -> Progress:
-        """Raises the error where the task has to fail; else the pause before the next attempt."""
+        """The pause before the next attempt. Raises the error if the task has to fail."""
         retries = self._retries.after(error)
         if retries is None:
             raise error
@@ -109,10 +109,10 @@ class Patience:
         return Progress(idle_ms=wait_ms)
 
     def pause(self) -> Progress | None:
-        """What is left of the pause, if it is not over."""
+        """The rest of the pause; None if it is over."""
         wait_ms = int((self._until - time.monotonic()) * 1000)
         return Progress(idle_ms=wait_ms) if wait_ms > 0 else None
 
     def succeeded(self) -> None:
-        """An attempt went well: the next error is the first one."""
+        """An attempt succeeded: the next error counts as the first."""
         self._retries = Retries()

@@ -1,4 +1,4 @@
-"""The framework's keys for one connector: defaults, choices and checks that depend on the worker and its plugins."""
+"""Kafka Connect's keys for one connector: defaults, choices and checks that depend on the worker and its plugins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is validated: the connector plugin, its properties (resolved), and around it the worker."""
+    """What is validated: the connector plugin and its resolved properties, with the worker and its plugins."""
 
     plugin: Plugin
     props: Mapping[str, str | None]
@@ -69,7 +69,7 @@ def _converter_keys(
 
 
 def check_base(subject: Subject, values: Mapping[str, ConfigValue]) -> None:
-    """Errors about converters and plugin versions, and about null values, which nothing else looks at."""
+    """Add errors about converters and plugin versions."""
     wrong = version_error(subject.plugins, subject.plugin, subject.props.get("connector.plugin.version"))
     if wrong:
         values["connector.class"].errors.append(wrong)
@@ -81,7 +81,7 @@ def check_base(subject: Subject, values: Mapping[str, ConfigValue]) -> None:
 
 
 def note_nulls(props: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
-    """A null may remove a key in a PATCH, but it is no value."""
+    """Add an error for each null: it may remove a key in a PATCH, but it is not a value."""
     for name, value in props.items():
         if value is None:
             entry = values.setdefault(name, ConfigValue(name))

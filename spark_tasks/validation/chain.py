@@ -1,4 +1,4 @@
-"""Transformations and predicates: each alias brings its type, its version and the keys of its own plugin."""
+"""Transformations and predicates: each alias adds keys for its type and version, and those of its plugin."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ from spark_tasks.validation.classes import (
 )
 
 _log = logging.getLogger(__name__)
-_IMPLICIT = ConfigDef(  # every transformation has these; its own keys of the same names are masked (KIP-585)
-    ConfigKey("predicate", Type.STRING, default=None, doc="The alias of a predicate: only records that it accepts."),
-    ConfigKey("negate", Type.BOOLEAN, default=False, doc="Only records that the predicate does not accept."),
+_IMPLICIT = ConfigDef(  # every transformation has these, which hide keys of its own with the same names (KIP-585)
+    ConfigKey("predicate", Type.STRING, default=None,
+              doc="The alias of the predicate that decides which records are transformed."),
+    ConfigKey("negate", Type.BOOLEAN, default=False,
+              doc="Whether the records that the predicate does not match are transformed instead."),
 )
 
 
@@ -44,7 +46,7 @@ class Link:
 
     @property
     def prefix(self) -> str:
-        """What the alias's keys begin with."""
+        """The prefix of the alias's keys."""
         return f"{self.list_key}.{self.alias}."
 
     @property
@@ -59,7 +61,7 @@ class Link:
 
 
 def links(props: Mapping[str, Any]) -> list[Link]:
-    """All aliases, transformations first, each once."""
+    """All aliases, each once, transformations first."""
     found = []
     for list_key, kind in (("transforms", Kind.TRANSFORMATION), ("predicates", Kind.PREDICATE)):
         aliases = parse_type(list_key, props.get(list_key), Type.LIST) or []
@@ -68,7 +70,7 @@ def links(props: Mapping[str, Any]) -> list[Link]:
 
 
 def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigDef:
-    """The keys of one alias; only type and version while the plugin is unknown or unfit."""
+    """The keys of one alias; only type and version if the plugin is unknown or cannot be used."""
     group = f"{link.list_key.capitalize()}: {link.alias}"
     word = link.kind.interface
     plugin = lookup(plugins, link.kind, props.get(link.type_key), props.get(link.version_key))
@@ -94,7 +96,7 @@ def chain_def(link: Link, props: Mapping[str, Any], plugins: Plugins) -> ConfigD
 
 
 def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: Mapping[str, ConfigValue]) -> None:
-    """Errors about the alias's plugin go to its type key."""
+    """Add errors about the alias's plugin to its type key."""
     negate, predicate = link.prefix + "negate", link.prefix + "predicate"
     type_value = values[link.type_key]
     if link.kind is Kind.TRANSFORMATION and negate in props and predicate not in props:
@@ -111,7 +113,7 @@ def check_link(link: Link, props: Mapping[str, Any], plugins: Plugins, values: M
     except ConfigError as e:
         type_value.errors.append(f"Error getting config definition from {link.kind.interface}: {e}")
         return
-    if (examine := getattr(plugin.cls, "examine", None)) is not None:  # of another runtime, which has its validators
+    if (examine := getattr(plugin.cls, "examine", None)) is not None:  # a Java plugin, whose validators are in the host
         own = {key.removeprefix(link.prefix): text for key, text in props.items() if key.startswith(link.prefix)}
         _add(values, link.prefix, examine(own))
 
@@ -120,5 +122,5 @@ def _add(values: Mapping[str, ConfigValue], prefix: str, found: Iterable[ConfigV
     for one in found:
         value = values.get(prefix + one.name)
         if value is not None:
-            value.errors += () if value.errors else one.errors  # of the type we have told already
+            value.errors += () if value.errors else one.errors  # an error about the type is there already
             value.recommended_values, value.visible = one.recommended_values, one.visible

@@ -1,4 +1,4 @@
-"""Keys whose value is a plugin: is there such a plugin, of the right kind and version, and what can be recommended."""
+"""Keys whose value is a plugin: whether it exists, with the right kind and version, and what to recommend."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue, invalid
+from typing_extensions import override
+
+from spark_tasks.config.definition import ConfigDef, ConfigError, ConfigValue, Recommender, invalid
 from spark_tasks.plugins import Kind, Plugin, PluginNotFoundError, Plugins, PluginVersionError
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """A recommender of fixed values."""
+class Values(Recommender):
+    """Recommends the same values, and is visible or not, whatever the other keys' values are."""
 
     values: tuple[Any, ...]
     show: bool = True
 
-    def valid_values(self, name: str, parsed: Mapping[str, Any]) -> Sequence[Any]:  # noqa: ARG002
-        """The values."""
+    @override
+    def valid_values(self, name: str, parsed: Mapping[str, Any]) -> Sequence[Any]:
         return self.values
 
-    def visible(self, name: str, parsed: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """As given."""
+    @override
+    def visible(self, name: str, parsed: Mapping[str, Any]) -> bool:
         return self.show
 
 
 def lookup(plugins: Plugins, kind: Kind, name: str | None, version: str | None = None) -> Plugin | None:
-    """The plugin in the newest version that fits, in its newest where none does (`version_error` tells); None where
-    the name is None or unknown.
+    """The plugin in the newest version that fits, or, if none does, in its newest (then `version_error` is not None).
+    None if the name is None or unknown.
     """
     if name is None:
         return None
@@ -41,9 +43,9 @@ def lookup(plugins: Plugins, kind: Kind, name: str | None, version: str | None =
 
 
 def check_class(value: ConfigValue, kind: Kind, plugins: Plugins, version: str | None = None) -> Plugin | None:
-    """Replace the name in the value by the class name that REST shows; errors go to the value.
+    """Replace the name in the value by the class name that REST shows, and add errors to the value.
 
-    Answers the plugin if it can be used.
+    Returns the plugin if it can be used.
     """
     name = value.value
     if name is None:
@@ -77,13 +79,13 @@ def _not_found(key: str, name: str, kind: Kind, plugins: Plugins) -> str:
     reason = f"Class {name} could not be found.\n{plugins.advice(kind, name)}"
     try:
         plugins.get(kind, name)
-    except PluginNotFoundError as e:  # there are several, or it cannot be imported
+    except PluginNotFoundError as e:  # several have the name, or it cannot be imported
         reason = str(e)
     return str(invalid(key, name, reason))
 
 
 def version_error(plugins: Plugins, plugin: Plugin, version: str | None) -> str | None:
-    """Why the plugin is not there in a version that fits (KIP-891), or None."""
+    """An error if no version of the plugin fits (KIP-891), else None."""
     try:
         plugins.get(plugin.kind, plugin.name, version)
     except (PluginVersionError, ConfigError) as e:
@@ -92,7 +94,7 @@ def version_error(plugins: Plugins, plugin: Plugin, version: str | None) -> str 
 
 
 def add_version_error(plugins: Plugins, plugin: Plugin, named: ConfigValue, version: ConfigValue) -> None:
-    """Report an unfit version at both keys."""
+    """Add an error about the version to both keys."""
     wrong = version_error(plugins, plugin, version.value)
     if wrong:
         named.errors.append(wrong)
@@ -100,7 +102,7 @@ def add_version_error(plugins: Plugins, plugin: Plugin, named: ConfigValue, vers
 
 
 def config_def_of(plugin: Plugin) -> ConfigDef | None:
-    """The plugin's own keys. Raises ConfigError where `config_def` is something else than a ConfigDef."""
+    """The plugin's own keys. Raises ConfigError if `config_def` is not a ConfigDef."""
     definition = getattr(plugin.cls, "config_def", None)
     if definition is None or isinstance(definition, ConfigDef):
         return definition

@@ -1,4 +1,4 @@
-"""Validation of a connector's configuration from beginning to end: what PUT …/config/validate answers."""
+"""Validates a connector's whole configuration, for PUT …/config/validate."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def validate_connector(
     resolve: Resolve = dict,
     stage: Callable[[str], None] = lambda _: None,
 ) -> ConfigInfos:
-    """Every key with its value and errors. `stage` is told what happens next, for the message of a time-out.
+    """Every key with its value and errors. `stage` is called with what happens next, for the message of a time-out.
 
-    Values of config providers are checked, and shown nowhere: Kafka Connect shows them, and so anybody may read what
-    the worker may. Runs plugin code, which may hang or raise.
+    Values from config providers are checked but not shown. Kafka Connect shows them, so that a client of REST can read
+    whatever the worker can. Runs plugin code, which may hang or raise.
     Raises NoConnectorClassError, PluginNotFoundError (unknown connector class), ConfigError (placeholders).
     """
     stage("resolving transformed configuration properties for the connector")
@@ -88,7 +88,7 @@ def _validated(
 
 
 def _unfit_version(name: str, subject: Subject) -> ConfigInfos:
-    """No more than the common keys can be said of a connector whose version is not there (KIP-891)."""
+    """Only the common keys can be validated if the connector's version does not exist (KIP-891)."""
     definition = base_def(subject, COMMON, with_worker=False)
     values = definition.validate_all(subject.props)
     check_base(subject, values)
@@ -99,7 +99,7 @@ def _unfit_version(name: str, subject: Subject) -> ConfigInfos:
 def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     chain = links(subject.props)
     definition = base_def(subject, SINK if subject.is_sink else SOURCE)
-    if healing.given(subject.props):  # shown to who uses them: others get Kafka Connect's keys
+    if healing.given(subject.props):  # shown only if they are used: else the keys are exactly Kafka Connect's
         definition = definition.plus(healing.CONNECTOR)
     if scaling.given(subject.props):
         definition = definition.plus(scaling.SCALING)
@@ -116,11 +116,11 @@ def _framework(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
 
 
 def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
-    """The plugin's own keys, then, if they are right one by one, its own validation."""
+    """The plugin's own keys, and, if each is valid, what its `validate` says."""
     definition = config_def_of(subject.plugin)
     if definition is None:
         raise ConfigError(f"{subject.plugin.name} has no config_def")
-    if (examine := getattr(subject.plugin.cls, "examine", None)) is not None:  # of another runtime, which does it all
+    if (examine := getattr(subject.plugin.cls, "examine", None)) is not None:  # a Java plugin, which the host validates
         values = {v.name: v for v in examine({k: text for k, text in subject.props.items() if text is not None})}
         note_nulls({key: value for key, value in subject.props.items() if key in values}, values)
         return definition, values
@@ -131,8 +131,8 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
     given = {key: value for key, value in subject.props.items() if value is not None}
     answer = subject.plugin.cls.validate(given)
     if not isinstance(answer, Mapping):
-        what = f"{subject.plugin.name}.validate() answers a {type(answer).__name__}"
-        raise ConfigError(f"{what}; it has to answer lists of messages by key, {{}} where all is well")
+        what = f"{subject.plugin.name}.validate() returns a {type(answer).__name__}"
+        raise ConfigError(f"{what}; it has to return lists of messages by key, {{}} if there are none")
     for key, messages in answer.items():
         errors = [messages] if isinstance(messages, str) else messages
         values.setdefault(key, ConfigValue(key, given.get(key))).errors.extend(errors)
@@ -140,7 +140,7 @@ def _own(subject: Subject) -> tuple[ConfigDef, dict[str, ConfigValue]]:
 
 
 def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator[ConfigInfos]:
-    """The keys of converters that the connector (not the worker) chose."""
+    """The keys of the converters that the connector names, not those of the worker's."""
     for key in ("header.converter", "key.converter", "value.converter"):
         if subject.props.get(key) is None or values[key].errors:
             continue
@@ -152,15 +152,15 @@ def _converters(subject: Subject, values: Mapping[str, ConfigValue]) -> Iterator
         prefix = key + "."
         own = {k.removeprefix(prefix): v for k, v in subject.props.items() if k.startswith(prefix)}
         own.setdefault("converter.type", key.partition(".")[0])
-        # That of another runtime has its validators there.
+        # A Java converter's validators are in the host.
         examine = getattr(plugin and plugin.cls, "examine", None) or definition.validate
         yield under_prefix(definition.keys, examine(own), prefix)
 
 
 def plugin_config(plugins: Plugins, name: str, version: str | None = None) -> list[dict[str, Any]]:
-    """What GET /connector-plugins/{name}/config answers: the plugin's keys, a connector's with the common ones.
+    """The answer to GET /connector-plugins/{name}/config: the plugin's keys, for a connector with the common ones.
 
-    Raises PluginNotFoundError, and ConfigError where the plugin's version is not what `version` requires.
+    Raises PluginNotFoundError, and ConfigError if the plugin's version is not what `version` requires.
     """
     plugin = plugins.search(name)
     if plugin is None:

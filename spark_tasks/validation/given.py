@@ -1,4 +1,4 @@
-"""What config providers gave to a configuration that is validated, kept out of all that is said about it."""
+"""Keeps the values that config providers gave to a configuration out of the result of its validation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from spark_tasks.config.masking import MASK, Secrets
 from spark_tasks.plugins.config_providers import ResolvedConfig
 from spark_tasks.validation.infos import ConfigInfo, ConfigInfos
 
-# Keys with names that become parts of other keys.
+# Keys whose values become parts of other keys.
 _NAMES = ("transforms", "predicates", "topic.creation.groups")
 
 
 class Given:
-    """`raw`: the configuration with its placeholders; `props`: with values, by the resolver."""
+    """`raw`: the configuration with its placeholders; `props`: with the values in their places."""
 
     def __init__(self, raw: Mapping[str, str | None], props: Mapping[str, Any]) -> None:
         self._raw = raw
@@ -26,11 +26,11 @@ class Given:
         self._secrets = Secrets.of([*values, *(item for value in values for item in value.split(","))])
 
     def masked(self, error: Exception) -> Exception:
-        """An error without the values; the same one where there are none in it."""
+        """The error, or a copy without the values if its text contains any."""
         return self._secrets.masked(error) if self._by_key else error
 
     def hidden(self, infos: ConfigInfos) -> ConfigInfos:
-        """The infos with placeholders as the values of these keys, and nothing of the values in any message."""
+        """The infos with placeholders in place of the values, also in messages."""
         if not self._by_key:
             return infos
         name = self._raw.get("connector.class") if "connector.class" in self._by_key else infos.name
@@ -51,7 +51,7 @@ class Given:
         return replace(info, value=hidden)
 
     def _message(self, text: str) -> str:
-        for key in self._by_key:  # exactly there, whatever the value is
+        for key in self._by_key:  # here even a very short value can be hidden
             text = text.replace(f"Invalid value {self._props[key]} for ", f"Invalid value {MASK} for ")
         return self._secrets.mask(text)
 
@@ -63,7 +63,7 @@ class Given:
         return ConfigInfo(definition, value)
 
     def _masked(self, data: Any) -> Any:
-        """The same data with masked texts, in keys too."""
+        """The same data with all texts masked, including those in keys."""
         if isinstance(data, str):
             return self._secrets.mask(data)
         if isinstance(data, Mapping):

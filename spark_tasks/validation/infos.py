@@ -1,4 +1,4 @@
-"""What validation answers: each key's definition and value, as REST shows them."""
+"""The result of validation: each key's definition and value, as REST shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEE_ALSO = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfo:
-    """One key. `definition` is None for a key that nobody defines, `value` for one that was not examined."""
+    """One key. `definition` is None for a key without one, `value` for a key that was not validated."""
 
     definition: Mapping[str, Any] | None
     value: Mapping[str, Any] | None
@@ -24,10 +24,10 @@ class ConfigInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfos:
-    """The answer about one configuration. `name` is the connector class as it was asked for.
+    """The result for one configuration. `name` is the connector class as the configuration names it.
 
-    `error_count` is Kafka Connect's: every error message of the connector's and the framework's keys counts, but of
-    converters' keys and client overrides each key with errors counts once.
+    `error_count` is Kafka Connect's: of the connector's and Connect's own keys every error message counts, of
+    converters' keys and client overrides every key with errors.
     """
 
     name: str
@@ -49,7 +49,7 @@ class ConfigInfos:
         return [message for c in self.configs if c.value for message in c.value["errors"]]
 
     def message(self) -> str:
-        """The text of the 400 answer to a request that would create or change the connector."""
+        """The message of the answer 400 to a request that would create or change the connector."""
         return "\n".join((
             f"Connector configuration is invalid and contains the following {self.error_count} error(s):",
             *self.errors(),
@@ -60,8 +60,8 @@ class ConfigInfos:
 def of_keys(
     name: str, keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], groups: Sequence[str]
 ) -> ConfigInfos:
-    """Values that nobody defines first, then all keys in the order of definition. A later value replaces an earlier
-    one of the same name (a connector may validate a framework's key again).
+    """Values of undefined keys first, then all keys in the order of definition. A later value replaces an earlier one
+    of the same name (a connector may validate one of Connect's keys again).
     """
     by_name = {value.name: value for value in values}
     undefined = [ConfigInfo(None, _value(v, None)) for n, v in by_name.items() if n not in keys]
@@ -89,7 +89,7 @@ def under_prefix(keys: Mapping[str, ConfigKey], values: Iterable[ConfigValue], p
 
 
 def merged(name: str, parts: Iterable[ConfigInfos]) -> ConfigInfos:
-    """All parts as one answer."""
+    """All parts as one result."""
     known = list(parts)
     groups = dict.fromkeys(group for part in known for group in part.groups)
     configs = tuple(config for part in known for config in part.configs)

@@ -18,11 +18,11 @@ _POLICY = "connector.client.config.override.policy"
 _CLASS = re.compile(r"org\.apache\.kafka\.connect\.connector\.policy\.(\w+)ConnectorClientConfigOverridePolicy")
 
 Policy = Callable[[str], str | None]
-"""The error about overriding a client's setting, or None."""
+"""Returns the error about overriding a client's setting, or None if that is allowed."""
 
 
 def policy_of(worker: Mapping[str, str]) -> Policy:
-    """The policy that the worker's properties name: All (the default), None, Principal or Allowlist.
+    """The policy in the worker's properties: All (the default), None, Principal or Allowlist.
 
     Raises ConfigError for another name.
     """
@@ -53,7 +53,7 @@ def _only(allowed: tuple[str, ...], name: str) -> Policy:
 
 def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], worker: Mapping[str, str]
                        ) -> ConfigInfos:
-    """The overrides of one client that the config contains."""
+    """Validate the overrides of one client."""
     prefix = f"{client}.override."
     keys = client_config_def(client).keys
     given = {key: str(value) for key, value in props.items() if value is not None}
@@ -67,12 +67,12 @@ def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], w
             if value.name in keys:
                 value.value = parse_type(value.name, raw, keys[value.name].type)
         except ConfigError as e:
-            # Java answers 500 with this text; as an error of the key it says the same and hides no other error.
+            # Java answers 500 with this text; as an error of the key it does not hide others.
             value.value = None
             value.errors.append(str(e))
         if forbidden := policy(value.name):
             value.errors.append(forbidden)
-        elif value.name == "security.protocol":  # what the worker says may be insecure with another one only
+        elif value.name == "security.protocol":  # the worker's settings may be insecure only with this one
             value.errors += [why for key, why in insecure.items() if prefix + key not in given]
         elif value.name in insecure:
             value.errors.append(insecure[value.name])
@@ -81,7 +81,7 @@ def validate_overrides(client: Kind, policy: Policy, props: Mapping[str, Any], w
 
 
 def clients_of(props: Mapping[str, Any], *, sink: bool, exactly_once_worker: bool) -> list[Kind]:
-    """The clients that a connector of this config makes the worker open, whose overrides therefore matter."""
+    """The clients that a connector with this configuration needs, whose overrides therefore matter."""
     dead_letters = bool((props.get("errors.deadletterqueue.topic.name") or "").strip())
     creates_topics = not sink and any(key.startswith("topic.creation.") for key in props)
     own_offsets = not sink and (exactly_once_worker or bool((props.get("offsets.storage.topic") or "").strip()))

@@ -1,4 +1,4 @@
-"""What Kafka Connect checks of sinks and sources beyond single keys; errors go to the values of the keys at fault."""
+"""Kafka Connect's checks of sinks and sources that concern several keys; errors are added to the keys at fault."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Values = dict[str, ConfigValue]
 
 
 def check_sink(subject: Subject, values: Values) -> None:
-    """Topics, the dead letter queue and the consumer group."""
+    """Check topics, the dead letter queue and the consumer group."""
     _check_topics(subject, values)
     _check_dead_letters(subject, values)
     _check_group(subject, values)
 
 
 def check_scaling(subject: Subject, values: Values) -> None:
-    """tasks.auto: of sinks, and its bounds."""
+    """Check that tasks.auto is used with a sink only, and its bounds."""
     if _text(subject, "tasks.max").lower() == "auto":
-        values["tasks.max"].errors.append("To have a sink's lag decide about the number of its tasks, set "
-                                          "tasks.auto=true, and the most that there may be as tasks.max")
+        values["tasks.max"].errors.append("To let a sink's lag determine the number of its tasks, set "
+                                          "tasks.auto=true, and tasks.max to the most that there may be")
     if "tasks.auto" not in values or values["tasks.auto"].value is not True:
         return
     if not subject.is_sink:
@@ -45,7 +45,7 @@ def _text(subject: Subject, key: str) -> str:
 
 
 def topics_error(props: Mapping[str, str | None]) -> str | None:
-    """What is wrong with how a sink names its topics, or None."""
+    """An error in how a sink names its topics, or None."""
     topics, regex = ((props.get(key) or "").strip() for key in ("topics", "topics.regex"))
     if topics and regex:
         return "topics and topics.regex are mutually exclusive options, but both are set."
@@ -94,7 +94,7 @@ def _check_group(subject: Subject, values: Values) -> None:
 
 
 def check_source(subject: Subject, values: Values) -> None:
-    """Whether exactly-once delivery and the transaction boundary are possible where they are asked for (KIP-618)."""
+    """Check that exactly-once delivery and the transaction boundary are possible if they are asked for (KIP-618)."""
     support = values["exactly.once.support"]
     if not support.errors and str(support.value).lower() == "required":
         if not subject.exactly_once_worker:

@@ -1,4 +1,4 @@
-"""A record goes through plugins of Python and of Java where its chain can be cut between them (plugins/cut.py)."""
+"""Checks chains of both Python and Java plugins, which have to be cut between the runtimes (plugins/cut.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_tasks.validation.classes import lookup
 
 
 def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str, ConfigValue]) -> None:
-    """Errors about plugins of the other runtime that the chain cannot have where they stand."""
+    """Add errors about plugins of the other runtime that cannot run at their place in the chain."""
     java = is_java(subject.plugin)
     for refusal in cut_of(subject.plugins, subject.props, subject.worker, is_sink=subject.is_sink, java=java)[1]:
         values[refusal.key].errors.append(refusal.message)

@@ -13,7 +13,7 @@ from heeler.worker.keys.worker import WORKER_KEYS
 from spark_tasks.config import unsupported
 from spark_tasks.kafka.client_properties import Kind, client_properties
 
-_METRICS: Final = "heeler measures in its own way; leave it out"
+_METRICS: Final = "heeler has metrics of its own; leave it out"
 _PROXY: Final = ("Have the listeners on an address that only a proxy reaches (such as http://127.0.0.1:8083), put a "
                  "proxy before them that does this work, and leave the key out")
 _CLIENTS: Final[tuple[Kind, ...]] = ("producer", "consumer", "admin")

@@ -48,5 +48,5 @@ def test_one_message_may_be_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_validation_without_an_answer_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"Careless.validate\(\) answers a NoneType; it has to answer lists"):
+    with pytest.raises(ConfigError, match=r"Careless.validate\(\) returns a NoneType; it has to return lists"):
         errors()

@@ -62,8 +62,8 @@ KEYS = frozenset({"key", "value"})
     (config((B, J)), None, None),
     (config(P, J), Cut(("t0",), ("t1",), KEYS), {"transforms.t1.type": "stands behind the Python plugin py.X"}),
     (config(J, P), {"transforms.t0.type": "stands before the Python plugin py.X"}, Cut(("t1",), ("t0",), KEYS)),
-    (config((P, J)), *[{"predicates.p0.type": "both have to be of one runtime"}] * 2),
-    (config((J, P)), *[{"predicates.p0.type": "both have to be of one runtime"}] * 2),
+    (config((P, J)), *[{"predicates.p0.type": "both have to run in one runtime"}] * 2),
+    (config((J, P)), *[{"predicates.p0.type": "both have to run in one runtime"}] * 2),
     (config(P, value=J), *[{"value.converter": "Use a converter that heeler has"}] * 2),
     (config("nobody.Knows", P), Cut(("t0", "t1"), (), KEYS), Cut(("t1",), ("t0",), KEYS)),
 ])

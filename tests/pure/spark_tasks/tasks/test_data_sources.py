@@ -42,7 +42,7 @@ def test_what_a_data_source_lacks_is_said_with_its_name(tmp_path: Any) -> None:
 
 
 def test_what_is_no_data_source_is_refused() -> None:
-    with pytest.raises(ConnectError, match=r"Forgetful\.data_source\(\) answers a NoneType; it must be a PySpark"):
+    with pytest.raises(ConnectError, match=r"Forgetful\.data_source\(\) returns a NoneType; it must be a PySpark"):
         data_source_of(Forgetful, {})
 
 
@@ -53,5 +53,5 @@ class Connected:
 
 def test_a_reader_that_cannot_travel_is_told_with_a_remedy() -> None:
     with pytest.raises(ConnectError, match=r"Connected cannot be sent to Spark's executors: cannot pickle '_thread.lock"
-                       ".*made where they are used"):
+                       ".*where they are used"):
         pickled(Connected())

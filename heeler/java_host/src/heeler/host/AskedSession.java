@@ -5,7 +5,7 @@ import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
-/** A session that answers. A thread of its own runs the plugin; another one reads, so that it notices the end meanwhile. */
+/** A session that answers questions. One thread runs the plugin; another reads, so that it notices when the worker hangs up. */
 abstract class AskedSession extends Session {
     private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
     private final BlockingQueue<Connection.Message> asked = new LinkedBlockingQueue<>();
@@ -19,7 +19,7 @@ abstract class AskedSession extends Session {
 
     abstract Map<String, ?> answered(Connection.Message asked) throws Exception;
 
-    /** By its thread, last of all. */
+    /** Called at the end, by the thread that runs the plugin. */
     void end() { }
 
     @Override
@@ -29,7 +29,7 @@ abstract class AskedSession extends Session {
         try {
             for (Connection.Message m = first; m != null; m = connection.read()) asked.add(m);
         } finally {
-            asked.add(END); // the worker is no longer interested
+            asked.add(END); // the worker no longer waits for answers
         }
     }
 
@@ -46,7 +46,7 @@ abstract class AskedSession extends Session {
                 connection.tell(m.id(), answer);
             }
         } catch (IOException | InterruptedException e) {
-            // Nobody listens any more.
+            // The worker no longer listens.
         } finally {
             end();
         }

@@ -26,19 +26,19 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /**
- * Java's part of the chain of a Python connector. An executor sends frames of records; each is answered with a frame of
- * what has become of them, the rows that these come from, and what cannot be done with others. It has a lease of a task.
+ * Java's part of the chain of a Python connector. An executor sends frames of records. The answer to each is a frame with
+ * the resulting records, the rows that they come from, and the errors of others. The executor shows the lease of its task.
  */
 final class ChainSession extends Session {
     final String lease;
     private final Host host;
     private final Connection.Message order;
     private final ConnectorTaskId id;
-    private final List<?> converted; // "key", "value": what Java converts
+    private final List<?> converted; // which of "key" and "value" Java converts
     private final CutValues values = new CutValues();
     private final Columns out = new Columns();
     private final BlockingQueue<Frame> frames = new LinkedBlockingQueue<>();
-    private final List<Object> errors = new ArrayList<>(); // of the frame at hand
+    private final List<Object> errors = new ArrayList<>(); // of the current frame
     private int row;
     private volatile Runnable stopRetries = () -> { };
     private volatile boolean gone;
@@ -61,7 +61,7 @@ final class ChainSession extends Session {
         } finally {
             gone = true;
             stopRetries.run();
-            thread.interrupt(); // perhaps that ends what it hangs in
+            thread.interrupt(); // in case it hangs
         }
     }
 
@@ -93,7 +93,7 @@ final class ChainSession extends Session {
             for (Header one : headers) out.header(one.key(), one.value());
             out.add(record.topic(), record.kafkaPartition(), record.timestamp(), key, value);
             return true;
-        } catch (DataException e) { // what a transform has made does not fit its schema
+        } catch (DataException e) { // a transform's result does not fit its schema
             refuse(e, Stage.TRANSFORMATION, getClass());
             return false;
         }
@@ -130,7 +130,7 @@ final class ChainSession extends Session {
         return true;
     }
 
-    /** Does the record at `row` of a frame; false where nothing of it is sent. */
+    /** Processes the record at `row` of a frame; false if nothing is sent for it. */
     private interface RecordWork {
         boolean sent(Frame frame) throws IOException;
     }
@@ -159,7 +159,7 @@ final class ChainSession extends Session {
         return frame.json(part) ? values.read(frame.schema(part), bytes) : new SchemaAndValue(Schema.OPTIONAL_BYTES_SCHEMA, bytes);
     }
 
-    /** Everything is tolerated here: the executor knows what the connector tolerates. */
+    /** All errors are tolerated here: the executor knows the connector's errors.tolerance. */
     private <T> Future<RecordMetadata> refuse(ProcessingContext<T> context) {
         refuse(context.error(), context.stage(), context.executingClass());
         return CompletableFuture.completedFuture(null);

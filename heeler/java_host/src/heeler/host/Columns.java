@@ -13,8 +13,8 @@ import java.util.Map;
  *
  * The body of a frame: rows (int), bytes of the meta JSON (int), sections (int), 0 (int), the size of each section
  * (long), the meta, the sections; each part is padded to 8 bytes. A column of bytes has three sections: offsets, data
- * and the bitmap of what is not null (empty where nothing is). Two more sections follow where the worker has a part of the
- * chain: which of the schemas in the meta a record's key has, and its value, -1 for none.
+ * and the validity bitmap (empty if no value is null). If the worker has a part of the chain, two more sections follow: for
+ * each record the indexes of its key's and value's schemas in the meta, -1 for none.
  */
 final class Columns {
     static final int TOPIC = 0;
@@ -111,10 +111,10 @@ final class Columns {
     private final Section topic = new Section(1 << 12);
     private final Section partition = new Section(1 << 12);
     private final Section timestamp = new Section(1 << 13);
-    private final Section keySchema = new Section(1 << 10); // empty but at the cut of a chain, as valueSchema
+    private final Section keySchema = new Section(1 << 10); // used only at the cut of a chain, as is valueSchema
     private final Section valueSchema = new Section(1 << 10);
     private final Map<String, Integer> schemas = new LinkedHashMap<>();
-    private final Section lists = new Section(1 << 10); // empty while no record has a header
+    private final Section lists = new Section(1 << 10); // empty as long as no record has a header
     private final Strings key = new Strings();
     private final Strings value = new Strings();
     private final Strings headerKey = new Strings();
@@ -149,7 +149,7 @@ final class Columns {
         for (Strings column : List.of(key, value, headerKey, headerValue)) column.clear();
     }
 
-    /** The texts of the schemas of the record that is added next; null for none. All records have them, or none. */
+    /** The schemas, as JSON, of the next record's key and value; null for none. To be called for each record, or for none. */
     void schemas(String ofKey, String ofValue) {
         keySchema.putInt(number(ofKey));
         valueSchema.putInt(number(ofValue));
@@ -159,7 +159,7 @@ final class Columns {
         return text == null ? -1 : schemas.computeIfAbsent(text, one -> schemas.size());
     }
 
-    /** A header of the record that is added next. */
+    /** Adds a header of the next record. */
     void header(String name, byte[] content) {
         if (lists.size() == 0) for (int i = 0; i <= count; i++) lists.putInt(0);
         headerKey.add(name.getBytes(StandardCharsets.UTF_8));
@@ -180,7 +180,7 @@ final class Columns {
         if (lists.size() != 0) lists.putInt(headerKey.count);
     }
 
-    /** `cut`: the records are those at the cut of a chain. */
+    /** `cut`: whether the records are those at the cut of a chain. */
     ByteBuffer[] frame(int id, byte[] meta, boolean cut) {
         Section[] sections = new Section[cut ? VALUE_SCHEMA + 1 : SECTIONS];
         if (cut) {

@@ -18,8 +18,8 @@ import java.util.function.Consumer;
 /**
  * Frames to and from the worker: kind (int), id (int), length of the body (long), body; little endian.
  *
- * A message is a JSON object with "op". The worker's questions have ids above 0, the host's below; the answer has the
- * question's id. An id of 0 wants no answer.
+ * A message is a JSON object with "op". The worker's questions have positive ids, the host's negative ones; an answer has
+ * the id of its question. A message with id 0 gets no answer.
  */
 final class Connection implements Closeable {
     static final int MESSAGE = 1;
@@ -40,7 +40,7 @@ final class Connection implements Closeable {
             return ((Number) content.get(key)).intValue();
         }
 
-        /** A configuration. A copy, since plugins change what they are given. */
+        /** A configuration; a copy, since plugins may change it. */
         @SuppressWarnings("unchecked")
         Map<String, String> strings(String key) {
             return new HashMap<>((Map<String, String>) content.get(key));
@@ -56,12 +56,12 @@ final class Connection implements Closeable {
         this.channel = channel;
     }
 
-    /** The next message that is no answer; null at the end. One thread only. */
+    /** The next message that is not an answer; null at the end. Called by one thread only. */
     Message read() throws IOException {
         return read(null);
     }
 
-    /** The same where records may come too, which are given to `batches`. */
+    /** The same; frames of records, which may come too, go to `batches`. */
     Message read(Consumer<Frame> batches) throws IOException {
         while (true) {
             Message message = next(batches);
@@ -106,7 +106,7 @@ final class Connection implements Closeable {
         return true;
     }
 
-    /** Ask the worker and wait for its answer. Never by the thread that reads. */
+    /** Asks the worker and waits for its answer. Must not be called by the thread that reads. */
     Map<String, Object> ask(String op) throws IOException, InterruptedException {
         CompletableFuture<Map<String, Object>> answer = new CompletableFuture<>();
         int id = -questions.incrementAndGet();
@@ -127,7 +127,7 @@ final class Connection implements Closeable {
         write(frame);
     }
 
-    /** One frame, whatever it is made of. */
+    /** Writes one frame, whose parts are the buffers. */
     synchronized void write(ByteBuffer... parts) throws IOException {
         int first = 0;
         while (first < parts.length) {

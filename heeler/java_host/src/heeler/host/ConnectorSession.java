@@ -28,7 +28,7 @@ final class ConnectorSession extends AskedSession {
         return "connector " + first.text("name");
     }
 
-    /** What was started is stopped. */
+    /** Stops a connector that was started. */
     @Override
     void end() {
         try {
@@ -61,7 +61,7 @@ final class ConnectorSession extends AskedSession {
             String name = m.text("name");
             measures = new Measures(host, "connector " + name, Measures.tags("connector", name), this::event);
             made.initialize(made instanceof SourceConnector ? new SourceContext() : new SinkContext());
-            connector = made; // one whose start fails may hold something already
+            connector = made; // set before its start, which may fail and leave something to be stopped
             made.start(m.strings("config"));
             return Map.of("op", "answer", "taskClass", made.taskClass().getName());
         }

@@ -26,20 +26,20 @@ import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /**
- * A task's converters and transforms, under Kafka's own handling of errors, which is about a T. The worker has put its own
- * converters where the connector names none.
+ * A task's converters and transforms, with Kafka Connect's own error handling, whose records are of type T. If the connector
+ * names no converters, its configuration here has the worker's.
  */
 abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseable {
     final Converter keyConverter;
     final Converter valueConverter;
     final HeaderConverter headerConverter;
     final ErrorHandlingMetrics metrics;
-    final RetryWithToleranceOperator<T> operator; // the subclass gives it its reporters
+    final RetryWithToleranceOperator<T> operator; // subclasses set its reporters
     final TransformationChain<T, R> chain;
-    boolean keepsBytes; // headers are read and written here, and texts that no transform has made keep their bytes
+    boolean keepsBytes; // headers are both read and written here, and strings that no transform has changed keep their bytes
     private final List<TransformationStage<R>> stages;
     private final Map<Object, byte[]> read = new IdentityHashMap<>();
-    private final List<Plugin<?>> owned; // converters, with the metrics of those that have some
+    private final List<Plugin<?>> owned; // the converters, with their metrics
 
     Conversion(Host host, ConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured, ToleranceType tolerated) {
         Plugin<Converter> keys = measured.wrap(converter(host, config, "key.converter"), id, true);
@@ -64,18 +64,18 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
         return found;
     }
 
-    /** How the metrics of a task are told apart. */
+    /** The tags of a task's metrics. */
     static Map<String, String> tags(ConnectorTaskId id) {
         return Measures.tags("connector", id.connector(), "task", String.valueOf(id.task()));
     }
 
-    /** The record after all transforms; null where one has dropped it. */
+    /** The record after all transforms; null if one has dropped it. */
     R transform(R record) {
         for (int i = 0; i < stages.size() && record != null; i++) record = stages.get(i).apply(record);
         return record;
     }
 
-    /** Headers as they are in Kafka become Connect's. */
+    /** Connect's headers from Kafka's. */
     ConnectHeaders headers(ConsumerRecord<byte[], byte[]> record) {
         read.clear();
         ConnectHeaders found = new ConnectHeaders();
@@ -87,7 +87,7 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
         return found;
     }
 
-    /** The other way round. */
+    /** Kafka's headers from Connect's. */
     RecordHeaders written(R record) {
         RecordHeaders found = new RecordHeaders();
         for (org.apache.kafka.connect.header.Header h : record.headers()) {
@@ -98,14 +98,14 @@ abstract class Conversion<T, R extends ConnectRecord<R>> implements AutoCloseabl
         return found;
     }
 
-    /** Whatever is being tried again as errors.retry.timeout allows fails now. */
+    /** Ends retries that errors.retry.timeout would still allow. */
     void stopRetries() {
         operator.triggerStop();
     }
 
     @Override
     public void close() {
-        chain.close(); // with the stages
+        chain.close(); // closes the stages too
         for (Plugin<?> one : owned) Utils.closeQuietly(one, "converter");
         operator.close();
         metrics.close();

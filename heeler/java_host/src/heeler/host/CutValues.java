@@ -19,8 +19,8 @@ import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.json.JsonConverter;
 
 /**
- * Keys and values where the worker and the host have a part each of one chain: JSON as JsonConverter writes it, the
- * schema apart; null is no JSON at all. Read here rather than by JsonConverter, for which NaN is 0. One thread only.
+ * Keys and values at the cut of a chain between worker and host: JSON as JsonConverter writes it, with a separate schema;
+ * null has no JSON. Read here and not by JsonConverter, which reads NaN as 0. For one thread only.
  */
 final class CutValues {
     private static final int KEPT = 1000; // schemas
@@ -37,14 +37,14 @@ final class CutValues {
         return value == null ? null : json.fromConnectData("", schema, value);
     }
 
-    /** The text of a schema; null where there is none. */
+    /** The schema as JSON; null if there is none. */
     String text(Schema schema) {
         if (schema == null) return null;
         if (texts.size() >= KEPT) texts.clear();
         return texts.computeIfAbsent(schema, one -> json.asJsonSchema(one).toString());
     }
 
-    /** The value of a JSON text, by the text of its schema, which may be null. */
+    /** The value of a JSON text; its schema, as JSON too, may be null. */
     SchemaAndValue read(String schemaText, byte[] bytes) {
         if (bytes == null) return SchemaAndValue.NULL;
         if (schemaText == null) return json.toConnectData("", bytes);
@@ -57,7 +57,7 @@ final class CutValues {
             }
             return new SchemaAndValue(schema, value(schema, Connection.MAPPER.readTree(bytes)));
         } catch (IOException e) {
-            throw new DataException("The worker sent a value that is no JSON", e);
+            throw new DataException("The worker sent a value that is not JSON", e);
         }
     }
 
@@ -69,7 +69,7 @@ final class CutValues {
                 case Date.LOGICAL_NAME: return Date.toLogical(schema, node.intValue());
                 case Time.LOGICAL_NAME: return Time.toLogical(schema, node.intValue());
                 case Timestamp.LOGICAL_NAME: return Timestamp.toLogical(schema, node.longValue());
-                default: // of somebody else: the plain value
+                default: // not one of Connect's logical types: the plain value
             }
         }
         return switch (schema.type()) {
@@ -96,7 +96,7 @@ final class CutValues {
         };
     }
 
-    /** An object where keys are texts, else pairs. */
+    /** From an object if keys are strings, else from an array of pairs. */
     private static Map<Object, Object> map(Schema schema, JsonNode node) throws IOException {
         Map<Object, Object> found = new HashMap<>();
         if (node.isObject())

@@ -12,10 +12,9 @@ import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.record.TimestampType;
 
 /**
- * Records of one partition as the worker sends them: the columns of Columns, but with offsets in the place of topics.
- * `from` and `to`: the offsets that it covers, also where the last of them hold no record; `reset`: from is not where
- * the last frame ended. Where the worker has had the first part of the chain, the same columns follow with what has become
- * of the records, with topics in their place.
+ * Records of one partition as the worker sends them: the columns of Columns, but with offsets in place of topics. `from`,
+ * `to`: the offsets that the frame covers, even if some have no record; `reset`: `from` is not the end of the last frame.
+ * If the first part of the chain was the worker's, the same columns follow for the records at the cut, with topics.
  */
 final class Frame {
     final TopicPartition place;
@@ -23,11 +22,11 @@ final class Frame {
     final long to;
     final boolean reset;
     final int count;
-    final boolean cut; // the worker has had the first part of the chain
+    final boolean cut; // the first part of the chain was the worker's
     private final ByteBuffer body;
     private final int[] at;
     private final int[] size;
-    private final Map<?, ?> behind; // what the meta tells of the cut
+    private final Map<?, ?> behind; // what the meta says about the records at the cut
 
     Frame(ByteBuffer body) throws IOException {
         this.body = body;
@@ -53,12 +52,12 @@ final class Frame {
         cut = behind != null;
     }
 
-    /** Where the row was in its partition. */
+    /** The row's offset in Kafka. */
     long offset(int row) {
         return body.getLong(at[Columns.TOPIC] + 8 * row);
     }
 
-    /** The first row at the offset or behind it; count where there is none. */
+    /** The first row with at least this offset; `count` if there is none. */
     int rowFrom(long offset) {
         int low = 0;
         int high = count;
@@ -70,19 +69,19 @@ final class Frame {
         return low;
     }
 
-    /** As it is in Kafka. */
+    /** The record as it is in Kafka. */
     ConsumerRecord<byte[], byte[]> record(int row) {
         return record(0, row, place.topic(), place.partition());
     }
 
-    /** What has become of it before the cut. */
+    /** The record as it is at the cut. */
     ConsumerRecord<byte[], byte[]> given(int row) {
         List<?> topics = (List<?>) behind.get("topics");
         return record(Columns.SECTIONS, row, (String) topics.get(body.getInt(at[Columns.SECTIONS + Columns.TOPIC] + 4 * row)),
             body.getInt(at[Columns.SECTIONS + Columns.PARTITION] + 4 * row));
     }
 
-    /** Whether keys or values ("key", "value") are JSON behind the cut; `schema`: of which schema, null for none. */
+    /** Whether keys or values ("key", "value") are JSON at the cut. Their schema: `schema`, null for none. */
     boolean json(String part) {
         return cut && (Boolean) ((Map<?, ?>) behind.get(part)).get("json");
     }

@@ -32,32 +32,32 @@ import org.apache.kafka.connect.runtime.isolation.Plugins;
 import org.apache.kafka.connect.runtime.standalone.StandaloneConfig;
 
 /**
- * The host of a worker's Java plugins: a process of its own, which the worker starts and which ends with it.
+ * The host of a worker's Java plugins: a process that the worker starts, and that ends with the worker.
  *
- * Each connection is one thing: questions about plugins, an instance of a connector, or a task. What hangs or fails
- * there is that connection's alone.
+ * Each connection is for one thing: questions about plugins, an instance of a connector, or a task. If that hangs or
+ * fails, the other connections are not affected.
  */
 public final class Host {
-    private static byte[] spare = new byte[1 << 20]; // so that the first error of a full heap can be told
-    private static byte[] last = new byte[1 << 20]; // so that the process can end
+    private static byte[] spare = new byte[1 << 20]; // given up so that the first error of a full heap can be reported
+    private static byte[] last = new byte[1 << 20]; // given up so that the process can end itself
     private static final Map<String, String> HERE = Map.of("op", "answer");
     private static final int FULL = 3; // the exit code of a host whose heap is full
     private static final double FULL_FROM = 0.9;
-    private static final int CAUSES = 100; // they may go in a circle
-    private static final long HUNG_MS = 2000; // what still runs so long after it was given up
+    private static final int CAUSES = 100; // of an error; they may form a cycle
+    private static final long HUNG_MS = 2000; // a thread hangs if it still runs so long after its connection was closed
     final Found plugins;
     final Providers providers = new Providers(this);
-    final CompletableFuture<Connection> pulse = new CompletableFuture<>(); // the one that is there as long as the host
+    final CompletableFuture<Connection> pulse = new CompletableFuture<>(); // the connection that stays open as long as the host lives
     private final WorkerConfig worker;
     private final byte[] secret;
     private final int mostHung;
     private final AtomicInteger hung = new AtomicInteger();
-    private volatile Map<String, String> retiring; // what everybody is told, once it is decided
+    private volatile Map<String, String> retiring; // what all sessions are told once the host is to be replaced
     private volatile ServerSocketChannel server;
     private final Set<Session> sessions = ConcurrentHashMap.newKeySet();
 
     private Host(String pluginPath, String discovery, int mostHung, byte[] secret) {
-        // None of these but the plugin path is ever used: the worker has the connections and the converters.
+        // Only the plugin settings are ever used: connections and converters are the worker's. Connect requires the others.
         Map<String, String> settings = new HashMap<>(Map.of(
             "plugin.path", pluginPath, "plugin.discovery", discovery, "bootstrap.servers", "localhost:9",
             "offset.storage.file.filename", "/dev/null",
@@ -70,12 +70,12 @@ public final class Host {
         this.secret = secret;
     }
 
-    /** Metrics of one connector or task: what hung in another one of this name may still hold its own. */
+    /** New metrics for one connector or task: a former one of the same name may hang and still have its own. */
     ConnectMetrics metrics() {
         return new ConnectMetrics("heeler", worker, Time.SYSTEM, "heeler");
     }
 
-    /** The plugin that a message names, in exactly the version that it names: several may be side by side (KIP-891). */
+    /** The plugin of the class and exactly the version in a message: there may be several versions (KIP-891). */
     PluginDesc<?> plugin(Connection.Message message) {
         String name = message.text("class");
         String version = message.text("version");
@@ -89,7 +89,7 @@ public final class Host {
             plugins.headerConverters(), plugins.transformations(), plugins.predicates(), plugins.all.configProviders()).flatMap(Set::stream);
     }
 
-    /** Kafka's plugins, which keep to themselves what config providers they have found. */
+    /** Kafka's Plugins, which does not make the config providers that it has found public. */
     static final class Found extends Plugins {
         PluginScanResult all; // set by the constructor of Plugins
 
@@ -103,13 +103,13 @@ public final class Host {
     }
 
     /**
-     * Arguments: the folder of the socket and of the file "secret"; plugin.path; plugin.discovery; how many threads may
-     * hang before the worker is told to use another host.
+     * Arguments: the folder with the file "secret", where the socket is made; plugin.path; plugin.discovery; how many hung
+     * threads make the worker replace this host.
      */
     public static void main(String[] arguments) throws Exception {
         System.setErr(new Said(System.err));
-        System.setOut(System.err); // what plugins print belongs into the log
-        endIfFull(new Exception()); // its classes are looked up now: that takes memory
+        System.setOut(System.err); // what plugins print belongs in the log
+        endIfFull(new Exception()); // loads its classes now, as that takes memory
         Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
             endIfFull(error);
             System.err.println("[ERROR] The " + thread.getName() + " ended with an error");
@@ -123,13 +123,13 @@ public final class Host {
         try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
             host.server = server;
             server.bind(UnixDomainSocketAddress.of(bound));
-            Files.move(bound, folder.resolve("socket")); // whoever sees it can connect
+            Files.move(bound, folder.resolve("socket")); // once it is there, it accepts connections
             while (true) {
                 SocketChannel channel = server.accept();
                 new Thread(() -> host.serve(new Connection(channel)), "connection").start();
             }
         } catch (ClosedChannelException e) {
-            // It retires: those who are here may stay until the worker ends it.
+            // The host is being replaced: sessions may go on until the worker ends it.
         }
     }
 
@@ -147,7 +147,7 @@ public final class Host {
                     try {
                         session = first.op().equals("sink") ? new SinkSession(this, connection, first)
                             : new SourceSession(this, connection, first);
-                    } catch (Throwable e) { // a class that is not there, or cannot be loaded
+                    } catch (Throwable e) { // a class that is missing or cannot be loaded
                         connection.tell(0, failure(e));
                         return;
                     }
@@ -156,17 +156,17 @@ public final class Host {
                 case "lease" -> serve(new LeaseSession(this, connection, first), first);
                 case "chain" -> {
                     ChainSession session = new ChainSession(this, connection, first);
-                    if (leased(session.lease)) serve(session, first); // or else its task is in another host by now
+                    if (leased(session.lease)) serve(session, first); // else its task has moved to another host
                 }
                 case "pulse" -> {
                     pulse.complete(connection);
                     for (Connection.Message m = connection.read(); m != null; m = connection.read())
-                        connection.tell(m.id(), retiring == null ? HERE : retiring); // perhaps nobody else is here
+                        connection.tell(m.id(), retiring == null ? HERE : retiring); // there may be no session to tell
                 }
                 default -> serve(new Questions(this, connection), first);
             }
         } catch (IOException e) {
-            // The worker has given the connection up, or is gone; then its guard ends this process.
+            // The worker has closed the connection, or is gone; then its guard ends this process.
         } catch (Throwable e) {
             endIfFull(e);
             e.printStackTrace();
@@ -174,8 +174,8 @@ public final class Host {
     }
 
     /**
-     * An error that nobody was told of, since even that takes memory, or a thread that ends with it: its task would be
-     * RUNNING for ever and do nothing. So this process ends, and everything goes on in another one.
+     * Ends this process after an error that could not be reported, since even that takes memory, or that has ended a
+     * thread: the task would stay RUNNING and do nothing. Everything goes on in another host.
      */
     private static void endIfFull(Throwable error) {
         if (!ranOut(error)) return;
@@ -187,7 +187,7 @@ public final class Host {
         }
     }
 
-    /** Whether it comes from a heap that is full. */
+    /** Whether the error was caused by a full heap. */
     static boolean ranOut(Throwable error) {
         Throwable e = error;
         for (int deep = 0; e != null && deep < CAUSES; deep++, e = e.getCause()) if (e instanceof OutOfMemoryError) return true;
@@ -204,10 +204,10 @@ public final class Host {
             awaitEnd(session.thread);
             sessions.remove(session);
         }
-        if (session.ranOut) new Thread(this::lookAtHeap, "heap").start(); // by then this one holds nothing of it
+        if (session.ranOut) new Thread(this::lookAtHeap, "heap").start(); // a new thread, which keeps none of the session's memory alive
     }
 
-    /** After a task has failed for want of memory. What its plugin keeps all the same is missing to all others. */
+    /** After a task has failed for lack of memory: memory that its plugin does not release is missing to all others. */
     private void lookAtHeap() {
         System.gc();
         Runtime now = Runtime.getRuntime();
@@ -218,25 +218,25 @@ public final class Host {
         return sessions.stream().anyMatch(one -> one instanceof LeaseSession task && task.lease.equals(lease));
     }
 
-    /** The task is gone, so what is done for it ends. */
+    /** The task of this lease has ended, so its chains end. */
     void endChains(String lease) throws IOException {
         for (Session session : sessions)
             if (session instanceof ChainSession chain && chain.lease.equals(lease)) chain.connection.close();
     }
 
-    /** The worker listens to it no more. What hangs nobody can end, and each holds memory and perhaps locks. */
+    /** After the worker has closed the connection: a thread that hangs cannot be ended, and holds memory, perhaps locks. */
     private void awaitEnd(Thread thread) throws InterruptedException {
         if (thread == null) return;
         thread.join(HUNG_MS);
         if (!thread.isAlive()) return;
         int now = hung.incrementAndGet();
-        System.err.println("[WARN] The " + thread.getName() + " was given up and hangs; so do " + now + " threads in all");
+        System.err.println("[WARN] The " + thread.getName() + " was given up and hangs; hung threads in this host: " + now);
         if (now >= mostHung) retire("Too many threads hang in it");
         thread.join();
         hung.decrementAndGet();
     }
 
-    /** Nobody new comes, and whoever is here is to go. */
+    /** Accepts no more connections, and tells the worker to move what runs here. */
     private synchronized void retire(String why) {
         if (retiring != null) return;
         Map<String, String> told = Map.of("op", "retire", "why", why);
@@ -247,17 +247,17 @@ public final class Host {
         } catch (IOException e) {
             e.printStackTrace();
         }
-        // Each by itself: the worker may have no time to listen to one of them.
+        // A thread each: the worker may not be reading from one of them.
         for (Session session : sessions) new Thread(() -> session.event(told), "retire").start();
     }
 
-    /** System.exit cannot be refused by newer Javas, so the plugin that calls it is at least told. */
+    /** Newer versions of Java cannot prevent System.exit, but the plugin that called it can be named. */
     private void blameWhoExits() {
         Thread.getAllStackTraces().forEach((thread, stack) -> {
             for (StackTraceElement frame : stack) {
                 if (!frame.getClassName().equals("java.lang.Runtime") || !frame.getMethodName().matches("exit|halt")) continue;
                 SecurityException error = new SecurityException(
-                    "the plugin called System.exit, which ends all Java plugins of the worker");
+                    "the plugin called System.exit, which stops all Java plugins of the worker");
                 error.setStackTrace(stack);
                 for (Session session : sessions) if (session.owns(thread)) session.blame(error);
                 return;

@@ -2,7 +2,7 @@ package heeler.host;
 
 import java.io.IOException;
 
-/** A task of a Python connector has a chain here, for as long as this connection stands. */
+/** The lease of a Python connector's task: as long as this connection is open, executors may use the task's chain here. */
 final class LeaseSession extends Session {
     final String lease;
     private final Host host;

@@ -20,14 +20,14 @@ import org.apache.kafka.connect.runtime.errors.ErrorReporter;
 import org.apache.kafka.connect.runtime.errors.ProcessingContext;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
-/** Bad records of a task as dead letters, which the worker writes to their topic: a frame each, with all its headers. */
+/** Sends bad records of a task to the worker, which writes them to the dead letter queue: a frame each, with headers. */
 final class Letters implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
     private final Connection connection;
     private final SinkConnectorConfig config;
     private final ConnectorTaskId id;
     private final Columns columns = new Columns();
     private final ArrayDeque<CompletableFuture<RecordMetadata>> sent = new ArrayDeque<>();
-    private int first = 1; // the number of the oldest one in `sent`
+    private int first = 1; // the number of the oldest record in `sent`
 
     Letters(Connection connection, SinkConnectorConfig config, ConnectorTaskId id) {
         this.connection = connection;
@@ -47,7 +47,7 @@ final class Letters implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
             Map<String, Object> meta = Map.of("topics", columns.topics(), "offsets", List.of(), "more", false);
             connection.write(columns.frame(first + sent.size() - 1, Connection.MAPPER.writeValueAsBytes(meta), false));
         } catch (IOException e) {
-            throw new ConnectException("The worker does not take dead letters any more", e);
+            throw new ConnectException("The worker no longer takes records for the dead letter queue", e);
         } finally {
             columns.clear();
         }
@@ -76,7 +76,7 @@ final class Letters implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
         columns.header(name, text == null ? null : text.getBytes(StandardCharsets.UTF_8));
     }
 
-    /** Those up to this number are written. */
+    /** All records up to this number are written. */
     void written(int upTo) {
         while (true) {
             CompletableFuture<RecordMetadata> done;
@@ -89,7 +89,7 @@ final class Letters implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
         }
     }
 
-    /** The worker is gone: nobody shall wait for what it does not write. */
+    /** The worker is gone and writes nothing more: ends all waiting. */
     synchronized void giveUp() {
         for (CompletableFuture<RecordMetadata> waiting : sent)
             waiting.completeExceptionally(new ConnectException("The worker has given the task up"));

@@ -15,22 +15,22 @@ import org.apache.kafka.common.metrics.internals.PluginMetricsImpl;
 import org.apache.kafka.connect.runtime.ConnectMetrics;
 
 /**
- * What the plugins of one connector or task measure (KIP-877): told to the worker when it has changed, every second,
- * from the first metric on. A gauge is plugin code and may hang, so the thread that asks is theirs alone.
+ * The metrics of one connector's or task's plugins (KIP-877), sent to the worker every second if they have changed. A
+ * gauge is plugin code and may hang, so each instance reads them in a thread of its own.
  */
 final class Measures implements AutoCloseable {
     private static final String GROUP = "plugins";
     private static final long EVERY_MS = 1000;
     final ConnectMetrics all;
-    final PluginMetrics plugin; // the connector's or task's own; converters, transforms and predicates have others
+    final PluginMetrics plugin; // the connector's or task's own; those of converters, transforms and predicates are apart
     private final String name;
     private final Consumer<Map<String, ?>> tell;
     private final Map<MetricName, KafkaMetric> theirs = new ConcurrentHashMap<>();
     private final Set<MetricName> bad = ConcurrentHashMap.newKeySet();
-    private Thread telling; // guarded, as what follows, by this
+    private Thread telling; // this and what follows is guarded by `this`
     private boolean closed;
 
-    /** `tags`: those of the connector or task. */
+    /** `tags`: the connector's or task's. */
     Measures(Host host, String name, Map<String, String> tags, Consumer<Map<String, ?>> tell) {
         this.name = name;
         this.tell = tell;
@@ -83,7 +83,7 @@ final class Measures implements AutoCloseable {
                 }
             }
         } catch (InterruptedException e) {
-            // By a plugin: its metrics stay as they are.
+            // A plugin interrupted this thread: its metrics are no longer updated.
         }
     }
 

@@ -11,8 +11,8 @@ import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /**
- * The connector's committed offsets, asked of the worker each time. They travel as the JSON texts of the offsets topic,
- * so that numbers mean the same here and there.
+ * The connector's committed offsets, which the worker is asked for each time. They are sent as the JSON of the offsets
+ * topic, so that numbers have the same types on both sides.
  */
 final class Offsets implements OffsetStorageReader {
     private static final JsonConverter JSON = new JsonConverter();
@@ -35,7 +35,7 @@ final class Offsets implements OffsetStorageReader {
         return value == null ? "null" : new String(JSON.fromConnectData("", null, value), StandardCharsets.UTF_8);
     }
 
-    /** Pairs of texts as maps; an offset may be null. */
+    /** Pairs of JSON texts as maps; an offset may be null. */
     @SuppressWarnings("unchecked")
     static Map<Map<String, ?>, Map<String, ?>> maps(Object pairs) {
         Map<Map<String, ?>, Map<String, ?>> found = new HashMap<>();
@@ -61,7 +61,7 @@ final class Offsets implements OffsetStorageReader {
             throw new ConnectException("Interrupted while fetching offsets", e);
         }
         Map<Map<String, T>, Map<String, Object>> found = new HashMap<>();
-        for (Map<String, T> partition : partitions) // through JSON, so that an int and a long are the same
+        for (Map<String, T> partition : partitions) // through JSON, so that an int equals a long
             found.put(partition, (Map<String, Object>) known.get(value(text(partition))));
         return found;
     }

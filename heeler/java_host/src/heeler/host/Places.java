@@ -12,16 +12,16 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Where a sink task stands in each of its partitions: the next offset to give it, and how far it has taken what it was
- * given. Whoever may be asked by threads of the plugin is synchronized.
+ * The positions of a sink task in its partitions: the next offset to give it, and the end of what it has taken. Methods are
+ * synchronized because threads of the plugin call some of them.
  */
 final class Places {
     private final Map<TopicPartition, Long> next = new HashMap<>();
     private final Map<TopicPartition, Long> taken = new HashMap<>();
-    private final Map<TopicPartition, Long> committed = new HashMap<>(); // as far as the worker was told
+    private final Map<TopicPartition, Long> committed = new HashMap<>(); // what the worker was told to commit
     private final Set<TopicPartition> held = new HashSet<>();
     private final Map<TopicPartition, Long> rewinds = new HashMap<>();
-    private final Set<TopicPartition> moved = new HashSet<>(); // of which the worker has to be told
+    private final Set<TopicPartition> moved = new HashSet<>(); // partitions that the worker has to be told about
 
     /** [topic, partition, offset] as a map; an offset may be null. */
     static Map<TopicPartition, Long> offsets(Object triples) {
@@ -55,7 +55,7 @@ final class Places {
         moved.removeAll(places);
     }
 
-    /** The next offset to give it; null where it is to have nothing of the partition. */
+    /** The next offset to give the task; null if it does not have the partition or has paused it. */
     synchronized Long next(TopicPartition place) {
         return held.contains(place) ? null : next.get(place);
     }
@@ -68,7 +68,7 @@ final class Places {
         upTo.forEach((place, offset) -> taken.computeIfPresent(place, (same, before) -> offset));
     }
 
-    /** The worker sends other offsets than are wanted here. */
+    /** The worker sends other offsets than the task needs. */
     synchronized void mistaken(TopicPartition place) {
         moved.add(place);
     }
@@ -77,7 +77,7 @@ final class Places {
         rewinds.putAll(offsets);
     }
 
-    /** False where one of them is not assigned. */
+    /** Pauses or resumes partitions; false if one of them is not assigned. */
     synchronized boolean hold(Collection<TopicPartition> places, boolean on) {
         if (!next.keySet().containsAll(places)) return false;
         if (on) held.addAll(places);
@@ -86,12 +86,12 @@ final class Places {
         return true;
     }
 
-    /** Do what rewinds ask for; what the worker has to be told: where each partition stands that moved, -1 if held. */
+    /** Carries out rewinds. What to tell the worker: the next offset of each partition that has moved, -1 if paused. */
     synchronized List<Object> settle() {
         rewinds.forEach((place, offset) -> {
             if (offset == null || !next.containsKey(place))
                 System.err.println("[WARN] Cannot rewind " + place + " to " + offset + ": "
-                    + (offset == null ? "that is no offset" : "the task does not have the partition"));
+                    + (offset == null ? "that is not an offset" : "the task does not have the partition"));
             else back(place, offset);
         });
         rewinds.clear();
@@ -109,7 +109,7 @@ final class Places {
         moved.add(place);
     }
 
-    /** Back to what was committed. */
+    /** Goes back to the committed offsets. */
     synchronized void forget(Collection<TopicPartition> places) {
         for (TopicPartition place : places) if (committed.containsKey(place)) back(place, committed.get(place));
     }
@@ -121,14 +121,14 @@ final class Places {
         return found;
     }
 
-    /** What of the task's wishes can be committed, and was not yet: nothing beyond what it has taken. */
+    /** Those of the offsets that the task wants committed which are new, and not beyond what it has taken. */
     synchronized List<Object> committable(Collection<TopicPartition> places, Map<TopicPartition, OffsetAndMetadata> wanted) {
         List<Object> told = new ArrayList<>();
         wanted.forEach((place, at) -> {
             if (!places.contains(place) || !taken.containsKey(place)) return;
             if (at.offset() > taken.get(place))
-                System.err.println("[WARN] Offset " + at.offset() + " of " + place + " is not committed: the task has taken"
-                    + " the records before " + taken.get(place) + " only");
+                System.err.println("[WARN] Offset " + at.offset() + " of " + place + " is not committed: the task has only taken"
+                    + " the records before " + taken.get(place));
             else if (committed.put(place, at.offset()) != at.offset()) told.add(triple(place, at.offset()));
         });
         return told;

@@ -19,8 +19,8 @@ import org.apache.kafka.connect.runtime.isolation.LoaderSwap;
 import org.apache.kafka.connect.runtime.isolation.PluginDesc;
 
 /**
- * The config providers of the worker's file (KIP-297). Each is made and configured when it is first asked for, also in
- * a host that has taken the place of another; one that could not be configured is tried again by who asks next.
+ * The config providers in the worker's properties (KIP-297). Each is made and configured when it is first used, in every
+ * host anew; if that fails, it is tried again at the next use.
  */
 final class Providers {
     private final Host host;
@@ -32,7 +32,7 @@ final class Providers {
         this.host = host;
     }
 
-    /** The message names the provider, its class and its settings; "get" a path too, and keys or null for all. */
+    /** The message has the provider's name, class and settings; "get" also a path, and keys or null for all. */
     Map<String, ?> answered(Connection.Message asked, PluginDesc<?> named) throws Exception {
         Made found = configured(asked, named);
         Map<String, Object> told = new LinkedHashMap<>(Map.of("op", "answer"));
@@ -55,7 +55,7 @@ final class Providers {
         return found;
     }
 
-    /** Who comes while another one configures it waits for that. */
+    /** The configured provider; waits if another thread is configuring it. */
     private Made configured(Connection.Message asked, PluginDesc<?> named) throws Exception {
         String id = asked.text("provider");
         FutureTask<Made> mine = new FutureTask<>(() -> make(asked, named));
@@ -95,10 +95,10 @@ final class Providers {
         }
     }
 
-    /** The worker ends. */
+    /** Closes all providers, as the worker stops. */
     void close() {
         for (FutureTask<Made> task : made.values()) {
-            if (!task.isDone()) continue; // it hangs in configure
+            if (!task.isDone()) continue; // its `configure` hangs
             try {
                 Made found = task.get();
                 try (LoaderSwap swap = host.plugins.withClassLoader(found.loader())) {

@@ -20,7 +20,7 @@ import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
 
-/** Answers what can be asked about plugins while nothing of them runs. */
+/** Answers questions about plugins that need no running connector or task. */
 final class Questions extends AskedSession {
     private final Host host;
 
@@ -39,11 +39,11 @@ final class Questions extends AskedSession {
         try {
             super.listen(first);
         } finally {
-            thread.interrupt(); // perhaps that ends what it hangs in
+            thread.interrupt(); // in case it hangs
         }
     }
 
-    /** It called System.exit: who asked is told. */
+    /** The plugin called System.exit, which answers the question. */
     @Override
     void blame(Throwable error) {
         tell(asking, failure(error));

@@ -6,8 +6,8 @@ import java.util.Map;
 import org.slf4j.LoggerFactory;
 
 /**
- * What this process and its plugins write: each line begins with whom its thread works for, between two marks, so that
- * the worker's log can say it. Threads that plugins start work for those that started them.
+ * The output of this process and its plugins: each line begins with the connector and task that its thread works for,
+ * between marks, for the worker's log. A thread that a plugin starts works for the same ones as the thread that starts it.
  */
 final class Said extends PrintStream {
     private static final String MARK = "\u0001";
@@ -18,7 +18,7 @@ final class Said extends PrintStream {
         super(out, true);
     }
 
-    /** From now on this thread, and those that it starts, work for what is asked for first over a connection. */
+    /** From now on this thread, and those that it starts, work for the connector or task in a connection's first message. */
     static void worksFor(Connection.Message first) {
         switch (first.op()) {
             case "connector" -> WHOSE.set(MARK + MARK + first.text("name") + MARK);
@@ -40,9 +40,9 @@ final class Said extends PrintStream {
         super.println((Object) (whose() + line));
     }
 
-    /** A logger's level, and that of all below it; there is no other way to change it while slf4j-simple runs. */
+    /** Sets the level of a logger and those below it. slf4j-simple has no other way to change it at run time. */
     static void level(String logger, String level) throws ReflectiveOperationException {
-        System.setProperty("org.slf4j.simpleLogger.log." + logger, level.toLowerCase()); // of those to come
+        System.setProperty("org.slf4j.simpleLogger.log." + logger, level.toLowerCase()); // for loggers that do not exist yet
         Object factory = LoggerFactory.getILoggerFactory();
         Field known = factory.getClass().getDeclaredField("loggerMap");
         known.setAccessible(true);

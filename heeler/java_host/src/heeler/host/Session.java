@@ -3,26 +3,26 @@ package heeler.host;
 import java.io.IOException;
 import java.util.Map;
 
-/** Something that has a connection and a thread that runs plugin code. */
+/** One connection, and the thread that runs plugin code for it. */
 abstract class Session {
     final Connection connection;
-    volatile Thread thread; // null where there is none yet
+    volatile Thread thread; // null before it is made
     volatile ClassLoader loader; // the plugin's
-    volatile boolean ranOut; // its plugin found no memory
+    volatile boolean ranOut; // its plugin ran out of memory
 
     Session(Connection connection) {
         this.connection = connection;
     }
 
-    /** Heed the worker until it closes the connection. `first`: what it said first. */
+    /** Handles the worker's messages, of which `first` is the first, until it closes the connection. */
     abstract void listen(Connection.Message first) throws Exception;
 
-    /** Whether this thread is its own, or one that its plugin has started. */
+    /** Whether a thread is the session's own or one that its plugin has started. */
     boolean owns(Thread other) {
         return other == thread || other.getContextClassLoader() == loader && loader != null;
     }
 
-    /** What the plugin did that fails it, or ends the host. */
+    /** Reports an error of the plugin, which fails or has ended the host. */
     void blame(Throwable error) {
         event(failure(error));
     }
@@ -34,7 +34,7 @@ abstract class Session {
         return told;
     }
 
-    /** Something that the worker did not ask for. */
+    /** Sends the worker a message that is not an answer. */
     void event(Map<String, ?> told) {
         tell(0, told);
     }
@@ -43,7 +43,7 @@ abstract class Session {
         try {
             connection.tell(id, told);
         } catch (IOException e) {
-            // The worker has given this up.
+            // The worker has closed the connection.
         }
     }
 }

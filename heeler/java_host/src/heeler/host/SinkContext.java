@@ -13,13 +13,13 @@ import org.apache.kafka.connect.runtime.WorkerSinkTaskContext;
 import org.apache.kafka.connect.sink.ErrantRecordReporter;
 
 /**
- * What a sink task may ask of its worker.
+ * The context of a sink task.
  *
- * Of Kafka's own class, because there are connectors (Iceberg's) that look for the consumer in its private field: they
- * commit offsets in a transaction of their own, for which they need the group's generation.
+ * A subclass of Kafka's own, because some connectors (Iceberg's) get the consumer from its private field: they commit
+ * offsets in a transaction of their own, for which they need the group's generation.
  */
 final class SinkContext extends WorkerSinkTaskContext {
-    /** What the task's session knows; any thread. */
+    /** What the task's session provides. Thread-safe. */
     interface Source {
         Map<String, String> configs();
 
@@ -43,14 +43,14 @@ final class SinkContext extends WorkerSinkTaskContext {
         this.source = source;
     }
 
-    /** The worker has the consumer. What stands for it knows of the group, and commits and seeks nothing. */
+    /** A stand-in for the consumer, which is in the worker: it knows the group's metadata, but cannot commit or seek. */
     @SuppressWarnings("unchecked")
     private static Consumer<byte[], byte[]> consumer(Source source) {
         return (Consumer<byte[], byte[]>) Proxy.newProxyInstance(Consumer.class.getClassLoader(), new Class<?>[] {Consumer.class},
             (self, method, given) -> switch (method.getName()) {
                 case "groupMetadata" -> source.group();
                 case "assignment" -> source.places().all();
-                case "committed" -> Map.of(); // partitions are opened at what is committed, whoever commits it
+                case "committed" -> Map.of(); // partitions are opened at their committed offsets, whoever has committed them
                 case "equals" -> self == given[0];
                 case "hashCode" -> System.identityHashCode(self);
                 case "toString" -> "the group of this task";
@@ -96,8 +96,8 @@ final class SinkContext extends WorkerSinkTaskContext {
 
     private void hold(boolean on, TopicPartition... which) {
         if (!source.places().hold(List.of(which), on))
-            throw new IllegalWorkerStateException("only partitions that are assigned to the task can be paused and resumed, "
-                + "which not all of these are: " + List.of(which));
+            throw new IllegalWorkerStateException("only partitions that are assigned to the task can be paused and resumed; "
+                + "not all of these are: " + List.of(which));
     }
 
     @Override

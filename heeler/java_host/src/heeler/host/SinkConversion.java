@@ -22,10 +22,10 @@ import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.util.ConnectUtils;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
-/** A sink task's converters and transforms, under Kafka's own handling of errors; what is reported of bad records. */
+/** A sink task's converters and transforms, with Kafka Connect's own error handling and reports of bad records. */
 final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, SinkRecord> {
-    private final WorkerErrantRecordReporter reporter; // null where bad records are told to nobody
-    private final Letters letters; // null where somebody else has them
+    private final WorkerErrantRecordReporter reporter; // null if errors are not tolerated and there is no dead letter queue
+    private final Letters letters; // null for a connector in Python
     private final CutValues values = new CutValues();
 
     SinkConversion(Host host, Connection connection, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured) {
@@ -39,7 +39,7 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
             ? new WorkerErrantRecordReporter(operator, keyConverter, valueConverter, headerConverter) : null;
     }
 
-    /** Of a connector in Python: bad records are left out, and told to `bad` alone. */
+    /** For a connector in Python: bad records are left out and reported to `bad` only. */
     SinkConversion(Host host, SinkConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured,
                    ErrorReporter<ConsumerRecord<byte[], byte[]>> bad) {
         super(host, config, id, measured, ToleranceType.ALL);
@@ -48,7 +48,7 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         reporter = null;
     }
 
-    /** The frame's record for the task; null where a transform has dropped it, or it is bad and may be left out. */
+    /** The record for the task; null if a transform has dropped it, or it is bad and tolerated. */
     SinkRecord converted(Frame frame, int row) {
         ConsumerRecord<byte[], byte[]> original = frame.record(row);
         ConsumerRecord<byte[], byte[]> record = frame.cut ? frame.given(row) : original;
@@ -63,14 +63,14 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         Long time = ConnectUtils.checkAndConvertTimestamp(record.timestamp());
         SinkRecord whole = new SinkRecord(original.topic(), original.partition(), key.schema(), key.value(), value.schema(),
             value.value(), original.offset(), time, record.timestampType(), headers);
-        if (frame.cut) // it has its first topic and partition too (KIP-793)
+        if (frame.cut) // it keeps its original topic and partition too (KIP-793)
             whole = whole.newRecord(record.topic(), record.partition(), key.schema(), key.value(), value.schema(),
                 value.value(), time, headers);
         SinkRecord transformed = chain.apply(context, whole);
         return transformed == null || context.failed() ? null : new InternalSinkRecord(context, transformed);
     }
 
-    /** Of a record's key or value, what its converter reads, or what the worker has read. */
+    /** A record's key or value, from its converter, or from the worker if that has converted it. */
     private SchemaAndValue connect(Frame frame, String part, Converter own, ConsumerRecord<byte[], byte[]> record, byte[] bytes) {
         return frame.json(part) ? values.read(frame.schema(part), bytes)
             : own.toConnectData(record.topic(), record.headers(), bytes);
@@ -80,7 +80,7 @@ final class SinkConversion extends Conversion<ConsumerRecord<byte[], byte[]>, Si
         return reporter;
     }
 
-    /** Throws what became of reports that nobody has waited for. */
+    /** Throws the error of a report that the task has not waited for. */
     void check() {
         if (reporter != null) reporter.maybeThrowAsyncError();
     }

@@ -23,11 +23,12 @@ import org.apache.kafka.connect.sink.SinkTask;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /**
- * One sink task. The connection's thread takes the worker's orders and frames; another one does what is ordered, or
- * else converts, transforms and puts the records in the frames, and asks the task what may be committed.
+ * One sink task. The connection's thread receives the worker's orders and frames. Another thread carries out the orders,
+ * converts, transforms and puts the records of the frames, and asks the task which offsets to commit.
  *
- * Orders: open, close, pause, resume, stop. Told: "commit" (offsets for the group), "at" (where partitions stand that
- * the plugin has moved or holds), "done" (a frame), "tick" (it goes on, while frames are here), dead letters as frames.
+ * Orders: open, close, pause, resume, stop. Messages to the worker: "commit" (offsets for the group), "at" (the positions
+ * of partitions that the plugin has rewound or paused), "done" (with a frame), "tick" (still at work on frames), and frames
+ * with records for the dead letter queue.
  */
 final class SinkSession extends Session implements SinkContext.Source {
     private static final long TICK_MS = 1000;
@@ -38,7 +39,7 @@ final class SinkSession extends Session implements SinkContext.Source {
     private final int most;
     private final long flushMs;
     private final Places places = new Places();
-    private volatile boolean gone; // the worker does not listen any more
+    private volatile boolean gone; // the worker has closed the connection
     private volatile SinkConversion conversion;
     private volatile ConsumerGroupMetadata group;
 
@@ -47,14 +48,14 @@ final class SinkSession extends Session implements SinkContext.Source {
     private boolean commitRequested; // guarded by this
     private long timeout = -1; // guarded by this
 
-    // Only the task's thread has to do with these.
+    // Used by the task's thread only.
     private SinkTask task;
     private Measures measures;
     private boolean paused;
     private Frame frame;
     private int row;
     private int written;
-    private List<SinkRecord> batch; // what put has to take: also again
+    private List<SinkRecord> batch; // the records for put, kept as long as it has to be repeated
     private final Map<TopicPartition, Long> batchEnds = new HashMap<>();
     private boolean again;
     private long nextPut;
@@ -86,7 +87,7 @@ final class SinkSession extends Session implements SinkContext.Source {
             gone = true;
             if (conversion != null) conversion.giveUp();
             synchronized (this) { notifyAll(); }
-            thread.interrupt(); // perhaps that ends what it hangs in
+            thread.interrupt(); // in case it hangs
         }
     }
 
@@ -131,7 +132,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         }
     }
 
-    /** Until it is stopped; whatever happens, what the task has taken is committed before its partitions are closed. */
+    /** Runs until the task is stopped. In any case, what it has taken is committed before its partitions are closed. */
     private void go() throws Throwable {
         Throwable failed = null;
         try {
@@ -168,7 +169,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         return true;
     }
 
-    /** What the worker orders; null where it is time for something else. */
+    /** Waits for the worker's next order; null if there is something else to do. */
     private synchronized Connection.Message await() throws IOException, InterruptedException {
         while (!gone && orders.isEmpty()) {
             if (timeout > 0) nextPut = Math.min(nextPut, now() + timeout);
@@ -212,7 +213,7 @@ final class SinkSession extends Session implements SinkContext.Source {
                 conversion.forget(lost);
                 places.close(lost);
                 synchronized (this) { frames.clear(); }
-                frame = null; // the group gives these records to whoever has their partitions then
+                frame = null; // the partitions' next owners get these records
                 batch = null;
                 again = false;
                 tell(Map.of("op", "closed"));
@@ -225,10 +226,10 @@ final class SinkSession extends Session implements SinkContext.Source {
         }
     }
 
-    /** Records, or none where it is time to let the task do something. The same ones again where it has asked for that. */
+    /** Calls put with the next records, with none if it is just time to call it, or again with the same ones. */
     private void put() throws Exception {
         if (!again) gather();
-        nextPut = nextCommit; // or when the task says
+        nextPut = nextCommit; // unless the task sets a timeout
         try {
             task.put(new ArrayList<>(batch));
             conversion.check();
@@ -236,7 +237,7 @@ final class SinkSession extends Session implements SinkContext.Source {
             batch = null;
             places.took(batchEnds);
         } catch (RetriableException e) {
-            System.err.println("[WARN] " + id + " is to be given the same records again: " + e);
+            System.err.println("[WARN] " + id + " gets the same records again: " + e);
             again = true;
         }
         settle();
@@ -244,27 +245,27 @@ final class SinkSession extends Session implements SinkContext.Source {
         ended();
     }
 
-    /** The next records of the oldest frame that has some. */
+    /** Takes the next records from the oldest frame that has some. */
     private void gather() throws IOException {
         batch = new ArrayList<>();
         batchEnds.clear();
         while (batchEnds.isEmpty() && !paused && nextFrame()) {
             row = frame.rowFrom(places.next(frame.place));
             int end = Math.min(frame.count, row + most);
-            while (end < frame.count && frame.offset(end) == frame.offset(end - 1)) end++; // all that became of one record
+            while (end < frame.count && frame.offset(end) == frame.offset(end - 1)) end++; // all records made of one are kept together
             for (; row < end; row++) {
                 SinkRecord converted = conversion.converted(frame, row);
                 if (converted != null) batch.add(converted);
                 batchEnds.put(frame.place, frame.offset(row) + 1);
             }
-            if (frame.cut && row == frame.count) batchEnds.put(frame.place, frame.to); // what the worker left out is done
+            if (frame.cut && row == frame.count) batchEnds.put(frame.place, frame.to); // including records that the worker has left out
             written += batch.size();
             places.given(frame.place, row < frame.count ? frame.offset(row) : frame.to);
             if (batchEnds.isEmpty()) ended();
         }
     }
 
-    /** Whether there is a frame that goes on where its partition stands. */
+    /** Whether there is a frame with the next offset of its partition. */
     private boolean nextFrame() throws IOException {
         while (true) {
             if (frame == null) {
@@ -281,7 +282,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         }
     }
 
-    /** Tell that the frame is done, if it is. */
+    /** Tells the worker if the frame is done. */
     private void ended() throws IOException {
         if (frame == null || row < frame.count || again) return;
         frame = null;
@@ -306,7 +307,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         try {
             wanted = task.preCommit(places.taken(which));
         } catch (Throwable e) { // plugin code
-            System.err.println("[ERROR] " + id + " commits no offsets" + (closing ? ": " : " and goes back: ") + e);
+            System.err.println("[ERROR] " + id + " commits no offsets" + (closing ? ": " : " and rewinds to the committed ones: ") + e);
             if (!closing) places.forget(which);
             return;
         } finally {
@@ -324,7 +325,7 @@ final class SinkSession extends Session implements SinkContext.Source {
         connection.tell(0, told);
     }
 
-    // What the task asks of its context.
+    // What the task's context needs.
 
     @Override
     public Map<String, String> configs() {

@@ -15,13 +15,13 @@ import org.apache.kafka.connect.runtime.errors.ToleranceType;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
-/** A source task's transforms and converters, under Kafka's own handling of errors where the connector asks for any. */
+/** A source task's transforms and converters, with Kafka Connect's own error handling if the connector configures any. */
 final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
-    private final boolean direct; // without the operator, which costs each record five times: the first error ends the task
-    private final List<?> converted; // "key", "value": what the worker converts, and gets as JSON; null where it has no part
+    private final boolean direct; // without the operator, which is used five times for each record: the first error fails the task
+    private final List<?> converted; // which of "key" and "value" the worker converts, from JSON; null if it has no part
     private final CutValues values = new CutValues();
 
-    /** What Kafka, or the worker's part of the chain, gets of a record; there with the texts of schemas. */
+    /** A record for Kafka, or for the worker's part of the chain; the latter with its schemas as JSON. */
     record Outgoing(String topic, Integer partition, long timestamp, RecordHeaders headers, byte[] key, byte[] value,
                     String keySchema, String valueSchema) { }
 
@@ -33,7 +33,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
             && !config.enableErrorLog();
     }
 
-    /** Of a connector in Python: bad records are left out, and told to `bad` alone. */
+    /** For a connector in Python: bad records are left out and reported to `bad` only. */
     SourceConversion(Host host, SourceConnectorConfig config, ConnectorTaskId id, ConnectMetrics measured,
                      ErrorReporter<SourceRecord> bad) {
         super(host, config, id, measured, ToleranceType.ALL);
@@ -42,7 +42,7 @@ final class SourceConversion extends Conversion<SourceRecord, SourceRecord> {
         direct = false;
     }
 
-    /** Null where a transform has dropped the record, or it is bad and may be left out. */
+    /** The record to send; null if a transform has dropped it, or it is bad and tolerated. */
     Outgoing converted(SourceRecord before) {
         if (direct) {
             try {

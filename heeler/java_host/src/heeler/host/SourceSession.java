@@ -29,27 +29,27 @@ import org.apache.kafka.connect.storage.OffsetStorageReader;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /**
- * One source task. A thread polls, transforms and converts; one writes what has gathered meanwhile as a frame, together
- * with the offsets up to there; the connection's own hears the worker: it appends a frame, makes it final together with
- * its offsets, and then says so.
+ * One source task. One thread polls, transforms and converts. A second one sends the records that have come in the meantime
+ * as a frame, with their offsets. The connection's thread receives the worker's messages: the worker appends a frame,
+ * commits it together with its offsets, and then acknowledges it.
  *
- * The end: "stop" -> the last poll returns, the last frame goes, "drained" -> the worker makes all of it final,
- * "finish" -> the task is stopped, "stopped".
+ * The end: "stop" -> the last poll returns, the last frame is sent, "drained" -> the worker commits all of it, "finish" ->
+ * the task is stopped, "stopped".
  */
 final class SourceSession extends Session {
     private static final int FRAME_BYTES = 4 << 20;
-    private static final int SLICE = 500; // records that are converted in one go: more would leave the caches
+    private static final int SLICE = 500; // records that are converted at once; more would not fit into the CPU's caches
     private final Host host;
     private final Connection.Message order;
     private final ConnectorTaskId id;
-    private final List<?> converted; // what the worker converts; null where it has no part of the chain
-    private final WorkerTransactionContext transactions; // null where others say where they end
+    private final List<?> converted; // what the worker converts; null if it has no part of the chain
+    private final WorkerTransactionContext transactions; // null unless the connector defines transaction boundaries
     private final CountDownLatch finish = new CountDownLatch(1);
     private volatile SourceTask task;
     private volatile SourceConversion conversion;
     private volatile boolean stopping;
-    private volatile boolean gone; // the worker does not listen any more
-    private boolean paused = true; // until the worker says "resume"; guarded, as all that follows, by this
+    private volatile boolean gone; // the worker has closed the connection
+    private boolean paused = true; // until the worker sends "resume"; this and all that follows is guarded by `this`
 
     private Columns filling = new Columns();
     private Columns spare = new Columns();
@@ -57,12 +57,12 @@ final class SourceSession extends Session {
     private List<Sent> sent = new ArrayList<>();
     private boolean amidPoll;
     private boolean drained;
-    private String signal; // a transaction ends with the next frame: "commit" or "abort"
+    private String signal; // how the transaction ends with the next frame: "commit" or "abort"
     private boolean wantsRecords; // the plugin has a commitRecord of its own
     private int frames;
     private final ArrayDeque<Map.Entry<Integer, List<Sent>>> unacknowledged = new ArrayDeque<>();
 
-    /** A record as it was polled, and what was sent of it; topic null where nothing was. */
+    /** A polled record, and what was sent for it; topic is null if nothing was. */
     private record Sent(SourceRecord record, String topic, long timestamp, int keySize, int valueSize) {
         static Sent of(SourceRecord record, Outgoing sends) {
             return sends == null ? new Sent(record, null, -1, -1, -1)
@@ -103,7 +103,7 @@ final class SourceSession extends Session {
             gone = true;
             stop();
             finish.countDown();
-            thread.interrupt(); // perhaps that ends what it hangs in
+            thread.interrupt(); // in case it hangs
         }
     }
 
@@ -190,12 +190,12 @@ final class SourceSession extends Session {
         if (transactions != null) end(asked(transactions.shouldAbortBatch(), transactions.shouldCommitBatch()));
     }
 
-    /** What the plugin asks of the transaction after this; null where it asks nothing. Each answer is given once. */
+    /** What the plugin wants to do with the transaction now; null for nothing. */
     private static String asked(boolean abort, boolean commit) {
         return abort ? "abort" : commit ? "commit" : null;
     }
 
-    /** The transaction ends here, so a frame does. */
+    /** The transaction ends here, so the frame ends too. */
     private synchronized void end(String how) throws InterruptedException {
         if (how == null) return;
         signal = how;
@@ -212,13 +212,13 @@ final class SourceSession extends Session {
         }
     }
 
-    /** The first of the records, which have become these; null where there is nothing to send. */
-    private synchronized void add(List<SourceRecord> records, List<Outgoing> converted, boolean more)
+    /** Adds records with the results of their conversion, as far as there are any; null if there is nothing to send. */
+    private synchronized void add(List<SourceRecord> records, List<Outgoing> results, boolean more)
         throws InterruptedException {
         while (filling.size() > FRAME_BYTES && !gone) wait();
-        for (int i = 0; i < converted.size(); i++) {
+        for (int i = 0; i < results.size(); i++) {
             SourceRecord record = records.get(i);
-            Outgoing sends = converted.get(i);
+            Outgoing sends = results.get(i);
             if (sends != null) {
                 if (converted != null) filling.schemas(sends.keySchema(), sends.valueSchema());
                 for (Header h : sends.headers()) filling.header(h.key(), h.value());
@@ -229,7 +229,7 @@ final class SourceSession extends Session {
             if (wantsRecords) sent.add(Sent.of(record, sends));
             if (transactions != null) end(asked(transactions.shouldAbortOn(record), transactions.shouldCommitOn(record)));
         }
-        amidPoll = more && transactions == null; // which ends where the plugin says, whatever one poll returned
+        amidPoll = more && transactions == null; // transactions of the connector's may end amid a poll
         notifyAll();
     }
 
@@ -269,12 +269,12 @@ final class SourceSession extends Session {
                 synchronized (this) { spare = full; }
             }
         } catch (Throwable e) {
-            if (!gone) blame(e); // an offset that JSON cannot hold
+            if (!gone) blame(e); // for example an offset that JSON cannot represent
             stop();
         }
     }
 
-    /** All frames up to this one are in Kafka, and their offsets. */
+    /** All frames up to this one, and their offsets, are committed. */
     private void acknowledge(Connection.Message message) {
         int frame = message.number("frame");
         Map<Integer, Placed> placed = Placed.of(message);
@@ -292,12 +292,12 @@ final class SourceSession extends Session {
                     running.commitRecord(one.record(), one.topic() == null ? null : metadata(one, where, row++));
             }
             running.commit();
-        } catch (Throwable e) { // plugin code; Java's worker also only tells
+        } catch (Throwable e) { // plugin code; Java's worker only logs it, too
             System.err.println("[ERROR] " + id + " commit of the source task failed: " + e);
         }
     }
 
-    /** Null where the worker's part of the chain has dropped the record. */
+    /** Null if the worker's part of the chain has dropped the record. */
     private static RecordMetadata metadata(Sent one, Placed where, int row) {
         String topic = where.topics() == null ? one.topic() : where.topics().get(row);
         if (topic == null) return null;
@@ -307,8 +307,8 @@ final class SourceSession extends Session {
     }
 
     /**
-     * Where the records of a frame went, those that a transform dropped left out; an offset of -1 is not known. `topics`:
-     * the worker's, where it has a part of the chain; null where it has none.
+     * Where the records of a frame went, without those that a transform has dropped; an offset of -1 is unknown. `topics`:
+     * from the worker's part of the chain; null if it has none.
      */
     private record Placed(Map<Integer, String> topics, IntBuffer partitions, LongBuffer offsets) {
         static Map<Integer, Placed> of(Connection.Message message) {
