@@ -6,7 +6,6 @@ write has taken too long. A write is answered when it has been read back.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import time
@@ -16,7 +15,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-import pykka
 from typing_extensions import override
 
 from actors.messages.commands import ClaimWritePrivileges, PutLoggerLevel, ReadConfigToEnd, WriteConfig
@@ -25,6 +23,7 @@ from actors.messages.ids import OpId
 from actors.messages.replies import answer
 from actors.messages.requests import Ask, SetClusterLoggerLevel
 from actors.stores.config_writes import WritePlan, plan
+from actors.stores.log_actor import LogActor
 from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.errors import ConnectError
@@ -67,7 +66,7 @@ class _Work:
     since: float = field(default_factory=time.monotonic)
 
 
-class ConfigStoreActor(pykka.ThreadingActor):
+class ConfigStoreActor(LogActor):
     """Answers WriteConfig, ReadConfigToEnd and ClaimWritePrivileges with ConfigOpDone; sends ConfigChanged.
 
     `writer` is None where exactly-once source support is disabled: then nothing needs to be claimed. Writes that
@@ -82,8 +81,7 @@ class ConfigStoreActor(pykka.ThreadingActor):
         ticker: Ticker,
         writer: PrivilegedWriter | None = None,
     ) -> None:
-        super().__init__()
-        self._log = topic_log
+        super().__init__(topic_log, "Config topic")
         self._tell = tell
         self._view = view
         self._ticker = ticker
@@ -96,15 +94,6 @@ class ConfigStoreActor(pykka.ThreadingActor):
         self._busy: dict[ConnectorName, deque[int]] = {}  # the first of each queue is under way
 
     @override
-    def on_start(self) -> None:
-        """Begin to read."""
-        started = self._log.start(
-            lambda records: self._tell_self(RecordsRead(records)),
-            lambda error: log.debug("Config topic: %s", error),
-        )
-        started.add_done_callback(lambda future: self._tell_self(CaughtUp(error_of(future))))
-
-    @override
     def on_stop(self) -> None:
         """Fail everything that is still waiting for an answer."""
         self._log.stop()
@@ -112,10 +101,6 @@ class ConfigStoreActor(pykka.ThreadingActor):
             self._writer.close()
         for number in list(self._works):
             self._finish(number, ConnectError("The config store is shutting down"))
-
-    @override
-    def on_failure(self, *_: Any) -> None:
-        self.on_stop()
 
     @override
     def on_receive(self, message: Any) -> None:
@@ -255,9 +240,6 @@ class ConfigStoreActor(pykka.ThreadingActor):
     def _answer_to(self, op: OpId) -> Callable[[Exception | None], None]:
         return lambda error: self._tell(ConfigOpDone(op, error))
 
-    def _tell_self(self, message: Any) -> None:
-        with contextlib.suppress(pykka.ActorDeadError):  # the log may be a moment longer alive than its store
-            self.actor_ref.tell(message)
 
 
 def _reply_to(reply: Any) -> Callable[[Exception | None], None]:

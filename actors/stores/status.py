@@ -6,7 +6,6 @@ long as it is not superseded (storage/status/fold.py has the rules).
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Sequence
@@ -14,13 +13,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-import pykka
 from typing_extensions import override
 
 from actors.messages.commands import DeleteTopicStatuses, FlushStatuses, PutStatus, PutTopicStatus, ReadStatuses
 from actors.messages.events import StatusesFlushed, StatusesRead
 from actors.messages.ids import OpId
 from actors.messages.requests import Ask, ResetTopics
+from actors.stores.log_actor import LogActor
 from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.futures import error_of
@@ -58,12 +57,11 @@ class _Again:
     write: _Write
 
 
-class StatusStoreActor(pykka.ThreadingActor):
+class StatusStoreActor(LogActor):
     """Takes PutStatus, FlushStatuses, ReadStatuses, PutTopicStatus, DeleteTopicStatuses and Ask(ResetTopics)."""
 
     def __init__(self, topic_log: TopicLog, tell: Callable[[Any], None], view: StatusView, ticker: Ticker) -> None:
-        super().__init__()
-        self._log = topic_log
+        super().__init__(topic_log, "Status topic")
         self._tell = tell
         self._view = view
         self._ticker = ticker
@@ -75,24 +73,11 @@ class StatusStoreActor(pykka.ThreadingActor):
         self._topics_sent: set[bytes] = set()  # keys of topic statuses that are written and not read back yet
 
     @override
-    def on_start(self) -> None:
-        """Begin to read."""
-        started = self._log.start(
-            lambda records: self._tell_self(RecordsRead(records)),
-            lambda error: log.debug("Status topic: %s", error),
-        )
-        started.add_done_callback(lambda future: self._tell_self(CaughtUp(error_of(future))))
-
-    @override
     def on_stop(self) -> None:
         """Fail everything that is still waiting for an answer."""
         self._log.stop()
         for _, answer in self._flushes:
             answer()
-
-    @override
-    def on_failure(self, *_: Any) -> None:
-        self.on_stop()
 
     @override
     def on_receive(self, message: Any) -> None:
@@ -198,7 +183,3 @@ class StatusStoreActor(pykka.ThreadingActor):
 
     def _flushed(self, op: OpId) -> Callable[[], None]:
         return lambda: self._tell(StatusesFlushed(op))
-
-    def _tell_self(self, message: Any) -> None:
-        with contextlib.suppress(pykka.ActorDeadError):  # the log may be a moment longer alive than its store
-            self.actor_ref.tell(message)

@@ -21,7 +21,8 @@ from heeler.java_host.connection import Event
 from heeler.java_host.cut_feed import CutFeed
 from heeler.java_host.feed import Feed
 from heeler.java_host.host import JavaHost
-from heeler.java_host.session import HeldSession, Session, order, unexpected
+from heeler.java_host.session import Session, order, unexpected
+from heeler.java_host.task import JavaTask
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.kafka.append import Appender
@@ -38,21 +39,19 @@ from spark_tasks.sinks.handing import handing_job
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
-from spark_tasks.task import Progress, TaskContext, TaskRunner
-from spark_tasks.tasks.retries import Patience, RetryLimits
+from spark_tasks.task import Progress, TaskContext
 
 MAX_POLL_RECORDS = 500  # as in a Java consumer
 
 
-class JavaSinkTask(TaskRunner):
+class JavaSinkTask(JavaTask):
     """`named`: its connector's name in the host; `watchers` and `io`: the worker's. `cut`: which part of the chain is
     heeler's.
     """
 
     def __init__(self, context: TaskContext, settings: SinkSettings, host: JavaHost, named: Mapping[str, str],
                  watchers: EndWatchers, io: GroupIo, cut: Cut | None = None) -> None:
-        self._version = named["version"]
-        self._context = context
+        super().__init__(context, "sink", named, settings.errors)
         self._host = host
         self._settings = settings
         self._io = io
@@ -71,25 +70,12 @@ class JavaSinkTask(TaskRunner):
             self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,
                               context.topic_used)
         self._prepared = False
-        self._metrics = context.metrics
-        self._metrics.kind = "sink"
-        self._patience = Patience(context.id, self._metrics, RetryLimits(
-            self._errors.retry_timeout_ms, self._errors.retry_delay_max_ms))
-        self._held = HeldSession(context.id, self._drop, self._finish)
         self._consumer: GroupConsumer | None = None
         self._open: frozenset[TopicPartition] | None = None  # what the plugin has; None until it was told
         self._heard = True  # from the host, since the membership was looked after
         self._pending = PendingOffsets(self._metrics)
         self._letters: list[Batch] = []
         self._lag_asked = float("-inf")
-        self._paused = False
-        self.restarting = False
-        """The host has ended, and no other one is running yet."""
-
-    @property
-    @override
-    def version(self) -> str:
-        return self._version
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -112,23 +98,14 @@ class JavaSinkTask(TaskRunner):
         return session
 
     @override
-    def run_once(self) -> Progress:
-        with self._metrics.blaming("task"):
-            return self._run_once()
-
-    def _run_once(self) -> Progress:
-        if self._held.cancelled:
-            raise ConnectError(f"{self._context.id} was cancelled")
-        pause = self._patience.pause()
-        if pause is not None:
-            return pause
+    def _attempt(self) -> Progress:
         try:
             if not self._prepared:
                 self._errors.prepare()
                 self._prepared = True
             return self._step(self._held.current() or self._begin())
         except HostGoneError as error:
-            self._drop()
+            self._give_up()
             if self._held.cancelled:
                 raise
             self.restarting = True
@@ -171,7 +148,7 @@ class JavaSinkTask(TaskRunner):
         if not isinstance(event, dict) or event.get("op") == "failed":
             with suppress(KafkaUnavailableError):  # no need to report it: the records are read again
                 self._commit_offsets()
-            self._drop()
+            self._give_up()
             raise unexpected(event)
         match event["op"]:
             case "commit":
@@ -293,8 +270,9 @@ class JavaSinkTask(TaskRunner):
             with suppress(HostGoneError):  # run_once will notice too
                 self._held.session.connection.tell(op)
 
-    def _drop(self) -> None:
-        """The task in the host has ended: the next one reads uncommitted records again."""
+    @override
+    def _give_up(self) -> None:
+        """The next task in a host reads uncommitted records again."""
         self._held.close()
         self._letters.clear()
         self._forget_partitions()
@@ -306,14 +284,15 @@ class JavaSinkTask(TaskRunner):
         try:
             self._held.finish()
         finally:
-            self._drop()
+            self._give_up()
             consumer, self._consumer = self._consumer, None
             self._watcher.forget(self)
             if consumer is not None:
                 consumer.close()
 
+    @override
     def _finish(self, session: Session) -> None:
-        """Stop the task in the host in order, and commit its offsets. The group notices nothing of another host."""
+        """The group notices nothing of a change of hosts."""
         session.connection.tell("stop")
         self._await(session, "stopped")
         with suppress(KafkaUnavailableError):  # no need to report it: the records are read again

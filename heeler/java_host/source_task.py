@@ -17,8 +17,9 @@ from typing_extensions import override
 from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
-from heeler.java_host.session import HeldSession, Session, order, unexpected
+from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.taking import Taking
+from heeler.java_host.task import JavaTask
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError, Places
 from spark_tasks.kafka.sharing import shared_cluster
@@ -27,15 +28,14 @@ from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import BoundaryKind
 from spark_tasks.sources.delivery import AtLeastOnce, Delivery
 from spark_tasks.sources.settings import SourceSettings
-from spark_tasks.task import Progress, TaskContext, TaskRunner
-from spark_tasks.tasks.retries import Patience, RetryLimits
+from spark_tasks.task import Progress, TaskContext
 
 STEP_S: Final = 1.0  # how long frames are gathered before a commit, so that messages are handled in between
 IDLE_MS: Final = 60_000  # the reading thread wakes the task
 _NO_FRAME: Final = 0
 
 
-class JavaSourceTask(TaskRunner):
+class JavaSourceTask(JavaTask):
     """`named`: its connector's name in the host; `delivery` None: at least once; `cut`: which part of the chain is
     heeler's.
     """
@@ -44,8 +44,7 @@ class JavaSourceTask(TaskRunner):
                  delivery: Delivery | None = None, cut: Cut | None = None) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
-        self._version = named["version"]
-        self._context = context
+        super().__init__(context, "source", named, settings.errors)
         self._offsets = context.offsets
         self._host = host
         producer = settings.producer
@@ -61,24 +60,11 @@ class JavaSourceTask(TaskRunner):
         self._creation = settings.topics
         self._flush_ms = max(1, context.worker.offset_flush_interval_ms)
         self._session_s = context.worker.session_timeout_ms / 1000
-        self._metrics = context.metrics
-        self._metrics.kind = "source"
-        self._patience = Patience(context.id, self._metrics, RetryLimits(
-            settings.errors.retry_timeout_ms, settings.errors.retry_delay_max_ms))
-        self._held = HeldSession(context.id, self._give_up, self._finish)
         self._opened_at = self._said_at = time.monotonic()
         self._topics: set[str] = set()
         self._places: list[Places] = []  # of frames that the plugin was not told about
         self._unsaid: int | None = None  # the last committed frame that the plugin was not told about
-        self._paused = False
         self._polls = False
-        self.restarting = False
-        """The host has ended, and no other one is running yet."""
-
-    @property
-    @override
-    def version(self) -> str:
-        return self._version
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -120,17 +106,8 @@ class JavaSourceTask(TaskRunner):
         return self._delivery.boundary is None and process_pulse().silence_since(self._opened_at) > self._session_s
 
     @override
-    def run_once(self) -> Progress:
-        """Do one step. A paused task still takes records that were polled before."""
-        with self._metrics.blaming("task"):
-            return self._run_once()
-
-    def _run_once(self) -> Progress:
-        if self._held.cancelled:
-            raise ConnectError(f"{self._context.id} was cancelled")
-        pause = self._patience.pause()
-        if pause is not None:
-            return pause
+    def _attempt(self) -> Progress:
+        """A paused task still takes records that were polled before."""
         try:
             if self._slept:
                 raise RetriableError("this process slept for so long that another worker may be running its tasks")  # noqa: TRY301
@@ -221,8 +198,9 @@ class JavaSourceTask(TaskRunner):
             raise seen from error
         return self._patience.later(error)
 
+    @override
     def _give_up(self) -> None:
-        """The task has left its host: records of a transaction that the plugin has not ended are not committed."""
+        """Records of a transaction that the plugin has not ended are not committed."""
         self._drop()
         self._delivery.abort()
 
@@ -261,6 +239,7 @@ class JavaSourceTask(TaskRunner):
             self._delivery.close()
             self._offsets.close_soon()
 
+    @override
     def _finish(self, session: Session) -> None:
         session.connection.tell("stop")
         self._step(session, time.monotonic(), wait=True)

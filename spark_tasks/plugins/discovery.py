@@ -70,7 +70,7 @@ def in_folders(plugin_path: Iterable[str], complain: Complain) -> list[Found]:
 
 def _places(folder: Path, complain: Complain) -> Iterator[Path]:
     if folder.suffix == ".jar" and folder.is_file():
-        return  # a plugin of Java
+        return  # a Java plugin
     if not folder.is_dir():
         complain(f"plugin.path: {folder} is not a folder")
         return
@@ -87,8 +87,8 @@ def _in_place(place: Path, complain: Complain) -> list[Found]:
     location = str(place)
     absolute = str(place.absolute())
     if unused := ", ".join(spaces.of(absolute).unused()):
-        _log.info("plugin.path: %s has modules that a process can have once only (Python's own, heeler's, and "
-                  "compiled ones that are installed beside heeler); its own are not imported: %s", place, unused)
+        _log.info("plugin.path: %s has modules that a process can have only once (Python's own, heeler's, and "
+                  "compiled ones that are installed with heeler); those in it are not imported: %s", place, unused)
     claimed: set[str] = set()
     found: list[Found] = []
     for distribution in metadata.distributions(path=[location]):

@@ -29,7 +29,7 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
         "org.apache.kafka.connect.tools.MockSinkConnector": "",
         "org.apache.kafka.connect.tools.MockSourceConnector": "",
         "org.apache.kafka.connect.tools.SchemaSourceConnector": "use `datagen`",
-        "io.confluent.kafka.connect.datagen.DatagenConnector": "use `datagen`, whose records are its own",
+        "io.confluent.kafka.connect.datagen.DatagenConnector": "use `datagen`, which makes other records",
         "io.confluent.connect.jdbc.JdbcSourceConnector": _READ,
         "io.confluent.connect.jdbc.JdbcSinkConnector": _WRITE,
         "io.aiven.connect.jdbc.JdbcSourceConnector": _READ,
@@ -73,7 +73,7 @@ JAVA: Mapping[Kind, Mapping[str, str]] = {
     Kind.CONVERTER: {
         "io.apicurio.registry.utils.converter.ProtobufConverter":
             "use `io.confluent.connect.protobuf.ProtobufConverter`, and with Apicurio's own clients "
-            "apicurio.registry.serde.send-indexes=true and …send-type-ref=false: as they come, they write other bytes",
+            "apicurio.registry.serde.send-indexes=true and …send-type-ref=false: by default they write other bytes",
         "io.apicurio.registry.utils.converter.":
             "use `io.confluent.connect.avro.AvroConverter` with Apicurio's URL that ends in /apis/ccompat/v7",
         "io.debezium.converters.": "",

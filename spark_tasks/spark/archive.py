@@ -1,8 +1,8 @@
 """Spark's JVM with a class data archive: recorded by `heeler warm`, used by every worker.
 
-An archive belongs to one Java and one copy of Spark. Java compares it with its class path at each start, and goes on
-without it where a setting has put something before Spark's jars or a jar was replaced. It is recorded by a run of its
-own, not by a worker: writing it takes seconds of the end of a JVM, and a worker that is asked to stop has to stop.
+An archive belongs to one Java and one copy of Spark. At each start Java compares it with the class path, and ignores it
+if a setting has put something before Spark's jars or a jar was replaced. It is recorded in a run of its own, not by a
+worker: a JVM needs seconds at its end to write it, and a worker has to stop promptly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The parent of Spark's Python workers: imports what every split needs once, so that a forked worker is hot at once.
+"""The parent of Spark's Python workers: imports once what every split needs, so that forked workers start quickly.
 
 Spark starts it instead of `pyspark.daemon` (`spark.python.daemon.module`). It must have no thread when it forks, or a
-child could inherit a lock that nobody releases: environment.py keeps the libraries from starting any, and `main`
-refuses to go on otherwise.
+child could inherit a lock that nobody releases: environment.py keeps the libraries from starting threads, and `main`
+ends the daemon if there is one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A Spark job for each batch: the worker's one Spark behind a queue of splits (the Engine of spark_tasks.task).
 
-With `heeler.executors.mode=batch`; the other engine is in spark/residents. Starting never blocks: `start` returns at
-once, submissions wait until Spark is up. As many threads as Spark has slots each run one Spark job at a time; what
-waits is shared out by jobs.next_job. A Spark that dies is started once more; what was in flight fails with a retriable
-error, what waited goes on waiting.
+For `heeler.executors.mode=batch`; the other engine is in spark/residents. Starting never blocks: `start` returns at
+once, and submissions wait until Spark is up. There are as many threads as Spark has slots; each runs one Spark job at a
+time, with the submissions that jobs.next_job picks. A Spark that dies is started again: batches in flight fail with a
+retriable error, and those that wait go on waiting.
 """
 
 from __future__ import annotations

@@ -1,0 +1,42 @@
+"""What the stores with one topic share: they read it from their start on, and never die without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Any
+
+import pykka
+from typing_extensions import override
+
+from actors.stores.log_events import CaughtUp, RecordsRead
+from spark_tasks.futures import error_of
+from storage.log.protocol import TopicLog
+
+log = logging.getLogger(__name__)
+
+
+class LogActor(pykka.ThreadingActor):
+    """Reads a topic's log, whose threads send it RecordsRead and CaughtUp. `name`: the topic's in log lines."""
+
+    def __init__(self, topic_log: TopicLog, name: str) -> None:
+        super().__init__()
+        self._log = topic_log
+        self._name = name
+
+    @override
+    def on_start(self) -> None:
+        """Begin to read."""
+        started = self._log.start(
+            lambda records: self._tell_self(RecordsRead(records)),
+            lambda error: log.debug("%s: %s", self._name, error),
+        )
+        started.add_done_callback(lambda future: self._tell_self(CaughtUp(error_of(future))))
+
+    @override
+    def on_failure(self, *_: Any) -> None:
+        self.on_stop()
+
+    def _tell_self(self, message: Any) -> None:
+        with contextlib.suppress(pykka.ActorDeadError):  # the log may live a moment longer than its store
+            self.actor_ref.tell(message)

@@ -1,0 +1,57 @@
+"""What the tasks of Java sources and sinks have in common: a session in the host, and attempts with pauses between."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Literal
+
+from typing_extensions import override
+
+from heeler.java_host.session import HeldSession, Session
+from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.errors import ConnectError
+from spark_tasks.task import Progress, TaskContext, TaskRunner
+from spark_tasks.tasks.retries import Patience, RetryLimits
+
+
+class JavaTask(TaskRunner):
+    """`kind`: sink or source; `named`: the connector's name in the host; `errors`: its errors.*"""
+
+    def __init__(
+        self, context: TaskContext, kind: Literal["source", "sink"], named: Mapping[str, str], errors: ErrorHandling
+    ) -> None:
+        self._context = context
+        self._version = named["version"]
+        self._metrics = context.metrics
+        self._metrics.kind = kind
+        limits = RetryLimits(errors.retry_timeout_ms, errors.retry_delay_max_ms)
+        self._patience = Patience(context.id, self._metrics, limits)
+        self._held = HeldSession(context.id, self._give_up, self._finish)
+        self._paused = False
+        self.restarting = False
+        """The host has ended, and no other one is running yet."""
+
+    @property
+    @override
+    def version(self) -> str:
+        return self._version
+
+    @override
+    def run_once(self) -> Progress:
+        with self._metrics.blaming("task"):
+            if self._held.cancelled:
+                raise ConnectError(f"{self._context.id} was cancelled")
+            return self._patience.pause() or self._attempt()
+
+    @abstractmethod
+    def _attempt(self) -> Progress:
+        """One step, with its errors handled."""
+
+    @abstractmethod
+    def _give_up(self) -> None:
+        """The task has left its host."""
+
+    @abstractmethod
+    def _finish(self, session: Session) -> None:
+        """Stop the task in the host in order, and commit what it has done."""
