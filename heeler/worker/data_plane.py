@@ -97,7 +97,7 @@ class DataPlane:
         return self._runners.result().engine.degraded() if ready else ()
 
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """Where the splits of a batch are, in words; None where none of them runs."""
+        """Where the splits of a batch are now, in words; None if none of them runs. Takes seconds."""
         ready = self._runners.done() and self._runners.exception() is None
         return self._runners.result().engine.where(batch) if ready else None
 

@@ -1,4 +1,4 @@
-"""The nine types of configuration values: how a text becomes a Python value, and that the text in REST's answers."""
+"""The nine types of configuration values: parsed from texts to Python values, and shown as texts by REST."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 
 
 class Refusal(NamedTuple):
-    """What is wrong with the configuration, at the key that is to blame."""
+    """An error in the configuration, and the key to blame."""
 
     key: str
     message: str
@@ -62,7 +62,7 @@ class Cut:
 
 
 def with_converters(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """The connector's configuration with the worker's converters where it names none."""
+    """The connector's configuration, with the worker's converters if it names none."""
     found = dict(connector)
     for part in PARTS:
         key = f"{part}.converter"

@@ -59,7 +59,7 @@ def installed() -> tuple[Found, ...]:
 
 
 def in_folders(plugin_path: Iterable[str], complain: Complain) -> list[Found]:
-    """The plugins of the folders. `complain` is told of folders and of modules that cannot be read."""
+    """The plugins of the folders. `complain` gets a message about each folder or module that cannot be read."""
     return [
         found
         for folder in plugin_path

@@ -13,13 +13,13 @@ from spark_tasks.plugins.kinds import Kind
 _READ = "a PySpark data source that reads it can be run by `pyspark-source`"
 _WRITE = "a PySpark data source that writes it can be run by `pyspark-sink`"
 _FILES = "use `files`, which reads folders of CSV, JSON lines and Parquet"
-_BUCKET = "`files` reads a folder, also one where a bucket is mounted"
-_PARQUET = "`parquet` writes files into a folder, also one where a bucket is mounted"
+_BUCKET = "`files` reads a folder, which may be a mounted bucket"
+_PARQUET = "`parquet` writes files into a folder, which may be a mounted bucket"
 _JSON = "`JsonConverter` keeps schemas too, in the records"
 
 JARS = frozenset({Kind.CONNECTOR, Kind.TRANSFORMATION, Kind.PREDICATE, Kind.CONVERTER, Kind.HEADER_CONVERTER,
                   Kind.CONFIG_PROVIDER})
-"""What runs from jars in plugin.path (docs/java-plugins.md)."""
+"""The kinds of plugins that run from jars in plugin.path (docs/java-plugins.md)."""
 
 JAVA: Mapping[Kind, Mapping[str, str]] = {
     Kind.CONNECTOR: {

@@ -55,7 +55,7 @@ class PluginInfo:
 
     class_name: str
     kind: str
-    version: str | None  # None where the plugin does not say
+    version: str | None  # None if the plugin has none
     location: str
     passed_over: tuple[PassedOver, ...] = ()
 
@@ -76,7 +76,7 @@ class Plugin:
 
     @property
     def version(self) -> str:
-        """The plugin's version; UNDEFINED where it has none."""
+        """The plugin's version; UNDEFINED if it has none."""
         return str(getattr(self.cls, "version", None) or UNDEFINED)
 
     @property

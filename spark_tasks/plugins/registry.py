@@ -158,7 +158,7 @@ class Plugins:
         return None
 
     def connector_type(self, config: Mapping[str, str] | None) -> str:
-        """"source", "sink", or "unknown" where the config is None or its class cannot be found."""
+        """"source", "sink", or "unknown" if the config is None or its class cannot be found."""
         try:
             return self.connector_of(config or {}).type
         except (PluginNotFoundError, ConfigError):

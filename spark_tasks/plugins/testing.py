@@ -96,7 +96,7 @@ class _Run:
             writer.commit(messages)
             moved = {p: min(first + size, self._records) for p, first in position.items()}
             told = self._resume(self._sink.writer())
-            assert told == moved, f"after a commit up to {moved} resume_from answers {told}"
+            assert told == moved, f"after a commit up to {moved} resume_from returns {told}"
             position = moved
 
     def _check(self, what: str) -> None:
@@ -112,7 +112,7 @@ class _Run:
     def undisturbed(self) -> None:
         """Batches one after the other; an empty sink knows no offset."""
         self._sink.clear()
-        assert self._sink.writer().resume_from(TOPIC, 0) is None, "an empty sink must answer None"
+        assert self._sink.writer().resume_from(TOPIC, 0) is None, "resume_from of an empty sink must return None"
         self._go_on(7)
         self._check("undisturbed")
 
@@ -124,7 +124,7 @@ class _Run:
         told, moved = self._resume(self._sink.writer()), dict.fromkeys(self._partitions, 10)
         assert told == moved, (
             f"records of {TOPIC} that a transform gave the topic routed are committed up to {moved}, and resume_from("
-            f"{TOPIC!r}, …) answers {told}: store heeler.kafka_partition() with them, not their topic"
+            f"{TOPIC!r}, …) returns {told}: store heeler.kafka_partition() with them, not their topic"
         )
 
     def repeated(self) -> None:

@@ -23,7 +23,7 @@ def sort_key(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """A requirement. `low`, `high`: the bounds, None where there is none."""
+    """A requirement. `low`, `high`: the bounds, None if there is none."""
 
     low: str | None
     low_included: bool

@@ -44,10 +44,10 @@ def complaint(path: str, plugins: Sequence[str]) -> str | None:
     for folders, what in ((ours, "plugins"), (python_folders(), "code")):
         for folder, where in folders:
             if _within(real, where):
-                return (f"{path} is in {folder}, from where the worker takes {what}: nothing is written there. Name a "
-                        "folder for data alone")
+                return (f"{path} is in {folder}, from where the worker loads {what}: nothing is written there. Use a "
+                        "folder that is only for data")
     if real.endswith(_CODE) and any(_within(real, os.path.realpath(folder or os.curdir)) for folder in sys.path):
-        return f"{path} would be code that Python imports: nothing is written there. Name a folder for data alone"
+        return f"{path} would be code that Python imports: nothing is written there. Use a folder that is only for data"
     return None
 
 

@@ -27,7 +27,7 @@ _WRITE_S = 120.0
 
 
 def spark_archive() -> ClassArchive | None:
-    """The archive of the Java and the Spark that would be started here; None where one of them is not found."""
+    """The archive of the Java and the Spark that would be started here; None if either is not found."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
@@ -49,13 +49,13 @@ def with_java_options(settings: Mapping[str, str], options: Sequence[str]) -> di
 
 
 def with_archive(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings with the archive, where there is one."""
+    """The settings with the archive, if there is one."""
     archive = spark_archive()
     return with_java_options(settings, archive.use_flags() if archive else ())
 
 
 def record() -> None:
-    """Start Spark, run a job and stop it, for the archive. Does nothing where there is one, or nowhere to keep it."""
+    """Start Spark, run a job and stop it, for the archive. Does nothing if there is one, or no place to keep it."""
     archive = spark_archive()
     if archive is None:
         return

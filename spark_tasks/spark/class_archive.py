@@ -51,7 +51,7 @@ class ClassArchive:
         return self._recording is not None
 
     def use_flags(self) -> list[str]:
-        """JVM flags that use the archive; none where there is none."""
+        """JVM flags that use the archive; none if there is no archive."""
         whole = self._whole()
         if whole is not None:
             with suppress(OSError):  # another user's cache

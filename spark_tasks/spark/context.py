@@ -90,7 +90,7 @@ def python_path() -> str:
 
 
 def executors_python(settings: Mapping[str, str]) -> str:
-    """The Python that executors run: this one, or on a cluster what spark.pyspark.python says is there."""
+    """The Python that executors run: this one, or on a cluster that of spark.pyspark.python."""
     return sys.executable if is_local(settings) else settings.get("spark.pyspark.python") or sys.executable
 
 
@@ -180,10 +180,10 @@ class SparkJobs:
 
     def run(self, group: str, label: str, partitions: list[list[bytes]], names: list[list[str]] | None = None
             ) -> list[list[Outcome]]:
-        """Run each list of pickled splits in a Spark task; answers their Outcomes in the same shape. `names`: what
-        `where` knows them by.
+        """Run each list of pickled splits in a Spark task. Returns their Outcomes in the same shape. `names`: the
+        splits' names for `where`.
 
-        Raises SparkLostError where Spark could not run it to the end (also when the job was cancelled).
+        Raises SparkLostError if the job did not end in success (also if it was cancelled).
         """
         from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
 
@@ -198,7 +198,7 @@ class SparkJobs:
             raise kind(f"the Spark job of {label} did not end: {_first_line(error)}") from error
 
     def where(self, name: str) -> str | None:
-        """Where the processes are that run splits of that name now; None where none does. Takes seconds."""
+        """Where the processes hang that run splits of that name now, in words; None if none does. Takes seconds."""
         return told(self._folder, name) if self._is_local else "Only its executor on the cluster knows where it hangs"
 
     def begin(self, group: str, label: str, function: Callable[[int, Iterable[Any]], Iterator[bytes]]) -> Any:

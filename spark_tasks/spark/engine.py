@@ -153,7 +153,7 @@ class SparkEngine(Engine):
                 spark.cancel(group)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """Where the splits of a batch are now; None where none of them runs. Takes seconds."""
+        """Where the splits of a batch are now, in words; None if none of them runs. Takes seconds."""
         with self._changed:
             names = [s.name for job in self._running.values() for s in job if s.future is batch]
             spark = self._life.spark

@@ -47,7 +47,7 @@ def authentication(settings: Mapping[str, str]) -> dict[str, str]:
             f'Missing required configuration "{SECRET}" for spark.master={master}: without it, whoever reaches the '
             "ports of Spark can run code there and read the passwords of connectors. Set spark.authenticate=true and "
             f"{SECRET} to the same value here and for the cluster's master and workers (a config provider may hold "
-            "it), or say spark.authenticate=false where nobody else reaches that network."
+            "it), or set spark.authenticate=false if nobody else reaches that network."
         )
     encrypted = settings.get(_SSL, "").strip().lower() == "true"
     return {AUTHENTICATE: "true", **({} if encrypted else {_CRYPTO: "true"})}

@@ -15,8 +15,8 @@ class Lease(Protocol):
     token: str
 
     def folder(self) -> str:
-        """Where the host's socket is now. Starts the host, or goes over to a new one, where that is necessary. Raises
-        RetriableError, ConnectError.
+        """The folder of the host's socket. Starts the host, or moves to a new one, if necessary. Raises RetriableError,
+        ConnectError.
         """
 
     def close(self) -> None:

@@ -128,7 +128,7 @@ def _support_error(subject: Subject) -> str | None:
     if supported is None:
         return (
             "The connector does not say whether it supports exactly-once delivery. If its documentation says that it "
-            'does, use the value "requested", which leaves out this check.'
+            'does, use the value "requested", which skips this check.'
         )
     if supported:
         return None

@@ -25,4 +25,4 @@ def check_runtimes(subject: Subject, chain: Iterable[Link], values: Mapping[str,
         if plugin is not None and is_java(plugin):
             values[key].errors.append(
                 f"{plugin.name} is a Java plugin, and a Python connector's executors are on a cluster (spark.master), "
-                "where no Java plugins are. Use one that heeler has, or a Java connector")
+                "which has no Java plugins. Use one that heeler has, or a Java connector")

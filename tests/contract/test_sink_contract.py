@@ -190,7 +190,7 @@ def test_a_sink_that_takes_late_commits_does_not_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [(Forgetful, "resume_from answers"), (Hasty, "records of an aborted batch are visible")])
+    ("kind", "says"), [(Forgetful, "resume_from returns"), (Hasty, "records of an aborted batch are visible")])
 def test_sinks_that_do_not_pass(tmp_path: Path, kind: type[Lines], says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         check_exactly_once_sink(lines(tmp_path / "a", kind))

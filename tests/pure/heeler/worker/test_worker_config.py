@@ -85,7 +85,7 @@ def test_every_key_is_explained():
         ("heeler.log.level", "LOUD", "DEBUG"),
         ("spark.master", "sc://h:15002", "unset, local, local[N], spark://HOST:PORT, k8s://URL or yarn"),
         ("spark.master", "spark://h", "spark://HOST:PORT"),
-        ("spark.master", "spark://h:7077", "say spark.authenticate=false where nobody else"),
+        ("spark.master", "spark://h:7077", "set spark.authenticate=false if nobody else"),
         ("ssl.client.auth", "never", "required, requested, none"),
         ("connector.client.config.override.policy", "com.acme.Mine", "All, None, Principal or Allowlist"),
     ],

@@ -121,7 +121,7 @@ def test_a_spark_of_this_machine_has_a_secret_of_its_own_each_time(master: str |
 def test_a_cluster_without_a_secret_is_refused() -> None:
     with pytest.raises(ConfigError, match=r'"spark\.authenticate\.secret" for spark\.master=spark://h:1: '):
         spark_settings({"spark.master": "spark://h:1"})
-    with pytest.raises(ConfigError, match=r"say spark\.authenticate=false"):
+    with pytest.raises(ConfigError, match=r"set spark\.authenticate=false"):
         spark_settings({"spark.master": "spark://h:1", "spark.authenticate": "true"})
     found = spark_settings({"spark.master": "spark://h:1", "spark.authenticate": "false"})
     assert found["spark.authenticate"] == "false"
