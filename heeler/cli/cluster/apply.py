@@ -13,6 +13,7 @@ from heeler.cli.cluster.session import (
     FILES,
     NO,
     YES,
+    ChangeMade,
     ClusterSession,
     cluster_command,
     confirm,
@@ -63,22 +64,13 @@ def apply(
     if not ahead:
         return 0
     confirm("Do that?", yes=yes)
-    outcome: list[dict[str, Any]] = []
 
-    def act(name: str) -> str:
+    def act(name: str) -> ChangeMade:
         change = next(c for c in ahead if c.name == name)
-        done = {"name": name, "action": change.action.value}
-        outcome.append(done)
-        try:
-            _do(session, change, wanted)
-        except ConnectError as error:
-            done["error"] = str(error)
-            raise
-        return _DONE[change.action.value]
+        _do(session, change, wanted)
+        return ChangeMade(_DONE[change.action.value])
 
-    code = each(session, [c.name for c in ahead], act)
-    _report(session, outcome)
-    return code
+    return each(session, {change.name: change.action.value for change in ahead}, act)
 
 
 @click.command()
@@ -90,14 +82,15 @@ def create(session: ClusterSession, paths: tuple[Path, ...], state: str | None) 
     from dataclasses import replace
 
     from heeler.cli.cluster.config_files import read_connectors
+    from heeler.cli.output import Format
 
     wanted = {w.name: replace(w, initial_state=state.upper()) if state else w for w in read_connectors(paths)}
 
-    def act(name: str) -> str:
-        _post(session, wanted[name])
-        return "created"
+    def act(name: str) -> ChangeMade:
+        said = _post(session, wanted[name])
+        return ChangeMade("created", None if session.format is Format.TABLE else _without_secrets(session, said))
 
-    return each(session, wanted, act)
+    return each(session, dict.fromkeys(wanted, "create"), act)
 
 
 @click.command()
@@ -110,11 +103,10 @@ def delete(session: ClusterSession, connectors: tuple[str, ...], yes: bool) -> i
 
     confirm(f"Delete {', '.join(map(safe, connectors))}?", yes=yes)
 
-    def act(name: str) -> str:
-        session.call("DELETE", path_of("connectors", name))
-        return "deleted"
+    def act(name: str) -> ChangeMade:
+        return ChangeMade("deleted", session.call("DELETE", path_of("connectors", name)))
 
-    return each(session, connectors, act)
+    return each(session, dict.fromkeys(connectors, "delete"), act)
 
 
 def _hidden(
@@ -158,13 +150,6 @@ def _show(session: ClusterSession, changes: Sequence[Change], *, final: bool) ->
     click.echo(f"{counts(changes) or 'nothing'}.")
 
 
-def _report(session: ClusterSession, outcome: list[dict[str, Any]]) -> None:
-    from heeler.cli.output import Format, data_text
-
-    if session.format is not Format.TABLE:
-        click.echo(data_text({"changes": outcome}, session.format))
-
-
 def _do(session: ClusterSession, change: Change, wanted: Mapping[str, Wanted]) -> None:
     from heeler.cli.cluster.plan import Action
     from heeler.cli.rest_client import path_of
@@ -177,9 +162,20 @@ def _do(session: ClusterSession, change: Change, wanted: Mapping[str, Wanted]) -
         session.call("DELETE", path_of("connectors", change.name))
 
 
-def _post(session: ClusterSession, wanted: Wanted) -> None:
+def _post(session: ClusterSession, wanted: Wanted) -> Any:
     state = {"initial_state": wanted.initial_state} if wanted.initial_state else {}
-    session.call("POST", "/connectors", {"name": wanted.name, "config": dict(wanted.config), **state})
+    return session.call("POST", "/connectors", {"name": wanted.name, "config": dict(wanted.config), **state})
+
+
+def _without_secrets(session: ClusterSession, said: Any) -> dict[str, Any]:
+    """The response to POST /connectors."""
+    from heeler.cli.cluster.answers import a_config, an_object
+    from heeler.cli.cluster.secret_keys import SecretKeys
+
+    created = an_object(said, "a connector")
+    config = a_config(created.get("config"), "a connector's config")
+    mask = SecretKeys(session).mask(config)
+    return {**created, "config": {key: mask(key, value) for key, value in config.items()}}
 
 
 def _valid(session: ClusterSession, wanted: Wanted) -> bool:

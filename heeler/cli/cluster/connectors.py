@@ -11,7 +11,7 @@ import click
 
 from heeler.cli.cluster.apply import apply, create, delete
 from heeler.cli.cluster.dead_letters import replay
-from heeler.cli.cluster.session import NO, ClusterSession, cluster_command, connector_argument, each
+from heeler.cli.cluster.session import NO, ChangeMade, ClusterSession, cluster_command, connector_argument, each
 from heeler.cli.cluster.status import status
 from heeler.cli.safe_text import safe
 
@@ -100,11 +100,10 @@ def _target(verb: str, done: str, doc: str) -> None:
     def change(session: ClusterSession, connectors: tuple[str, ...]) -> int:
         from heeler.cli.rest_client import path_of
 
-        def act(name: str) -> str:
-            session.call("PUT", path_of("connectors", name, verb))
-            return done
+        def act(name: str) -> ChangeMade:
+            return ChangeMade(done, session.call("PUT", path_of("connectors", name, verb)))
 
-        return each(session, connectors, act)
+        return each(session, dict.fromkeys(connectors, verb), act)
 
 
 _target("pause", "will pause", "Pause connectors and their tasks; tasks keep their resources.")
@@ -128,14 +127,14 @@ def restart(
         raise click.UsageError("--task goes without --include-tasks and --only-failed")
     query = {"includeTasks": str(include_tasks).lower(), "onlyFailed": str(only_failed).lower()}
 
-    def act(name: str) -> str:
+    def act(name: str) -> ChangeMade:
         if task is not None:
-            session.call("POST", path_of("connectors", name, "tasks", str(task), "restart"))
-            return f"task {task} restarts"
-        session.call("POST", path_of("connectors", name, "restart"), query=query)
-        return "restarts"
+            path = path_of("connectors", name, "tasks", str(task), "restart")
+            return ChangeMade(f"task {task} restarts", session.call("POST", path))
+        return ChangeMade("restarts", session.call("POST", path_of("connectors", name, "restart"), query=query))
 
-    return each(session, connectors, act)
+    action = "restart" if task is None else f"restart task {task}"
+    return each(session, dict.fromkeys(connectors, action), act)
 
 
 @connectors.command()
@@ -191,16 +190,17 @@ def story(session: ClusterSession, connector: str) -> None:
 @connector_argument()
 @click.option("--reset", is_flag=True, help="Clear the list.")
 @cluster_command
-def topics(session: ClusterSession, connector: str, reset: bool) -> None:
+def topics(session: ClusterSession, connector: str, reset: bool) -> int:
     """The topics that a connector has read or written."""
     from heeler.cli.cluster.answers import a_list, an_object
     from heeler.cli.rest_client import path_of
 
     if reset:
-        session.call("PUT", path_of("connectors", connector, "topics", "reset"))
-        session.tell(f"{safe(connector)}: the list of topics was cleared")
-        return
+        path = path_of("connectors", connector, "topics", "reset")
+        return each(session, {connector: "reset topics"},
+                    lambda _: ChangeMade("the list of topics was cleared", session.call("PUT", path)))
     said = an_object(session.call("GET", path_of("connectors", connector, "topics")), "a list of topics")
     found = a_list(an_object(said.get(connector), "a list of topics").get("topics"), "a list of topics")
     session.show(sorted(found, key=str), ("TOPIC",), [(topic,) for topic in sorted(found, key=str)],
                  "It has used no topic yet.")
+    return 0

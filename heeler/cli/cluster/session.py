@@ -62,7 +62,7 @@ class ClusterSession:
             click.echo(data_text(data, self.format))
 
     def tell(self, text: str) -> None:
-        """Show a line to people; programs have the exit code."""
+        """Show a line to people."""
         if self.format is Format.TABLE:
             click.echo(text)
 
@@ -112,17 +112,39 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def each(session: ClusterSession, names: Iterable[str], act: Callable[[str], str]) -> int:
-    """Call it for each name and report errors, which do not affect other names. The first error's exit code counts."""
+@dataclass(frozen=True, slots=True)
+class ChangeMade:
+    """What came of a change: `words` for people, and the worker's response, if it has one, for programs."""
+
+    words: str
+    response: Any = None
+
+
+def each(session: ClusterSession, actions: Mapping[str, str], act: Callable[[str], ChangeMade]) -> int:
+    """Call it for each name and report errors, which do not affect other names. The first error's exit code counts.
+
+    `actions`: what is asked for, by name. Programs get one document: {"changes": [{"name", "action", and "response" or
+    "error", if there is one}]}.
+    """
     from heeler.cli.safe_text import safe
 
     code = 0
-    for name in names:
+    changes: list[dict[str, Any]] = []
+    for name, action in actions.items():
+        change: dict[str, Any] = {"name": name, "action": action}
+        changes.append(change)
         try:
-            session.tell(f"{safe(name)}: {act(name)}")
+            done = act(name)
         except ConnectError as error:
             code = code or getattr(error, "exit_code", 2)
+            change["error"] = str(error)
             click.echo(f"heeler: {safe(name)}: {error}", err=True)
+            continue
+        if done.response is not None:
+            change["response"] = done.response
+        session.tell(f"{safe(name)}: {done.words}")
+    if session.format is not Format.TABLE:
+        click.echo(data_text({"changes": changes}, session.format))
     return code
 
 

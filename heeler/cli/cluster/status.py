@@ -58,13 +58,14 @@ def ask(session: ClusterSession, names: Iterable[str]) -> tuple[dict[str, Any], 
 
 
 def rows(statuses: Iterable[ConnectorOverview]) -> list[tuple[Any, ...]]:
-    """One for each connector and task."""
+    """One for each connector and task. What the last column says is not repeated as the cause of a restart."""
     found: list[tuple[Any, ...]] = []
     for one in statuses:
         for part in one:
             name = one.kind if part.task is None else f"task {part.task}"
             error = part.trace.strip().partition("\n")[0]
-            found.append((one.name, name, part.state, part.worker, part.restarts, error))
+            restarts = part.restarts.removesuffix(f"; failed: {error}") if error else part.restarts
+            found.append((one.name, name, part.state, part.worker, restarts, error))
     return found
 
 

@@ -117,7 +117,8 @@ def test_restarts_by_themselves_are_shown(fake, restarts, words):
     status = {**STATUS, "tasks": [{**STATUS["tasks"][0], "restarts": restarts}]}
     fake.answers |= {"GET /connectors/c/status": (200, status), "GET /connectors/c": (200, INFO)}
     done = run(fake, "connectors", "status", "c", code=1).stdout
-    assert words.strip() in done
+    assert words.removesuffix("; failed: Boom").strip() in done
+    assert done.count("Boom") == 1, "as the cause of a restart, too"
     assert ("RESTARTS" in done.splitlines()[0]) == bool(words)
     shown = run(fake, "connectors", "show", "c").stdout
     assert shown.splitlines()[-1] == "task 0: FAILED" + (f", restarts: {words}" if words else "")
@@ -171,6 +172,40 @@ def test_apply_goes_on_after_trouble_and_says_so(fake, tmp_path):
     assert [(c["name"], c["action"], "error" in c) for c in said] == [
         ("a", "create", False), ("b", "create", True), ("c", "create", False), ("z", "delete", False)]
     assert "b: HTTP 400: bad" in done.stderr
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+@pytest.mark.parametrize(("words", "changes"), [
+    (["pause", "c", "d"], [{"name": "c", "action": "pause"},
+                           {"name": "d", "action": "pause", "error": "HTTP 404: no d"}]),
+    (["resume", "c"], [{"name": "c", "action": "resume"}]),
+    (["stop", "c"], [{"name": "c", "action": "stop"}]),
+    (["delete", "c", "--yes"], [{"name": "c", "action": "delete"}]),
+    (["restart", "c"], [{"name": "c", "action": "restart"}]),
+    (["restart", "c", "--include-tasks"], [{"name": "c", "action": "restart", "response": STATUS}]),
+    (["restart", "c", "--task", "1"], [{"name": "c", "action": "restart task 1"}]),
+    (["topics", "c", "--reset"], [{"name": "c", "action": "reset topics"}]),
+])
+def test_changes_print_one_document_for_programs(fake, form, read, words, changes):
+    fake.answers |= {
+        **{f"PUT /connectors/c/{verb}": (202, None) for verb in ("pause", "resume")},
+        "PUT /connectors/c/stop": (204, None), "PUT /connectors/c/topics/reset": (200, None),
+        "PUT /connectors/d/pause": (404, {"message": "no d"}), "DELETE /connectors/c": (204, None),
+        "POST /connectors/c/restart": (202, STATUS) if "--include-tasks" in words else (204, None),
+        "POST /connectors/c/tasks/1/restart": (204, None)}
+    done = run(fake, "connectors", *words, "-o", form, code=4 if "d" in words else 0)
+    assert read(done.stdout) == {"changes": changes}
+
+
+def test_create_prints_what_was_created_without_secrets(fake, tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps({"name": "c", "config": {**INFO["config"], "db.password": "swordfish"}}))
+    created = {**INFO, "config": {**INFO["config"], "db.password": "swordfish"}}
+    fake.answers["POST /connectors"] = (201, created)
+    done = run(fake, "connectors", "create", str(file), "-o", "json")
+    assert json.loads(done.stdout) == {"changes": [{"name": "c", "action": "create", "response": {
+        **INFO, "config": {**INFO["config"], "db.password": "[hidden]"}}}]}
+    assert run(fake, "connectors", "create", str(file)).stdout == "c: created\n"
 
 
 def test_secrets_are_masked_by_name_and_by_what_the_plugin_says(fake, tmp_path):
@@ -310,6 +345,17 @@ def test_top_with_metrics(fake):
     words = second.splitlines()[2].split()
     assert words[5:7] == ["6", "3"]
     assert int(words[4].replace(",", "")) > 0
+
+
+def test_top_shows_what_has_stalled(fake):
+    well = {**STATUS, "tasks": [{"id": n, "state": "RUNNING", "worker_id": "w:1"} for n in (0, 1)]}
+    fake.answers |= {
+        "GET /connectors": (200, {name: {"status": {**well, "name": name}} for name in "bc"}),
+        "GET /metrics": (200, "".join(f'heeler_task_stalled{{connector="c",task="{n}",worker="w"}} {n}\n'
+                                      for n in (0, 1)).encode())}
+    lines = [line.split() for line in run(fake, "top", "--times", "1").stdout.splitlines()[1:]]
+    assert [line[0] for line in lines] == [*"cccbbb"]
+    assert [line[1:3] for line in lines if "stalled:" in line] == [["task", "1"]]
 
 
 def test_top_without_metrics_goes_by_offsets(fake):
