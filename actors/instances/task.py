@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pykka
 
@@ -30,6 +30,7 @@ from spark_tasks.task import TaskRunner
 from storage.ids import Config, ConnectorTaskId, State, TargetState
 
 _logger = logging.getLogger(__name__)
+_ABANDONED: Final = "the abandoned task ended with: %s"
 
 RunnerFactory = Callable[[StartTask, Callable[[], None]], TaskRunner]
 """Makes the runner of a task (not started); the second argument is the runner's `wake`. Resolves config providers."""
@@ -216,12 +217,15 @@ class TaskActor(pykka.ThreadingActor):
             return
         try:
             runner.close()
-        except Exception:  # plugin code; what it could not save is read or written again by the next instance
-            _logger.exception("the task could not be closed cleanly")
+        except Exception as error:  # plugin code; what it could not save is read or written again by the next instance
+            if self._abandonment.given_up:
+                _logger.info(_ABANDONED, error)
+            else:
+                _logger.exception("the task could not be closed cleanly")
 
     def _fail(self, error: Exception) -> None:
         if self._abandonment.given_up or isinstance(error, StartCancelledError):
-            _logger.info("the abandoned task ended with %s", error)
+            _logger.info(_ABANDONED, error)
         else:
             _logger.error("the task has failed and stays FAILED until it is restarted", exc_info=error)
         self._error = error

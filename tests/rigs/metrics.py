@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from actors.herder.state import HerderSettings, HerderState, Slot
@@ -10,7 +11,7 @@ from heeler.worker.metrics.registry import WorkerMetrics
 from spark_tasks.metrics.task import SplitFigures, TaskMetrics
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
-from storage.status.state import Status, StatusState
+from storage.status.state import Restarts, Status, StatusState
 
 ME, OTHER = WorkerId("me:8083"), WorkerId("other:8083")
 STATE = HerderState(HerderSettings(ME, "group"))
@@ -30,8 +31,9 @@ class Cluster:
         self.state = STATE
         self.epochs = iter(range(1, 1_000_000))
 
-    def has(self, name: str, *tasks: State, state: State = State.RUNNING, worker: WorkerId = ME) -> None:
-        """A connector with tasks in these states."""
+    def has(self, name: str, *tasks: State, state: State = State.RUNNING, worker: WorkerId = ME,
+            restarts: Sequence[Restarts | None] = ()) -> None:
+        """A connector with tasks in these states. `restarts`: of each task; the first one's also of the connector."""
         connector = ConnectorName(name)
         self.config = replace(
             self.config, connector_configs={**self.config.connector_configs, connector: {
@@ -39,10 +41,13 @@ class Cluster:
             target_states={**self.config.target_states, connector: TargetState.STARTED},
             task_configs={**self.config.task_configs, **{
                 ConnectorTaskId(connector, n): {"task.class": "T"} for n in range(len(tasks))}})
-        found = {n: Status(ConnectorTaskId(connector, n), task, worker, 1, version="8") for n, task in enumerate(tasks)}
+        restarts = restarts or [None] * (len(tasks) + 1)
+        found = {n: Status(ConnectorTaskId(connector, n), task, worker, 1, version="8", restarts=restarts[n])
+                 for n, task in enumerate(tasks)}
+        told = Status(connector, state, worker, 1, version="7", restarts=restarts[0])
         self.statuses = replace(
             self.statuses, tasks={**self.statuses.tasks, connector: found},
-            connectors={**self.statuses.connectors, connector: Status(connector, state, worker, 1, version="7")})
+            connectors={**self.statuses.connectors, connector: told})
         if worker == ME:
             for item, at in ((connector, state), *((s.id, s.state) for s in found.values())):
                 self.slots[item] = Slot(Epoch(next(self.epochs)), at)

@@ -23,6 +23,7 @@ def connectors(page: Page, rows: Sequence[ConnectorRow]) -> None:
              [(row.labels, STATES[row.state]) for row in rows if row.state is not None])
     page.add("heeler_connector_restarts_total", "counter", "Starts of a connector after its first one, by cause.",
              _restarts(rows))
+    _healing(page, "connector", rows)
 
 
 def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
@@ -31,6 +32,7 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
              [(row.labels, STATES[row.state]) for row in rows])
     page.add("heeler_task_restarts_total", "counter", "Starts of a task after its first one, by cause.",
              _restarts(rows))
+    _healing(page, "task", rows)
     made: list[tuple[TaskRow, TaskMetrics]] = [(row, row.metrics) for row in rows if row.metrics is not None]
     for what in ("records", "bytes"):
         page.add(f"heeler_task_{what}_total", "counter", f"{what.capitalize()} by stage: before the transforms (read) "
@@ -72,6 +74,16 @@ def stalled(page: Page, rows: Sequence[TaskRow], found: Collection[ConnectorTask
 
 def _restarts(rows: Iterable[TaskRow | ConnectorRow]) -> list[tuple[str, float]]:
     return [(f'{row.labels},cause="{cause}"', count) for row in rows for cause, count in list(row.restarts.items())]
+
+
+def _healing(page: Page, kind: str, rows: Iterable[TaskRow | ConnectorRow]) -> None:
+    found = [(row.labels, row.healing) for row in rows if row.healing is not None]
+    page.add(f"heeler_{kind}_failure_permanent", "gauge", f"1 while the {kind} stays FAILED, though "
+             "errors.restart.policy restarts it, because a restart cannot fix that.",
+             [(where, int(healing.permanent)) for where, healing in found])
+    page.add(f"heeler_{kind}_next_restart_timestamp_seconds", "gauge", f"When the {kind} will be restarted "
+             "(errors.restart.policy), since 1970; no series if that is not planned.",
+             [(where, healing.next_ms / 1000) for where, healing in found if healing.next_ms is not None])
 
 
 def worker(page: Page, seen: Observed, where: str, version: str) -> None:

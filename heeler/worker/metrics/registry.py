@@ -125,7 +125,8 @@ class WorkerMetrics:
                        "task_version": status.version}
                 rows.append(TaskRow(task, self.worker_id, status.state, now, self._tasks.get(task),
                                     self._seen.restarts.get(task, {}), inboxes.get(task),
-                                    {**classes, **{key: value for key, value in own.items() if value}}))
+                                    {**classes, **{key: value for key, value in own.items() if value}},
+                                    healing=status.restarts))
         return rows
 
     def _connector_rows(self, tasks: Iterable[TaskRow], inboxes: Mapping[ItemId, int]) -> list[ConnectorRow]:
@@ -145,7 +146,8 @@ class WorkerMetrics:
                 self._connector_type(config), (config or {}).get("connector.class", ""),
                 (status.version if status is not None else None) or "unknown", by_name.get(name, []),
                 self._seen.restarts.get(name, {}), inboxes.get(name),
-                plugins.figures() if plugins is not None else None))
+                plugins.figures() if plugins is not None else None,
+                healing=status.restarts if status is not None and mine else None))
         return rows
 
 

@@ -12,6 +12,7 @@ from spark_tasks.metrics.plugins import Figures
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.plugins import Kind
 from storage.ids import Config, ConnectorName, ConnectorTaskId, State, WorkerId
+from storage.status.state import Restarts
 
 STATES: Final = {
     State.UNASSIGNED: 0, State.RUNNING: 1, State.PAUSED: 2, State.STOPPED: 3, State.FAILED: 4, State.RESTARTING: 5,
@@ -31,7 +32,7 @@ def _of_connector(connector: ConnectorName, worker: WorkerId) -> str:
 
 @dataclass(slots=True)
 class TaskRow:
-    """A task of this worker. `metrics` None: it could not be created."""
+    """A task of this worker. `metrics` None: it could not be created. `healing`: what errors.restart.policy does."""
 
     id: ConnectorTaskId
     worker: WorkerId
@@ -43,6 +44,7 @@ class TaskRow:
     classes: Mapping[str, str] = field(default_factory=dict)  # of CLASSES, by attribute
     labels: str = ""
     ratios: tuple[float, float] = (0.0, 0.0)
+    healing: Restarts | None = None
 
     def __post_init__(self) -> None:
         self.labels = _of_task(self.id, self.worker)
@@ -52,7 +54,7 @@ class TaskRow:
 
 @dataclass(slots=True)
 class ConnectorRow:
-    """A connector that runs on this worker, or of which only tasks do (`state` None)."""
+    """A connector that runs on this worker, or of which only tasks do (`state` None). `healing`: see TaskRow."""
 
     name: ConnectorName
     worker: WorkerId
@@ -65,6 +67,7 @@ class ConnectorRow:
     queue: int | None = None
     plugins: Figures | None = None
     labels: str = ""
+    healing: Restarts | None = None
 
     def __post_init__(self) -> None:
         self.labels = _of_connector(self.name, self.worker)

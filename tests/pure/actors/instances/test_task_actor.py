@@ -213,12 +213,14 @@ def test_a_failing_start(rig: Rig) -> None:
     assert rig.reports[0].version == "7.1"
 
 
-def test_a_failing_close_does_not_keep_the_task(rig: Rig) -> None:
+def test_a_failing_close_does_not_keep_the_task(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     runner = ScriptedRunner()
     runner.close_error = ConnectError("no")
     ref = rig.start(runner)
     ref.tell(Stop())
     rig.await_states(State.RUNNING, State.UNASSIGNED)
+    [told] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert told.exc_info is not None
 
 
 def test_a_stop_is_served_between_two_batches(rig: Rig) -> None:
@@ -228,8 +230,11 @@ def test_a_stop_is_served_between_two_batches(rig: Rig) -> None:
     rig.await_states(State.RUNNING, State.UNASSIGNED)
 
 
-def test_a_hanging_batch_is_abandoned(rig: Rig) -> None:
+def test_a_hanging_batch_is_abandoned(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """What the batch's cancellation makes the task raise is one plain line: the herder has said why."""
+    caplog.set_level("INFO")
     runner = ScriptedRunner()
+    runner.close_error = ConnectError("the batch was cancelled")
     runner.blocked = threading.Event()
     ref = rig.start(runner)
     wait_until(lambda: runner.runs == 1)
@@ -238,6 +243,10 @@ def test_a_hanging_batch_is_abandoned(rig: Rig) -> None:
     wait_until(lambda: not ref.is_alive())
     assert "cancel" in runner.calls
     assert runner.calls[-1] == "close"
+    told = [record for record in caplog.records if record.name == "actors.instances.task"]
+    assert [record.getMessage() for record in told] == [
+        "the abandoned task ended with: given up", "the abandoned task ended with: the batch was cancelled"]
+    assert [(record.levelname, record.exc_info) for record in told] == [("INFO", None)] * 2
 
 
 def test_abandoned_before_it_has_started(rig: Rig) -> None:

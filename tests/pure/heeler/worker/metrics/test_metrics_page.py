@@ -26,9 +26,11 @@ from actors.messages.ids import Epoch
 from heeler.worker.metrics import java
 from heeler.worker.metrics.observed import Observed, cause_of
 from heeler.worker.metrics.registry import JAVA, OWN
+from heeler.worker.metrics.rows import STATES
 from spark_tasks.metrics.engine import EngineFigures
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from storage.status.state import Restarts
 from tests.rigs.metrics import ME, OTHER, STATE, Cluster, busy
 
 
@@ -270,6 +272,26 @@ def test_stalled_tasks(cluster):
     assert stalled[(("connector", "src"), ("task", "0"), ("worker", ME))] == 1
     assert sum(stalled.values()) == 1
     assert len(stalled) > 1
+
+
+def test_what_restarts_by_itself(cluster):
+    """When the next restart is due, and what none can fix; nothing of those that no policy has restarted."""
+    cluster.has("bad", State.FAILED, State.FAILED, State.RUNNING, restarts=[
+        Restarts(0, "refused", permanent=True), Restarts(3, "away", 1_795_453_200_500), None])
+    page = cluster.metrics.page({OWN})
+    found = {(name, dict(labels)["task"]): value for (name, labels), value in samples(page).items()
+             if re.fullmatch("heeler_task_(failure_permanent|next_restart_timestamp_seconds)", name)}
+    assert found == {("heeler_task_failure_permanent", "0"): 1, ("heeler_task_failure_permanent", "1"): 0,
+                     ("heeler_task_next_restart_timestamp_seconds", "1"): 1_795_453_200.5}
+    [connector] = [value for (name, _), value in samples(page).items() if name == "heeler_connector_failure_permanent"]
+    assert connector == 1
+    assert promtool(page) == []
+
+
+def test_the_documentation_lists_the_numbers_of_all_states():
+    page = (Path(__file__).parents[5] / "docs" / "operations.md").read_text()
+    [row] = [line for line in page.splitlines() if line.startswith("| `heeler_connector_state`")]
+    assert re.findall(r"(\d) (\w+)", row) == [(str(n), state.value.lower()) for state, n in STATES.items()]
 
 
 def test_tasks_that_follow_the_lag(cluster):
