@@ -36,7 +36,7 @@ def on_failed(turn: Turn, item: ItemId) -> None:
     if slot.permanent:
         before = turn.state.healed.get(item, Healed(slot.epoch))
         _remember(turn, item, replace(before, epoch=slot.epoch, cause=cause, permanent=True, next_ms=None))
-        turn.log("ERROR", f"{item}: {cause}; a restart cannot fix that, so it stays FAILED", item)
+        turn.log("ERROR", f"{item}: a restart cannot fix this, so it stays FAILED: {cause}", item)
     else:
         _plan(turn, item, policy, Restart(item, slot.epoch, "failure"), cause)
 
@@ -74,8 +74,9 @@ def _plan(turn: Turn, item: ItemId, policy: Healing, request: Restart, cause: st
     next_ms = policy.next_ms(recent, turn.now)
     _remember(turn, item, Healed(request.epoch, cause, False, next_ms, recent, before.count))
     turn.enqueue(None, request, next_ms - turn.now)
-    turn.log("WARNING", f"{item}: {cause}; restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at "
-                        f"most {policy.limit} restarts in {policy.period_ms / 1000:g} s (errors.restart.*)", item)
+    # What follows first: the story cuts long lines.
+    turn.log("WARNING", f"{item}: restarting in {(next_ms - turn.now) / 1000:g} s, after {len(recent)} of at most "
+                        f"{policy.limit} restarts in {policy.period_ms / 1000:g} s (errors.restart.*): {cause}", item)
 
 
 def begin(turn: Turn, request: Restart) -> bool:

@@ -32,8 +32,10 @@ class JavaPluginError(ConnectError):
 
 
 def thrown(told: Message) -> JavaPluginError:
-    """The error in a message."""
-    return JavaPluginError(f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}".rstrip())
+    """The error in a message. It is permanent where the host says so."""
+    error = JavaPluginError(f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}".rstrip())
+    error.permanent = told.get("permanent") is True
+    return error
 
 
 def _answered(told: Message) -> Message:

@@ -55,6 +55,7 @@ class JavaConfigProvider(ConfigProvider):
             return self.host.ask(op, **named, provider=self.name, settings=self._settings, **more)
         except JavaPluginError as error:
             why = str(error).partition("\n")[0]
+            error.permanent = False  # what a provider does not have, it may have the next time
             kind = JavaProviderRefusedError if why.startswith(_REFUSAL) else ConnectError
             raise kind(f"The config provider {self.java_class} {failed}: {why}") from error
         except ConnectError as error:

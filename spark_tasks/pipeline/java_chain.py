@@ -18,7 +18,7 @@ from typing_extensions import override
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.data.cut import described, schema_text
 from spark_tasks.data.schema import to_text
-from spark_tasks.errors import ConnectError, DataError
+from spark_tasks.errors import ConnectError, DataError, PermanentError
 from spark_tasks.host_frames import BATCH, HEAD, Batch, HostGoneError, batch, chain_records, message, received, records
 from spark_tasks.metrics.phases import phase
 from spark_tasks.pipeline.converters.base import BadRowsError, Column, schema_of
@@ -105,7 +105,8 @@ class _Connection:
                     return batch(number, body)
                 told = json.loads(bytes(body))
                 if told.get("op") == "failed":
-                    raise ConnectError(f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}".rstrip())
+                    text = f"{told.get('class')}: {told.get('message')}\n{told.get('trace', '')}"
+                    raise (PermanentError if told.get("permanent") is True else ConnectError)(text.rstrip())
         except OSError as error:
             raise HostGoneError(f"The host of Java plugins has ended: {error}") from error
 

@@ -162,6 +162,16 @@ def test_what_a_task_throws_is_its_own_failure(rig, topic_name, mode, message):
     assert numbers(rig, topic_name) == list(range(5))  # what was polled before is kept
 
 
+@pytest.mark.parametrize(("mode", "permanent"), [("refused", True), ("refused-by-sql", True), ("unavailable", False)])
+def test_refused_credentials_are_not_tried_again(rig, topic_name, mode, permanent):
+    """As errors of Kafka's clients and of JDBC drivers (SQLSTATE) tell it, whatever wraps them."""
+    rig.create(topic_name, {**counting(topic_name, mode), "errors.restart.policy": "failed",
+                            "errors.restart.backoff.initial.ms": "60000"}, ["RUNNING", "FAILED"])
+    [task] = rig.call("GET", f"/connectors/{topic_name}/status")["tasks"]
+    assert task["restarts"].get("permanent", False) is permanent
+    assert ("next_attempt" in task["restarts"]) is not permanent
+
+
 def test_a_bad_record_of_a_source_is_left_out_where_the_connector_says_so(rig, topic_name):
     strict = f"{topic_name}-strict"
     rig.create(topic_name, counting(topic_name, "mixed", **{"errors.tolerance": "all", "errors.log.enable": "true"}))

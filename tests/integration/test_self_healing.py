@@ -45,7 +45,7 @@ def test_a_permanent_failure_is_not_tried_again(rig, topic_name):
     assert restarts(rig, topic_name) == {
         "count": 0, "cause": "failed: spark_tasks.errors.PermanentError: misbehaving at read for good",
         "permanent": True}
-    assert "a restart cannot fix that" in story(rig, topic_name)
+    assert "a restart cannot fix this" in story(rig, topic_name)
 
 
 @pytest.mark.parametrize("at", ["plan", "read"])

@@ -12,6 +12,7 @@ from heeler.cli.worker_process import WorkerProcess
 from heeler.embedded_kafka.broker import EmbeddedBroker
 from heeler.embedded_kafka.java import find_java
 from heeler.embedded_kafka.ports import free_port
+from tests.integration.test_worker_metrics import metrics
 from tests.rigs.serving import Certificates, make_certificates
 from tests.rigs.workers import SOON_S, Kafka, running_worker
 
@@ -102,13 +103,22 @@ def test_data_flow_with_the_workers_login_and_with_a_connectors_own(rig, certifi
 
 @pytest.mark.parametrize(("client", "connector"), [("producer", "FileStreamSource"), ("consumer", "FileStreamSink")])
 def test_a_connector_with_a_wrong_password_fails_and_says_so(rig, topic_name, client, connector):
+    """And is not restarted: status, story and metrics say that this cannot help."""
     rig.kafka.create(topic_name)
     file = rig.folder / "more.txt"
     file.write_text("line\n")
     rig.create(topic_name, {
         "connector.class": connector, "file": str(file), "topics" if client == "consumer" else "topic": topic_name,
+        "errors.restart.policy": "all", "errors.restart.backoff.initial.ms": "1",
         f"{client}.override.sasl.jaas.config": login(SCRAM, "connect", "guessed")}, ["RUNNING", "FAILED"])
     assert "Authentication failed" in rig.rest.failure(topic_name)
+    [task] = rig.call("GET", f"/connectors/{topic_name}/status")["tasks"]
+    assert (task["restarts"]["count"], task["restarts"]["permanent"]) == (0, True)
+    assert "next_attempt" not in task["restarts"]
+    assert "a restart cannot fix this" in str(rig.call("GET", f"/connectors/{topic_name}/story"))
+    found = metrics(rig)
+    assert found["heeler_task_failure_permanent", topic_name, "0"] == 1
+    assert ("heeler_task_next_restart_timestamp_seconds", topic_name, "0") not in found
 
 
 def test_a_worker_that_may_not_log_in_says_why_and_ends(rig, certificates, tmp_path):

@@ -1,10 +1,12 @@
 package heeler.tests;
 
+import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.errors.SaslAuthenticationException;
 import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.common.metrics.Sensor;
@@ -40,7 +42,7 @@ public class ModeSource extends SourceConnector {
         return new ConfigDef()
             .define("topic", ConfigDef.Type.STRING, ConfigDef.Importance.HIGH, "Where to.")
             .define("mode", ConfigDef.Type.STRING, "count", ConfigDef.ValidString.in("count", "exit", "hang", "hang-start",
-                "hang-connector", "throw", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "transactions"), ConfigDef.Importance.LOW, "What it does.")
+                "hang-connector", "throw", "refused", "refused-by-sql", "unavailable", "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "transactions"), ConfigDef.Importance.LOW, "What it does.")
             .define("records", ConfigDef.Type.INT, 10, ConfigDef.Importance.LOW, "How many.");
     }
 
@@ -118,6 +120,9 @@ public class ModeSource extends SourceConnector {
                 case "exit" -> System.exit(1);
                 case "hang" -> sleep();
                 case "throw" -> throw new ConnectException("thrown by poll of " + VERSION);
+                case "refused" -> throw new ConnectException("cannot log in", new SaslAuthenticationException("wrong password"));
+                case "refused-by-sql" -> throw new ConnectException("cannot log in", new SQLException("wrong password", "28P01"));
+                case "unavailable" -> throw new ConnectException("cannot connect", new SQLException("it starts", "57P03"));
                 case "leak" -> {
                     while (true) LEAKED.add(new byte[1 << 20]);
                 }

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from heeler.java_host.connection import Connection, JavaPluginError, NoAnswerError
-from spark_tasks.errors import ConnectError
+from spark_tasks.errors import ConnectError, is_permanent
 from spark_tasks.host_frames import HEAD, HostGoneError, message
 
 
@@ -50,12 +50,15 @@ def test_answers_find_who_asked(host, asking):
     assert (first.result(5)["n"], second.result(5)["n"]) == (1, 2)
 
 
-def test_what_a_plugin_threw_is_raised(host, asking):
+@pytest.mark.parametrize("permanent", [False, True])
+def test_what_a_plugin_threw_is_raised(host, asking, permanent):
     asked = asking(host.connection.ask, "start")
-    host.say(host.read()[0], op="failed", **{"class": "x.Boom", "message": "no", "trace": "x.Boom: no\n\tat y.Z"})
+    host.say(host.read()[0], op="failed", permanent=permanent,
+             **{"class": "x.Boom", "message": "no", "trace": "x.Boom: no\n\tat y.Z"})
     with pytest.raises(JavaPluginError, match=r"x\.Boom: no\n.*at y\.Z") as error:
         asked.result(5)
     assert not isinstance(error.value, HostGoneError)
+    assert is_permanent(error.value) is permanent
 
 
 def test_events_are_heeded_and_questions_answered(host):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heeler.java_host.classes import class_of
-from heeler.java_host.connection import JavaPluginError
+from heeler.java_host.connection import JavaPluginError, thrown
 from heeler.java_host.discovery import JavaPlugin
 from spark_tasks.errors import ConfigError, ConnectError, is_permanent
 from spark_tasks.plugins.config_providers import ConfigData, ConfigProvider
@@ -54,7 +54,8 @@ def test_every_question_names_it_with_its_settings(vault, host):
 
 
 @pytest.mark.parametrize(("error", "kind", "message"), [
-    (JavaPluginError("org.apache.kafka.common.config.ConfigException: sealed\n\tat com.acme.Vault.get"), ConfigError,
+    (thrown({"class": "org.apache.kafka.common.config.ConfigException", "message": "sealed", "permanent": True,
+             "trace": "\tat com.acme.Vault.get"}), ConfigError,
      "could not read p: org.apache.kafka.common.config.ConfigException: sealed"),
     (JavaPluginError("java.lang.IllegalStateException: broken\n\tat com.acme.Vault.get"), ConnectError,
      "could not read p: java.lang.IllegalStateException: broken"),

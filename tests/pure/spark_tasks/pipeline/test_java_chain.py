@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_tasks.data.columns import RAW_SCHEMA
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import ConnectError, RetriableError, is_permanent
 from spark_tasks.host_frames import BATCH, HEAD, message
 from spark_tasks.pipeline import java_chain
 from spark_tasks.pipeline.java_chain import JavaFirstPipeline, JavaLastPipeline, JavaPart
@@ -143,11 +143,14 @@ def test_a_host_that_is_gone_is_looked_for_again_and_what_it_throws_is_told(host
     cut = Cut((), (), frozenset({"key", "value"}))
     java = part(tmp_path, cut)
     pipeline = JavaFirstPipeline({}, {"key.converter": "java.X", "value.converter": "java.X"}, cut, java)
-    host.answers += [lambda *_: None, lambda *_: {"op": "failed", "class": "x.Boom", "message": "no", "trace": "at y"},
+    failed = {"op": "failed", "class": "x.Boom", "message": "no", "trace": "at y"}
+    host.answers += [lambda *_: None, lambda *_: failed, lambda *_: {**failed, "permanent": True},
                      answer((None, None), rows=[0])]
-    for kind, words in ((RetriableError, "has ended"), (ConnectError, "x.Boom: no\nat y")):
-        with pytest.raises(kind, match=words):
+    for kind, words, permanent in ((RetriableError, "has ended", False), (ConnectError, "x.Boom: no\nat y", False),
+                                   (ConnectError, "x.Boom: no\nat y", True)):
+        with pytest.raises(kind, match=words) as raised:
             list(pipeline.to_connect_batches("t", 0, raw((b"k", b"v"))))
+        assert is_permanent(raised.value) is permanent
     assert len(list(pipeline.to_connect_batches("t", 0, raw((b"k", b"v"))))) == 1
     java.folder = str(tmp_path / "other")
     with pytest.raises(RetriableError, match="is not there"):

@@ -11,6 +11,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
+import java.sql.SQLException;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -19,6 +20,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
+import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.errors.AuthenticationException;
+import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
@@ -265,6 +269,21 @@ public final class Host {
         });
     }
 
+    /** Whether trying again cannot help before somebody has changed something: a wrong configuration, credentials that
+     *  are refused (SQL: class 28 of SQLSTATE), a class that is not there or does not fit. */
+    private static boolean isPermanent(Throwable error) {
+        Throwable cause = error;
+        for (int n = 0; cause != null && n < CAUSES; n++, cause = cause.getCause()) {
+            if (cause instanceof RetriableException || cause instanceof org.apache.kafka.common.errors.RetriableException)
+                return false;
+            if (cause instanceof ConfigException || cause instanceof AuthenticationException
+                || cause instanceof AuthorizationException || cause instanceof ClassNotFoundException
+                || cause instanceof IncompatibleClassChangeError || cause instanceof UnsupportedClassVersionError
+                || cause instanceof SQLException sql && String.valueOf(sql.getSQLState()).startsWith("28")) return true;
+        }
+        return false;
+    }
+
     /** An error as a message. */
     static Map<String, Object> failure(Throwable error) {
         if (ranOut(error)) spare = null;
@@ -275,6 +294,7 @@ public final class Host {
         told.put("class", error.getClass().getName());
         told.put("message", String.valueOf(error.getMessage()));
         told.put("retriable", error instanceof RetriableException);
+        told.put("permanent", isPermanent(error));
         told.put("trace", trace.toString());
         return told;
     }
