@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from spark_tasks.metrics.plugins import LONGEST_VALUE, OURS, Figures, Kind, Series
+from spark_tasks.metrics.plugins import LONGEST_VALUE, OURS, Figures, Kind, PluginMetrics, Series
 
 _OF_THE_ROW: Final = frozenset({"connector", "task"})
 _LONGEST_NAME: Final = 100
@@ -35,6 +35,28 @@ def figures(told: Iterable[Mapping[str, Any]]) -> Figures:
         if metric["help"]:
             found.helps.setdefault(shown, _short(metric["help"]))
     return found
+
+
+class ChainFigures:
+    """Brings what the chains of a task in one host measure into that task's metrics; each executor that works for it
+    has a chain of its own. As of Python's plugins counters are added up, and of a gauge the value told last is shown.
+    """
+
+    def __init__(self, metrics: PluginMetrics) -> None:
+        self._metrics = metrics
+        self._chains: dict[int, Figures] = {}
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """An event of the host: metrics or chainEnded. One thread at a time."""
+        chain = int(event["chain"])
+        before = self._chains.pop(chain, Figures())
+        if event["op"] == "chainEnded":
+            return
+        now = self._chains[chain] = figures(event["values"])
+        fresh = {series: (max(0.0, first - before.values.get(series, (0.0, 0.0))[0]), 0.0)
+                 if series.kind == "counter" else (first, second) for series, (first, second) in now.values.items()}
+        self._metrics.forget(series for series in before.values if series.kind == "gauge" and series not in now.values)
+        self._metrics.take_in(Figures(fresh, now.helps))
 
 
 def _plain(name: str) -> str:

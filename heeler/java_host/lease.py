@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from typing_extensions import override
 
 from heeler.java_host.connection import Connection, Event
+from heeler.java_host.figures import ChainFigures
 from heeler.java_host.host import JavaHost
 from spark_tasks.errors import ConnectError
 from spark_tasks.host_frames import HostGoneError
@@ -34,11 +36,14 @@ class HostLease(Lease):
             return self._connection.folder
         self.close()
         moves = self._moves = threading.Event()
+        measured = ChainFigures(self._context.metrics.plugins)  # its chains are those of one host
 
         def take(event: Event) -> None:  # called by the reading thread
             if isinstance(event, HostGoneError) or (isinstance(event, dict) and event.get("op") == "retire"):
                 moves.set()
                 self._context.wake()
+            if isinstance(event, Mapping) and event.get("op") in ("metrics", "chainEnded"):
+                measured.take(event)
 
         connection = self._host.connect(take, name=self._context.id, connector=self._context.connector_name)
         try:

@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from types import TracebackType
@@ -164,6 +164,12 @@ class PluginMetrics:
             if dropped and not self._figures.dropped:
                 _logger.warning("a plugin has more than %d series of metrics; %d are dropped", MOST_SERIES, dropped)
             self._figures = Figures(kept, dict(figures.helps), dropped)
+
+    def forget(self, gone: Iterable[Series]) -> None:
+        """Show these series no longer."""
+        with self._lock:
+            for series in gone:
+                self._figures.values.pop(series, None)
 
     def figures(self) -> Figures:
         """A copy."""

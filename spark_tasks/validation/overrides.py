@@ -39,7 +39,9 @@ def policy_of(worker: Mapping[str, str]) -> Policy:
         case "allowlist":
             allowed = parse_type(_POLICY, worker.get("connector.client.config.override.allowlist", ""), Type.LIST)
             return _only(tuple(allowed), "Allowlist")
-    raise ConfigError(f"Invalid value {given} for configuration {_POLICY}: use All, None, Principal or Allowlist")
+    raise ConfigError(f"Invalid value {given} for configuration {_POLICY}: heeler runs no policy classes, in jars or "
+                      "elsewhere. Use All, None, Principal, or Allowlist, which allows what "
+                      "connector.client.config.override.allowlist names")
 
 
 def _only(allowed: tuple[str, ...], name: str) -> Policy:

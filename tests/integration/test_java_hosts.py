@@ -61,6 +61,26 @@ def test_a_plugin_that_leaks_or_ends_its_jvm_harms_no_other_connector(rig, topic
     assert not {topic_name, f"{topic_name}-0"} & moved()
 
 
+def test_what_java_plugins_of_a_python_connector_measure(rig, topic_name):
+    """KIP-877: of a transform that its executors ask the host for; beside what the connector itself counts."""
+    file = rig.folder / f"{topic_name}.txt"
+    file.write_text("a\nb\nc\n")
+    rig.create(topic_name, {"connector.class": "FileStreamSource", "file": str(file), "topic": topic_name,
+                            "transforms": "pass", "transforms.pass.type": "heeler.tests.Measured$Pass"},
+               ["RUNNING", "RUNNING"])
+    labels = (topic_name, "0", "pass")
+
+    def measured(name):
+        return metrics(rig).get((f"heeler_plugin_{name}", *labels))
+
+    wait_until(lambda: (measured("passed"), measured("taken_total")) == (3, 3), SLOW_S, "the figures of 3 records")
+    with file.open("a") as more:
+        more.write("d\n")
+    wait_until(lambda: measured("taken_total") == 4, SLOW_S, "the figures of 4 records, in whatever executor")
+    rig.delete(topic_name)
+    assert topic_name not in get(rig, "/metrics")[2]
+
+
 def test_what_java_plugins_measure(rig, topic_name):
     """KIP-877: of a connector, a task, a transform, a converter; a gauge that throws is left out."""
     rig.create(topic_name, counting(topic_name, "measure", transforms="pass", **{
@@ -70,6 +90,7 @@ def test_what_java_plugins_measure(rig, topic_name):
         ("heeler_plugin_polled_total", topic_name, "0"): 10,
         ("heeler_plugin_state", topic_name, "counting", "0"): 1,
         ("heeler_plugin_passed", topic_name, "0", "pass"): 10,
+        ("heeler_plugin_taken_total", topic_name, "0", "pass"): 10,
         ("heeler_plugin_converted", topic_name, "value", "0"): 10,
     }
 

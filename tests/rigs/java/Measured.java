@@ -26,6 +26,7 @@ public final class Measured {
 
         @Override public void withPluginMetrics(PluginMetrics metrics) {
             count(metrics, "passed", () -> passed);
+            count(metrics, "taken-total", () -> passed);
         }
 
         @Override public R apply(R record) {

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from heeler.java_host.figures import figures
+from heeler.java_host.figures import ChainFigures, figures
 from heeler.worker.metrics import own
 from heeler.worker.metrics.text import Page
 from spark_tasks.metrics.plugins import MOST_SERIES, PluginMetrics
@@ -38,6 +38,25 @@ heeler_plugin_lag{connector="c",task="0",transformation="a\\"b"} NaN
 # TYPE heeler_plugin_state gauge
 heeler_plugin_state{connector="c",task="0",state="idle"} 1.0
 """)
+
+
+def test_the_chains_of_a_task_add_up():
+    metrics = PluginMetrics()
+    metrics.counter("rows").inc(5)  # what the Python connector itself counts stays
+    chains = ChainFigures(metrics)
+
+    def told(chain, *values):
+        chains.take({"op": "metrics", "chain": chain, "values": list(values)})
+        return {(series.name, *series.labels): value for series, (value, _) in metrics.figures().values.items()}
+
+    assert told(1, metric("read-total", 10.0), metric("open", 2.0), metric("state", text="idle")) == {
+        ("rows",): 5, ("read",): 10, ("open",): 2, ("state", ("state", "idle")): 1}
+    assert told(2, metric("read-total", 3.0), metric("open", 1.0))["read",] == 13
+    found = told(1, metric("read-total", 14.0), metric("open", 2.0), metric("state", text="busy"))
+    assert found == {("rows",): 5, ("read",): 17, ("open",): 2, ("state", ("state", "busy")): 1}
+    chains.take({"op": "chainEnded", "chain": 1})
+    assert told(3, metric("read-total", 1.0))["read",] == 18
+    assert told(1, metric("read-total", 1.0))["read",] == 19, "a new one"
 
 
 ANY = st.text(max_size=150)

@@ -10,7 +10,9 @@ import pytest
 
 from heeler.java_host.lease import HostLease
 from spark_tasks.host_frames import HEAD, HostGoneError, message
+from spark_tasks.metrics.task import TaskMetrics
 from tests.pure.heeler.java_host.test_host import RETIRE, hosts, made  # noqa: F401 - a fixture
+from tests.rigs.support import wait_until
 
 
 def heard(process):
@@ -25,7 +27,8 @@ def heard(process):
 @pytest.fixture
 def rig(made):  # noqa: F811
     woken = threading.Event()
-    lease = HostLease(hosts(), SimpleNamespace(id="c-0", connector_name="c", wake=woken.set))
+    metrics = TaskMetrics()
+    lease = HostLease(hosts(), SimpleNamespace(id="c-0", connector_name="c", wake=woken.set, metrics=metrics))
 
     def folder(count):
         """The lease's, while the `count`th host answers the question of it."""
@@ -39,7 +42,7 @@ def rig(made):  # noqa: F811
         assert told == {"op": "lease", "lease": lease.token}
         return found[0]
 
-    yield SimpleNamespace(lease=lease, folder=folder, woken=woken, made=made)
+    yield SimpleNamespace(lease=lease, folder=folder, woken=woken, made=made, metrics=metrics)
     lease.close()
 
 
@@ -54,6 +57,23 @@ def test_it_moves_when_the_host_does_and_not_before(rig, retires):
     assert rig.woken.wait(10)
     assert rig.folder(2) == "folder 2"
     assert [rig.lease.folder() for _ in range(3)] == ["folder 2"] * 3, "what it has left says nothing any more"
+
+
+def test_what_its_chains_count_is_the_tasks(rig):
+    """Also when they begin again in the next host."""
+    told = {"op": "metrics", "chain": 1, "values": [{"name": "read-total", "help": "", "tags": {}, "value": 3.0}]}
+
+    def counted():
+        return [value for value, _ in rig.metrics.plugins.figures().values.values()]
+
+    rig.folder(1)
+    rig.made[0].ends[0].sendall(message(0, told))
+    wait_until(lambda: counted() == [3.0])
+    rig.made[0].close()
+    assert rig.woken.wait(10)
+    rig.folder(2)
+    rig.made[1].ends[0].sendall(message(0, told))
+    wait_until(lambda: counted() == [6.0])
 
 
 def test_a_host_that_ends_before_it_answers(rig):

@@ -10,6 +10,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.header.Header;
@@ -30,7 +31,9 @@ import org.apache.kafka.connect.util.ConnectorTaskId;
  * the resulting records, the rows that they come from, and the errors of others. The executor shows the lease of its task.
  */
 final class ChainSession extends Session {
+    private static final AtomicInteger CHAINS = new AtomicInteger();
     final String lease;
+    private final int chain = CHAINS.incrementAndGet();
     private final Host host;
     private final Connection.Message order;
     private final ConnectorTaskId id;
@@ -62,16 +65,24 @@ final class ChainSession extends Session {
             gone = true;
             stopRetries.run();
             thread.interrupt(); // in case it hangs
+            measured(Map.of("op", "chainEnded"));
         }
     }
 
     private void run() {
-        try (Measures measures = new Measures(host, "chain of " + id, Conversion.tags(id), told -> { })) {
+        try (Measures measures = new Measures(host, "chain of " + id, Conversion.tags(id), this::measured)) {
             if (order.text("kind").equals("sink")) sink(measures);
             else source(measures);
         } catch (Throwable e) { // plugin code
             if (!gone) blame(e);
         }
+    }
+
+    /** The worker hears it from the task's lease: an executor has this connection. Several have a chain of one task. */
+    private void measured(Map<String, ?> told) {
+        Map<String, Object> whose = new HashMap<>(told);
+        whose.put("chain", chain);
+        host.leases(lease).forEach(task -> task.event(whose));
     }
 
     private void sink(Measures measures) throws Exception {

@@ -219,7 +219,13 @@ public final class Host {
     }
 
     private boolean leased(String lease) {
-        return sessions.stream().anyMatch(one -> one instanceof LeaseSession task && task.lease.equals(lease));
+        return leases(lease).findAny().isPresent();
+    }
+
+    /** The session of that lease, if there is one still. */
+    Stream<LeaseSession> leases(String lease) {
+        return sessions.stream().filter(one -> one instanceof LeaseSession task && task.lease.equals(lease))
+            .map(LeaseSession.class::cast);
     }
 
     /** The task of this lease has ended, so its chains end. */
