@@ -65,3 +65,31 @@ def test_a_stalled_task_is_told_with_its_stack_and_restarted(rig, topic_name, at
     rig.wait_records(topic_name, 20)
     wait_until(lambda: metrics(rig)["heeler_task_stalled", topic_name, "0"] == 0, 30, "it to go on")
     assert not any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ()))
+
+
+def test_a_sink_whose_write_hangs_is_given_up_in_plain_words(rig, topic_name):
+    """It is told at /health, other connectors go on, and what the worker itself cancels has no stack in the log."""
+    release, other = rig.folder / "release", f"{topic_name}-other"
+    rig.kafka.create(topic_name)
+    rig.kafka.send(topic_name, ["a"])
+    rig.create(topic_name, {"connector.class": "HangingSink", "topics": topic_name, "at": "write",
+                            "release": str(release), **QUICK, "errors.restart.policy": "all",
+                            "task.progress.timeout.ms": "2000"})
+    rig.create(other, {"connector.class": "FileStreamSink", "topics": topic_name, "file": str(rig.folder / other)})
+    wait_until(lambda: any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ())), 40,
+               "it to be told")
+    assert "in hang" in story(rig, topic_name)
+    rig.kafka.send(topic_name, ["b"])
+    rig.wait_lines(rig.folder / other, ["a", "b"])
+    log = rig.process.log
+
+    def lines():
+        return [line for line in log.read_text().splitlines() if f"[{topic_name}|task-0]" in line]
+
+    wait_until(lambda: any("the abandoned task ended with: " in line for line in lines()), 40, "its end")
+    assert [line for line in lines() if " ERROR " in line] == []
+    assert metrics(rig)["heeler_task_restarts_total", "stall", topic_name, "0"] >= 1
+    release.touch()
+    wait_until(lambda: rig.kafka.committed(f"connect-{topic_name}") == {(topic_name, 0): 2}, 40, "both records")
+    wait_until(lambda: not any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ())), 30,
+               "it to be well")
