@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_REFUSED_LOGIN: Final = "28"  # invalid authorization specification, in ISO/IEC 9075
+
 
 class ConnectError(Exception):
     """Base of all errors that heeler raises on purpose. The message says what, where and what to do.
@@ -57,13 +61,17 @@ class BusyError(ConnectError):
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether trying again cannot help: the error says so, or one that led to it. A module that is not there is one."""
+    """Whether trying again cannot help: the error says so, or one that led to it. So does a module that is not there,
+    and an error of a database driver that has a `sqlstate` of class 28: the credentials are refused.
+    """
     seen: set[int] = set()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:
         if isinstance(found, RetriableError):
             return False
         if getattr(found, "permanent", False) is True or isinstance(found, ImportError):
+            return True
+        if str(getattr(found, "sqlstate", "")).startswith(_REFUSED_LOGIN):
             return True
         seen.add(id(found))
         found = found.__cause__

@@ -32,14 +32,23 @@ def caused(error: Exception, cause: BaseException) -> Exception:
     return error
 
 
+class DriverError(Exception):
+    """As asyncpg, psycopg and MySQL's driver raise them."""
+
+    def __init__(self, sqlstate: str | None) -> None:
+        super().__init__("the database says no")
+        self.sqlstate = sqlstate
+
+
 PERMANENT = [
     ConfigError("x"), PermanentError("x"), KafkaAuthorizationError("x", 29), PluginNotFoundError("x"),
     TooManyTasksError("c", 2, 1), ModuleNotFoundError("No module named 'psycopg'"), OddError("a", "b"),
-    caused(ConnectError("wrapped"), ConfigError("x")),
+    caused(ConnectError("wrapped"), ConfigError("x")), DriverError("28P01"),
 ]
 PASSING = [
     ConnectError("x"), RetriableError("x"), DataError("x"), OSError("x"), KafkaUnavailableError("x"), ValueError("x"),
     caused(RetriableError("not yet"), PermanentError("x")), caused(ConnectError("x"), OSError("y")),
+    DriverError("57P03"), DriverError(None),
 ]
 
 
