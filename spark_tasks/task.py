@@ -21,6 +21,27 @@ class Split(Protocol[R_co]):
         """Do all of it and return a small, picklable result."""
 
 
+class DeferredSplit:
+    """A split that is made when it is pickled. Engines pickle it when a process is there to run it, or before: what has
+    come to a partition while its split waited can so be in it. `make` runs in any thread and does not wait.
+    """
+
+    def __init__(self, make: Callable[[], Split[Any]], expected_seconds: float = 0.0) -> None:
+        self._make = make
+        self.expected_seconds = expected_seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self._make(),)
+
+    def run(self) -> Any:
+        """As the split that is made now."""
+        return self._make().run()
+
+
+def _made(split: Split[Any]) -> Split[Any]:
+    return split
+
+
 class Engine(Protocol):
     """The worker's one SparkContext behind a queue of splits; jobs of many small tasks may share one Spark job."""
 

@@ -88,6 +88,11 @@ class EndWatcher:
         unknown = [tp for tp, end in known.items() if end < 0]
         return known | self.refresh(unknown, isolation) if unknown else known
 
+    def known_end(self, partition: TopicPartition, isolation: Isolation) -> int:
+        """The end as far as it is known, without asking anybody; -1 where it is not."""
+        end = self._ends.get(partition)
+        return -1 if end is None else end.of(isolation)
+
     def refresh(self, partitions: Collection[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
         """Ask the brokers where these partitions end now."""
         found = self.cluster.offsets(partitions, "latest", isolation, timeout_ms=_LEADER_TIMEOUT_MS)
@@ -220,19 +225,15 @@ class EndWatcher:
             return False
         if response.error_code:
             raise protocol.for_code(response.error_code)
-        changed, lost = False, []
-        for topic in response.responses:
-            for part in topic.partitions:
-                tp = (topic.topic, part.partition_index)
-                if part.error_code:
-                    self._forget_leaders({topic.topic})
-                    lost.append(tp)
-                else:
-                    changed |= self._learn(tp, part, at.get(tp))
+        found = {(topic.topic, part.partition_index): part for topic in response.responses for part in topic.partitions}
+        lost = [tp for tp, part in found.items() if part.error_code]
+        with self._held_lock:  # once for all: with full CPUs, each wait for a lock costs milliseconds
+            changed = [self._learn(tp, part, at.get(tp)) for tp, part in found.items() if not part.error_code]
         if lost:
+            self._forget_leaders({topic for topic, _ in lost})
             await self.cluster.io.sleep(_RETRY_MS)
             await self._ask_ends(lost)
-        return changed or bool(lost)
+        return any(changed) or bool(lost)
 
     def _forget_leaders(self, topics: Collection[str]) -> None:
         for topic in topics:
@@ -255,14 +256,13 @@ class EndWatcher:
                 self._held.drop(tp)
 
     def _learn(self, tp: TopicPartition, part: Any, asked: int | None) -> bool:
-        # Without the lock, for each of hundreds of partitions: whoever reads an end may as well get the one of before.
+        # The caller holds the lock of what is held; whoever reads an end may as well get the one of before.
         end = self._ends.setdefault(tp, _End())
         before = (end.high, end.stable)
-        with self._held_lock:
-            if part.high_watermark < end.high:  # the log was cut off, and may be written anew
-                self._held.drop(tp)
-            elif asked is not None and part.records:
-                self._held.add(tp, asked, bytes(part.records))
+        if part.high_watermark < end.high:  # the log was cut off, and may be written anew
+            self._held.drop(tp)
+        elif asked is not None and part.records:
+            self._held.add(tp, asked, bytes(part.records))
         end.high = part.high_watermark
         if part.last_stable_offset >= 0:
             end.stable = part.last_stable_offset

@@ -108,6 +108,10 @@ class Positions:
         """The fetched bytes from a position on (EndWatcher.records)."""
         return self._watcher.records(partition, start)
 
+    def end_by_now(self, partition: TopicPartition, start: int, end: int, most: int) -> int:
+        """The end of a range that `ranges` answered, with what has come since. Any thread; asks nobody."""
+        return max(end, min(self._watcher.known_end(partition, self._isolation), start + most))
+
     def look(self) -> None:
         """Look up the ends of the partitions whose position is known, for `lags`. ConnectError."""
         self._ends = self._watcher.refresh(list(self._at), self._isolation)

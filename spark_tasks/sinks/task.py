@@ -16,11 +16,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceWriter
 
 from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
@@ -37,7 +39,7 @@ from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
-from spark_tasks.task import Progress, TaskContext
+from spark_tasks.task import DeferredSplit, Progress, TaskContext
 from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pacing import MOST_RECORDS, SplitSize
@@ -145,20 +147,22 @@ class SinkTask:
             return Progress(idle_ms=min(PAUSED_MS, self._pending.commit_due(consumer)))
         begun = time.perf_counter()
         with phase("plan"):
-            splits = self._plan() if self._positions else []
+            ranges = self._positions.ranges(self._size.records) if self._positions else []
         self._metrics.lags = self._positions.lags()
         self._replaying = None
-        if replay is not None and not (splits and self._replayed_last):
+        if replay is not None and not (ranges and self._replayed_last):
             return self._replay_next(replay, consumer)
         self._replayed_last = False
-        if not splits:
+        if not ranges:
             armed = self._watcher.arm(self, self._positions.at(), self._settings.isolation, self._context.wake)
             due_ms = self._pending.commit_due(consumer)
             return Progress(idle_ms=min(UPKEEP_MS, due_ms) if armed else 0)
         self._metrics.spent("plan", time.perf_counter() - begun)
+        splits = [DeferredSplit(partial(self._split, tp, start, end), self._size.seconds(end - start))
+                  for tp, start, end in ranges]
         self._batch = (self._context.engine.submit(self._context.id, splits), consumer.generation())
         self._flight = Flight(self._batch[0])
-        self._metrics.submitted(sum(split.end - split.start for split in splits))
+        self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(PATIENCE_S)
 
     def _look_at_lag(self) -> None:
@@ -175,11 +179,10 @@ class SinkTask:
             self._consumer = GroupConsumer(self._settings.consumer, self._io, self._context.wake)
         return self._consumer
 
-    def _plan(self) -> list[SinkSplit]:
-        return [
-            SinkSplit(self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start))
-            for tp, start, end in self._positions.ranges(self._size.records)
-        ]
+    def _split(self, tp: TopicPartition, start: int, end: int) -> SinkSplit:
+        """Of a planned range, with what has come while it waited for a process."""
+        end = self._positions.end_by_now(tp, start, end, self._size.records)
+        return SinkSplit(self._job, *tp, start, end, self._size.seconds(end - start), self._positions.held(tp, start))
 
     def _collect(self, patience_s: float) -> Progress:
         """Wait for the batch in flight; commit it if it is done."""

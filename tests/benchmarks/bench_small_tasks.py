@@ -17,14 +17,21 @@ import statistics
 import sys
 import threading
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Producer
+from kafka.protocol.producer import ProduceRequest
 
+from spark_tasks.kafka.client_config import client_settings
+from spark_tasks.kafka.cluster import KafkaCluster
+from spark_tasks.kafka.records.encode import encode
 from tests.benchmarks import harness
 
 LOOK_S = 0.005
+SEND_S = 0.02
 LATE_S = 120.0
 FIRST_S = 10.0
 BEHIND_S = 0.5
@@ -68,34 +75,61 @@ class Lines:
 
 
 class Sender:
-    """Sends a time stamp to each partition of each topic, `rate` times a second, evenly spread."""
+    """Sends a time stamp to each partition of each topic, `rate` times a second, evenly spread: a request every 20 ms
+    with a record for each partition whose turn it is. (With confluent-kafka each record is a request. A broker serves
+    one request of a connection at a time, so that records waited for seconds until they were sent.)
+    """
 
     def __init__(self, bootstrap: str, topics: list[str], partitions: int, rate: float) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5,
-                                   "queue.buffering.max.messages": 1_000_000})  # fmt: skip
+        self._cluster = KafkaCluster(client_settings({"bootstrap.servers": bootstrap}))
+        self._leader = {topic: self._cluster.leader(topic, 0) for topic in topics}[topics[0]]  # one broker has all
         self._places = [(topic, number) for number in range(partitions) for topic in topics]
-        self._pause = 1 / rate
+        self._per_second = rate * len(self._places)
         self._over = threading.Event()
         self.sent = 0
+        self.acknowledged = 0
+        self.ages: list[float] = []
+        """ms from the send of each record to its acknowledgement."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        begun, places = time.perf_counter(), len(self._places)
-        while not self._over.is_set():
-            due = int((time.perf_counter() - begun) / self._pause * places)
+        begun = time.perf_counter()
+        while not self._over.wait(SEND_S):
+            due = int((time.perf_counter() - begun) * self._per_second)
             while self.sent < due:
-                topic, partition = self._places[self.sent % places]
-                self._producer.produce(topic, str(time.time_ns()), partition=partition)
-                self.sent += 1
-            self._producer.poll(0)
-            self._over.wait(0.002)
-        self._producer.flush(30)
+                self._send(min(due - self.sent, len(self._places)))
+
+    def _send(self, count: int) -> None:
+        at = self.sent % len(self._places)
+        topics: dict[str, list[Any]] = defaultdict(list)
+        now, data = time.time_ns(), ProduceRequest.TopicProduceData
+        row = pa.record_batch({"key": pa.array([None], pa.binary()), "value": pa.array([str(now).encode()])})
+        record = encode(row, no_timestamp=now // 1_000_000)[0].data
+        for topic, number in (self._places + self._places)[at : at + count]:
+            topics[topic].append(data.PartitionProduceData(index=number, records=record))
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, min_version=9, max_version=9,
+                                 topic_data=[data(name=name, partition_data=of) for name, of in topics.items()])
+        self.sent += count
+        self._cluster.io.start(self._exchange, request, now, count)
+
+    async def _exchange(self, request: Any, now: int, count: int) -> None:
+        response = await self._cluster.io.send(request, self._leader, lane="small")
+        if any(part.error_code for topic in response.responses for part in topic.partition_responses):
+            raise AssertionError(response)
+        self.ages += [(time.time_ns() - now) / 1e6] * count
+        self.acknowledged += count
 
     def stop(self) -> None:
         """All that was sent is with the broker."""
         self._over.set()
         self._thread.join()
+        deadline = time.monotonic() + 30
+        while self.acknowledged < self.sent:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{self.sent - self.acknowledged} records were not acknowledged")
+            time.sleep(LOOK_S)
+        self._cluster.close()
 
 
 def fill(bootstrap: str, topic: str, count: int) -> None:
@@ -110,6 +144,14 @@ def fill(bootstrap: str, topic: str, count: int) -> None:
             except BufferError:
                 producer.poll(0.05)
     producer.flush(120)
+
+
+def quantiles(ages: list[float]) -> str:
+    """p50 / p99 / max."""
+    if len(ages) < 2:
+        return "none"
+    cuts = statistics.quantiles(ages, n=100)
+    return f"{cuts[49]:.0f} / {cuts[98]:.0f} / {max(ages):.0f}"
 
 
 class Run:
@@ -162,7 +204,9 @@ class Run:
         lines.until(lambda: False, FIRST_S)  # else there is too little to be late with
         lines.until(lambda: lines.count > sender.sent - BEHIND_S * rate, asked.patience)
         self._tell(f"then all within {BEHIND_S} s of the end after, s", f"{time.perf_counter() - begun:.1f}")
+        sender.ages.clear()
         self._window("small tasks", lines, asked.seconds)
+        self._tell("their acknowledgements: p50 / p99 / max, ms", quantiles(sender.ages))
         rates: list[float] = []
         beside = threading.Thread(target=lambda: rates.append(self._backfill("beside")), daemon=True)
         beside.start()
@@ -177,9 +221,7 @@ class Run:
         meter = self._rigs.Meter(self._rig, [self._worker])
         lines.until(lambda: other is not None and not other.is_alive(), LATE_S if seconds is None else seconds)
         cores = meter.stop()
-        cuts = statistics.quantiles(lines.ages, n=100) if len(lines.ages) > 1 else [float("nan")] * 99
-        most = max(lines.ages, default=0)
-        self._tell(f"{what}: p50 / p99 / max, ms", f"{cuts[49]:.0f} / {cuts[98]:.0f} / {most:.0f}")
+        self._tell(f"{what}: p50 / p99 / max, ms", quantiles(lines.ages))
         self._tell(f"{what}: cores of worker / broker / others", " / ".join(
             f"{cores[f'cores_{party}']:.2f}" for party in ("worker", "broker", "other")))  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from spark_tasks.futures import complete, fail
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import Outcome, value_of
+from spark_tasks.task import DeferredSplit, Split
 
 
 @dataclass(slots=True, eq=False)
@@ -45,11 +47,21 @@ class SplitBatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """One split of a batch, pickled."""
+    """One split of a batch, pickled already if it may be."""
 
     batch: SplitBatch
     index: int
-    payload: bytes
+    split: bytes | DeferredSplit
+
+    def payload(self) -> bytes:
+        """The pickled split, as of now."""
+        return self.split if isinstance(self.split, bytes) else pickle.dumps(self.split, pickle.HIGHEST_PROTOCOL)
+
+
+def prepared(splits: Iterable[Split[Any]]) -> list[bytes | DeferredSplit]:
+    """What waits in the queue for each: all that can be pickled now, so that nothing changes it meanwhile."""
+    return [split if isinstance(split, DeferredSplit) else pickle.dumps(split, pickle.HIGHEST_PROTOCOL)
+            for split in splits]
 
 
 def outcome_of(answer: bytes, task: str) -> Outcome:

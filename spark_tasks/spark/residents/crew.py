@@ -178,7 +178,12 @@ class Crew:
         self._rest(resident)
         while (item := resident.inbox.get()) is not None:
             try:
-                wire.send(line.work, item.payload)
+                payload = item.payload()
+            except Exception as error:  # noqa: BLE001 - what a plugin made may not pickle
+                self._over(resident, item, error)
+                continue
+            try:
+                wire.send(line.work, payload)
             except OSError:  # it ended while it was idle; a frame that did not go out as a whole is not run
                 self._gone(resident, None)
                 self._returned(item)
@@ -196,15 +201,18 @@ class Crew:
                 outcome: Outcome | Exception = outcome_of(answer, item.batch.task)
             except SparkLostError as error:
                 outcome = error
-            with self._lock:  # once: with many small splits the lock is what all wait for
-                resident.item = None
-                afterwards = self._ended(item, outcome)
-                self._rest(resident)
-            afterwards()
+            self._over(resident, item, outcome)
         line.close_after(DEATH_S)
         with self._lock:
             self._doomed.pop(resident, None)
             self._changed()
+
+    def _over(self, resident: Resident, item: Item, outcome: Outcome | Exception) -> None:
+        with self._lock:  # once: with many small splits the lock is what all wait for
+            resident.item = None
+            afterwards = self._ended(item, outcome)
+            self._rest(resident)
+        afterwards()
 
     def _rest(self, resident: Resident) -> None:
         with self._lock:

@@ -8,7 +8,6 @@ in them fails with a retriable error, what waits goes on waiting.
 from __future__ import annotations
 
 import logging
-import pickle
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,14 +18,14 @@ from typing import Any
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
 from spark_tasks.spark.life import EngineState, SparkLife
-from spark_tasks.spark.residents.batches import SplitBatch
+from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import Hangs, Monitor
 from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.settings import ExecutorSettings
-from spark_tasks.task import Split
+from spark_tasks.task import DeferredSplit, Split
 
 _logger = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ class ResidentEngine:
         self._pool: Pool | None = None
         self._door: Door | None = None
         self._monitor: Monitor | None = None
-        self._early: list[tuple[SplitBatch, list[bytes]]] = []  # submitted before the start
+        self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
         self._submitted = 0
         self._suspect_until = 0.0
         self._first_at: float | None = None  # when the first batch began to wait
@@ -80,8 +79,8 @@ class ResidentEngine:
             self._monitor = Monitor(pool, self._settings, self._lock, door.folder, self._beat, self._hangs)
             self._bridge(pool)
             early, self._early = self._early, []
-            for batch, payloads in early:
-                pool.submit(batch, payloads)
+            for batch, waiting in early:
+                pool.submit(batch, waiting)
         if not self._local:
             self._life.start()
 
@@ -139,9 +138,9 @@ class ResidentEngine:
 
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
         """As Engine.submit: the future has one result a split, or the first split's error."""
-        payloads = [pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits]
-        batch = SplitBatch(task, len(payloads), outcomes=[None] * len(payloads))
-        if not payloads:
+        waiting = prepared(splits)
+        batch = SplitBatch(task, len(waiting), outcomes=[None] * len(waiting))
+        if not waiting:
             batch.end()
             return batch.future
         with self._lock:
@@ -151,9 +150,9 @@ class ResidentEngine:
             refusal = self._life.refusal()
             self._submitted += refusal is None
             if refusal is None and self._pool is None:
-                self._early.append((batch, payloads))
+                self._early.append((batch, waiting))
             elif refusal is None and self._pool is not None:
-                self._pool.submit(batch, payloads)
+                self._pool.submit(batch, waiting)
         if refusal is not None:
             batch.fail(refusal)
         return batch.future
@@ -166,7 +165,7 @@ class ResidentEngine:
         """As Engine.cancel. The processes that run its splits are killed, and nobody else's."""
         with self._lock:
             early = [one for one, _ in self._early if one.future is batch]
-            self._early = [(one, payloads) for one, payloads in self._early if one.future is not batch]
+            self._early = [(one, splits) for one, splits in self._early if one.future is not batch]
         for one in early:
             one.fail(CancelledError(f"a batch of {one.task} was given up"))
         if self._pool is not None:

@@ -18,6 +18,7 @@ from spark_tasks.spark.residents.crew import Crew
 from spark_tasks.spark.residents.fairness import FairQueue
 from spark_tasks.spark.residents.process import Expects, Launcher
 from spark_tasks.spark.residents.settings import ExecutorSettings
+from spark_tasks.task import DeferredSplit
 
 
 class Pool:
@@ -35,12 +36,12 @@ class Pool:
             died=died, given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
-    def submit(self, batch: SplitBatch, payloads: Sequence[bytes]) -> None:
+    def submit(self, batch: SplitBatch, splits: Sequence[bytes | DeferredSplit]) -> None:
         """Run the splits."""
         with self._lock:
             self.batches[batch.future] = batch
-            for index, payload in enumerate(payloads):
-                self.queue.put(batch.task, Item(batch, index, payload))
+            for index, split in enumerate(splits):
+                self.queue.put(batch.task, Item(batch, index, split))
             self.dispatch()
 
     def use(self, launcher: Launcher | None) -> None:

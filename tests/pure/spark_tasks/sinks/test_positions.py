@@ -26,6 +26,9 @@ class Watcher:
 
     refresh = ends
 
+    def known_end(self, _: Any, isolation: Isolation) -> int:
+        return self.known[isolation]
+
 
 def positions(watcher: Any, writer: Any = None, isolation: Isolation = "read_committed") -> Positions:
     made = Positions(watcher, isolation, "earliest", writer)
@@ -41,6 +44,19 @@ def test_what_an_open_transaction_hides_is_waited_for() -> None:
     assert reading.at() == {TP: 60}
     watcher.known["read_committed"] = 70
     assert reading.ranges(100) == [(TP, 60, 70)]
+
+
+def test_a_planned_range_takes_what_has_come_since_and_never_gets_shorter() -> None:
+    watcher = Watcher(70, 70)
+    reading = positions(watcher)
+    [(tp, start, end)] = reading.ranges(100)
+    watcher.known["read_committed"] = 90
+    assert reading.end_by_now(tp, start, end, 100) == 90
+    assert reading.end_by_now(tp, start, end, 25) == 85, "a split has its limit"
+    watcher.known["read_committed"] = 65
+    assert reading.end_by_now(tp, start, end, 100) == 70, "the executor finds out that the log was cut off"
+    watcher.known["read_committed"] = -1
+    assert reading.end_by_now(tp, start, end, 100) == 70, "nobody knows where it ends"
 
 
 def test_a_task_sleeps_while_a_transaction_is_open_before_its_position() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,12 +16,13 @@ from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import packed, run_split
 from spark_tasks.spark.residents import crew, wire
-from spark_tasks.spark.residents.batches import SplitBatch
+from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.spark.residents.wire import Ticket
+from spark_tasks.task import DeferredSplit
 from tests.rigs.splits import Answer, Fail
 from tests.rigs.support import wait_until
 
@@ -95,7 +95,7 @@ class Rig:
 
     def submit(self, task: str, *splits: Any) -> Future[list[Any]]:
         batch = SplitBatch(task, len(splits), outcomes=[None] * len(splits))
-        self.pool.submit(batch, [pickle.dumps(split) for split in splits])
+        self.pool.submit(batch, prepared(splits))
         return batch.future
 
     def gate(self, task: str, name: str) -> Future[list[Any]]:
@@ -236,6 +236,29 @@ def test_taken_back_before_it_began(rig: Rig) -> None:
     assert [f.result(20) for f in held] == [["held-0"], ["held-1"]]
     assert rig.submit("w-0", Answer(3)).result(20) == [3]
     assert rig.pool.batches == {}
+
+
+def test_a_deferred_split_is_made_when_a_process_takes_it(rig: Rig) -> None:
+    held = [rig.gate(f"h{n}-0", f"held-{n}") for n in range(RUNNING)]
+    came = [1]
+    waits, sealed = rig.submit("w-0", DeferredSplit(lambda: Answer(len(came)))), rig.submit("s-0", Answer(len(came)))
+    came.append(2)
+    for gate in gates.values():
+        gate.set()
+    assert (waits.result(20), sealed.result(20)) == ([2], [1])
+    assert len([f.result(20) for f in held]) == RUNNING
+
+
+def test_one_that_cannot_be_made_fails_its_batch_and_no_process(rig: Rig) -> None:
+    def make() -> Answer:
+        raise DataError("no such range")
+
+    rig.idle(1)
+    before = set(rig.crew.residents)
+    with pytest.raises(DataError, match="no such range"):
+        rig.submit("w-0", DeferredSplit(make)).result(20)
+    assert rig.submit("w-0", DeferredSplit(lambda: Answer(3))).result(20) == [3]
+    assert (rig.died, before - set(rig.crew.residents)) == (0, set())
 
 
 def test_processes_of_before_go_when_the_first_new_one_is_there(rig: Rig) -> None:
