@@ -42,6 +42,10 @@ class SparkLostError(RetriableError):
     """The Spark job failed as a whole: its JVM, an executor or a Python worker died. The batch may be repeated."""
 
 
+class ExecutorEndedError(SparkLostError):
+    """The process that ran a split has ended: what it did is done, and nothing of it goes on."""
+
+
 class SparkSilentError(SparkLostError):
     """The connection to the JVM broke, which is dead or about to be, or the SparkContext was stopped."""
 

@@ -16,7 +16,7 @@ from spark_tasks.backoff import doubled
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.metrics.task import TaskMetrics
 from spark_tasks.pipeline.failures import StageOutageError
-from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.task import Progress
 
 _logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Retries:
 
     failures: int = 0
     lost_jobs: int = 0
-    lost_last: bool = False
+    lingers: bool = False  # something of the last one may still run
 
     def after(self, error: BaseException) -> Retries | None:
         """The state after another failure; None if the task has to fail."""
@@ -44,7 +44,8 @@ class Retries:
         lost = self.lost_jobs + is_lost
         if lost > MOST_LOST_JOBS:
             return None
-        return replace(self, failures=self.failures + 1, lost_jobs=lost, lost_last=is_lost)
+        lingers = is_lost and not isinstance(error, ExecutorEndedError)
+        return replace(self, failures=self.failures + 1, lost_jobs=lost, lingers=lingers)
 
     @property
     def wait_ms(self) -> int:
@@ -52,7 +53,7 @@ class Retries:
         if not self.failures:
             return 0
         wait = doubled(FIRST_WAIT_MS, self.failures, LONGEST_WAIT_MS)
-        return max(wait, LOST_WAIT_MS) if self.lost_last else wait
+        return max(wait, LOST_WAIT_MS) if self.lingers else wait
 
 
 @dataclass(frozen=True, slots=True)

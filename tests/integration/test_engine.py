@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_tasks.config.masking import process_secrets
 from spark_tasks.errors import ConnectError, DataError
-from spark_tasks.spark.context import SparkLostError, python_path
+from spark_tasks.spark.context import ExecutorEndedError, SparkLostError, python_path
 from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.environment import SELDOM, needed
@@ -233,7 +233,7 @@ def test_a_split_that_ends_its_process_costs_nobody_else_anything(
 ) -> None:
     other = engine.submit("other-0", [Hang(str(tmp_path / "other"))])
     wait_until((tmp_path / "other").exists)
-    with pytest.raises(SparkLostError, match=r"^the executor process of a-0 ended"):
+    with pytest.raises(ExecutorEndedError, match=r"^the executor process of a-0 ended"):
         engine.submit("a-0", [Answer(1), EndProcess(how)]).result(20)
     assert other.running()
     engine.cancel(other)

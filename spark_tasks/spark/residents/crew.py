@@ -13,17 +13,19 @@ import time
 from collections.abc import Callable, Iterable
 
 from spark_tasks.backoff import doubled
-from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
 from spark_tasks.spark.residents.door import Line
 from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
+from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
 
 DEATH_S = 5.0  # how long the end of a killed process may take to show
+ENDING_S = 0.2  # how long one whose connections have ended may take to be gone
 BACKOFF_S = 0.2  # doubled with each process in a row that did not come
 MOST_BACKOFF_S = 5.0
 GIVE_UP = 4  # so many in a row fail what waits; a task then repeats its batch, and says why
@@ -192,7 +194,9 @@ class Crew:
                 answer = wire.receive(line.work)
             except Exception as error:  # noqa: BLE001 - however the connection ended, or a size that is not one
                 self._gone(resident, item.batch.task)
-                lost = SparkLostError(f"the executor process of {item.batch.task} ended: {error}")
+                sure = bool(line.pid) and has_ended(line.pid, ENDING_S)
+                kind = ExecutorEndedError if sure else SparkLostError
+                lost = kind(f"the executor process of {item.batch.task} ended: {error}")
                 with self._lock:
                     afterwards = self._ended(item, lost)
                 afterwards()

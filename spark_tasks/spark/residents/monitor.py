@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from spark_tasks.spark.residents.fairness import connector_of
 from spark_tasks.spark.residents.link import STACK_SIGNAL
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.process import Resident
+from spark_tasks.spark.residents.process_state import cpu_use
 from spark_tasks.spark.residents.settings import ExecutorSettings
 
 _logger = logging.getLogger(__name__)
@@ -216,25 +215,3 @@ def _signal(line: Line) -> None:
             signal.pidfd_send_signal(process, STACK_SIGNAL)
     finally:
         os.close(process)
-
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True, slots=True)
-class CpuUse:
-    """CPU seconds of a process so far, and whether its main thread would use more now."""
-
-    seconds: float
-    runnable: bool
-
-
-def cpu_use(pid: int) -> CpuUse | None:
-    """None where the system does not say. A process that has ended has used none."""
-    if sys.platform != "linux":
-        return None
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return CpuUse(0.0, runnable=False)
-    return CpuUse((int(fields[11]) + int(fields[12])) / _TICKS_PER_S, fields[0] == "R")

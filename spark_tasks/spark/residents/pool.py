@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents.batches import Item, SplitBatch
 from spark_tasks.spark.residents.crew import Crew
@@ -75,7 +76,8 @@ class Pool:
 
     def _drop(self, batch: SplitBatch, why: Exception) -> None:
         """None of its splits goes on. The caller holds the lock."""
-        batch.lost = batch.lost or why
+        if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):  # of another one that may not be sure
+            batch.lost = why
         self.crew.kill([r for r in self.crew.residents.values() if r.item is not None and r.item.batch is batch])
         for item in self.queue.waiting(batch.task):
             if item.batch is batch and self.queue.remove(batch.task, item):

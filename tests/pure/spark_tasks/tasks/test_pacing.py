@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.spark.context import SparkLostError
+from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.tasks.pacing import (
     FIRST_RECORDS,
     LEAST_RECORDS,
@@ -95,6 +95,16 @@ def test_only_retriable_errors_are_retried_and_those_for_ever() -> None:
         waits.append(retries.wait_ms)
     assert waits == sorted(waits)
     assert waits[-1] == LONGEST_WAIT_MS
+
+
+def test_a_batch_whose_process_is_known_to_have_ended_is_repeated_at_once() -> None:
+    ended = Retries().after(ExecutorEndedError("killed"))
+    assert ended is not None
+    assert ended.wait_ms < LOST_WAIT_MS
+    unsure = ended.after(SparkLostError("not heard of any more"))
+    assert unsure is not None
+    assert unsure.wait_ms >= LOST_WAIT_MS
+    assert unsure.lost_jobs == 2
 
 
 def test_a_task_that_takes_spark_down_again_and_again_fails() -> None:
