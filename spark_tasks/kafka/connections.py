@@ -14,7 +14,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector, Task, TaskState
-from kafka.net.transport import KafkaTCPTransport
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataResponse
 
 from spark_tasks.backoff import doubled
@@ -85,7 +85,7 @@ class Loop(NetworkSelector):  # type: ignore[misc]
         return None
 
 
-class _Transport(KafkaTCPTransport):  # type: ignore[misc]
+class TcpTransport(KafkaTCPTransport):  # type: ignore[misc]
     """Reads in large pieces, and writes all that waits at once: each system call gives the GIL away. The library reads
     4 KiB at a time, and before each write it asks the selector whether there is room, of which there is nearly always.
     """
@@ -114,12 +114,26 @@ class _Transport(KafkaTCPTransport):  # type: ignore[misc]
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
-                return b"".join(pieces), protocol.KafkaConnectionError(error)
+                return _before_the_end(b"".join(pieces), protocol.KafkaConnectionError(error))
             if not piece:
-                return b"".join(pieces), protocol.KafkaConnectionError("socket disconnected")
+                return _before_the_end(b"".join(pieces), protocol.KafkaConnectionError("socket disconnected"))
             pieces.append(piece)
             size += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), None
+
+
+class TlsTransport(KafkaSSLTransport):  # type: ignore[misc]
+    """Does not lose what comes just before the end."""
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        return _before_the_end(*super()._sock_recv())
+
+
+def _before_the_end(data: bytes, error: Exception | None) -> tuple[bytes, Exception | None]:
+    """The library drops what comes with an error: the reason why a broker refuses a login, after which it closes the
+    connection. The next call meets the end again.
+    """
+    return data, None if data else error
 
 
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
@@ -128,11 +142,17 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     """
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        if self.ssl_enabled:
-            return await super()._build_transport(node, timeout_at)
         options, proxy = self.config["socket_options"], self.config["proxy_url"]
         sock = await create_connection(self._net, node.host, node.port, options, proxy_url=proxy, timeout_at=timeout_at)
-        return _Transport(self._net, sock, host=node.host)
+        if not self.ssl_enabled:
+            return TcpTransport(self._net, sock, host=node.host)
+        settings = {key: value for key, value in self.config.items() if key.startswith("ssl_")}
+        transport = TlsTransport(self._net, sock, host=node.host, **settings)
+        try:
+            await transport.handshake()
+        except Exception as error:  # whatever the other side sent
+            raise protocol.KafkaConnectionError(f"Handshake failed: {error}") from error
+        return transport
 
     def close_idle_connections(self) -> None:
         """As the library's, whose timer keeps each closed manager for ever."""

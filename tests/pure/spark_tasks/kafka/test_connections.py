@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
+import socket
 import threading
 import weakref
 
 import pytest
 
-from spark_tasks.kafka.connections import Connections, Loop, Manager
+from spark_tasks.kafka.connections import Connections, Loop, Manager, TcpTransport
 from tests.rigs.support import wait_until
 
 
@@ -49,6 +50,36 @@ def test_what_is_cut_off_by_the_end_is_no_defect(connections, caplog):
         assert begun.wait(10)
         connections.close()
     assert [record for record in caplog.records if record.name.startswith("spark_tasks")] == []
+
+
+def test_what_comes_just_before_the_end_is_read() -> None:
+    """A broker says why it refuses a login, and closes the connection."""
+
+    class Reader:
+        _sensors = None
+
+        def __init__(self) -> None:
+            self.heard: list[object] = []
+
+        def data_received(self, data: bytes) -> None:
+            self.heard.append(data)
+
+        def connection_lost(self, error: object) -> None:
+            self.heard.append(str(error))
+
+    loop, reader = Loop(), Reader()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(b"refused")
+        theirs.close()
+        transport = TcpTransport(loop, ours, host="broker")
+        transport.set_protocol(reader)
+        transport.resume_reading()
+        wait_until(lambda: loop.poll(timeout_ms=5) is None and len(reader.heard) > 1)
+        assert reader.heard[0] == b"refused"
+        assert "disconnected" in str(reader.heard[1])
+    loop.close()
 
 
 def test_a_manager_that_was_closed_is_let_go():
