@@ -8,7 +8,6 @@ close its partitions; the new ones are opened at the committed offsets.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -23,7 +22,7 @@ from heeler.java_host.feed import Feed
 from heeler.java_host.host import JavaHost
 from heeler.java_host.session import Session, order, unexpected
 from heeler.java_host.task import JavaTask
-from spark_tasks.errors import ConnectError, RetriableError
+from spark_tasks.errors import RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError
 from spark_tasks.kafka.append import Appender
 from spark_tasks.kafka.cluster import TopicPartition
@@ -38,7 +37,7 @@ from spark_tasks.sinks.commits import PendingOffsets
 from spark_tasks.sinks.handing import handing_job
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
-from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, LAG_S, PAUSED_MS, UPKEEP_MS
+from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, PAUSED_MS, UPKEEP_MS
 from spark_tasks.task import Progress, TaskContext
 
 MAX_POLL_RECORDS = 500  # as in a Java consumer
@@ -75,7 +74,6 @@ class JavaSinkTask(JavaTask):
         self._heard = True  # from the host, since the membership was looked after
         self._pending = PendingOffsets(self._metrics)
         self._letters: list[Batch] = []
-        self._lag_asked = float("-inf")
 
     @property
     def batch(self) -> Future[list[Any]] | None:
@@ -128,7 +126,8 @@ class JavaSinkTask(JavaTask):
             self._open_partitions(session)
         if self._paused or not self._positions:
             self._patience.succeeded()
-            self._look_at_lag()
+            self._positions.look()
+            self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=PAUSED_MS)
         return self._give(session)
 
@@ -240,20 +239,11 @@ class JavaSinkTask(JavaTask):
         armed = self._watcher.arm(self, self._feed.at(), self._settings.isolation, self._context.wake)
         return Progress(count, idle_ms=UPKEEP_MS if armed else 0)
 
-    def _look_at_lag(self) -> None:
-        """Measure the lag of a paused task, for the metrics."""
-        if self._positions and time.monotonic() - self._lag_asked > LAG_S:
-            self._lag_asked = time.monotonic()
-            with suppress(ConnectError):  # Kafka does not answer; asked again later
-                self._positions.look()
-            self._metrics.lags = self._positions.lags()
-
     # ------------------------------------------------------------ its life
     @override
     def pause(self) -> None:
         """Pause the task. The host keeps its records, and the task commits."""
         self._paused = True
-        self._lag_asked = float("-inf")
         self._metrics.running(paused=True)
         self._watcher.forget(self)
         self._tell("pause")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from spark_tasks.errors import ConnectError
@@ -12,6 +14,7 @@ from spark_tasks.kafka.task_clients import Reset
 from spark_tasks.kafka.watcher import EndWatcher
 
 _logger = logging.getLogger(__name__)
+LAG_S = 30.0  # how often a paused task asks how far behind it is
 _TIMEOUT_MS = 5_000  # the task tries again; meanwhile it can be stopped
 Committed = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
@@ -36,6 +39,7 @@ class Positions:
         self._resume_from = getattr(writer, "resume_from", None)
         self._at: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}  # as last known
+        self._looked = float("-inf")  # when nothing was read
         self._doubtful = False
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed: Committed | None = None
@@ -94,7 +98,7 @@ class Positions:
     def ranges(self, most: int) -> list[tuple[TopicPartition, int, int]]:
         """(partition, start, end) of all partitions that have something new, at most `most` offsets each."""
         self._look_up()
-        found = []
+        found, self._looked = [], float("-inf")
         self._ends = self._watcher.ends(list(self._at), self._isolation)
         for tp, end in self._ends.items():
             start = self._at[tp]
@@ -113,8 +117,11 @@ class Positions:
         return max(end, min(self._watcher.known_end(partition, self._isolation), start + most))
 
     def look(self) -> None:
-        """Look up the ends of the partitions whose position is known, for `lags`. ConnectError."""
-        self._ends = self._watcher.refresh(list(self._at), self._isolation)
+        """For `lags` of a task that reads nothing: look up the ends, every LAG_S at most."""
+        if self._assigned and time.monotonic() - self._looked > LAG_S:
+            self._looked = time.monotonic()
+            with suppress(ConnectError):  # Kafka does not answer; asked again later
+                self._ends = self._watcher.refresh(list(self._at), self._isolation)
 
     def lags(self) -> dict[TopicPartition, int]:
         """The lag of each partition in offsets, by the ends that are known here."""

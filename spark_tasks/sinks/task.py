@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceWriter
+from typing_extensions import override
 
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.kafka.cluster import TopicPartition
@@ -39,7 +40,7 @@ from spark_tasks.sinks.replay_split import ReplayResult, ReplaySplit
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob, SinkResult, SinkSplit
 from spark_tasks.spark.executor import value_of
-from spark_tasks.task import DeferredSplit, Progress, TaskContext
+from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
 from spark_tasks.tasks.pacing import MOST_RECORDS, SplitSize
@@ -51,17 +52,15 @@ JOIN_WAIT_MS = 500  # how long one run_once waits for the group
 JOIN_IDLE_MS = 20
 UPKEEP_MS = 5_000  # an idle task checks its membership this often; the coordinator and the watcher wake it earlier
 PAUSED_MS = 5_000
-LAG_S = 30.0  # how often a paused task asks how far behind it is
 
 
-class SinkTask:
-    """A TaskRunner. `pipeline`: a picklable SinkPipeline of the connector; `watchers` and `io`: the worker's."""
+class SinkTask(TaskRunner):
+    """`pipeline`: a picklable SinkPipeline of the connector; `watchers` and `io`: the worker's."""
 
     def __init__(
         self, context: TaskContext, settings: SinkSettings, connector: type[SinkConnector], pipeline: SinkPipeline,
         watchers: EndWatchers, io: GroupIo,
     ) -> None:
-        self.version = connector.version
         self._context = context
         self._connector = connector
         self._pipeline = pipeline
@@ -84,17 +83,22 @@ class SinkTask:
         self._replayed_last = False
         self._flight: Flight | None = None
         self._waiting = BatchWait(context.wake)
-        self._lag_asked = float("-inf")
         self._pending = PendingOffsets(self._metrics, lambda: io.commit_pause_s, self._go_back)
         self._consumer: GroupConsumer | None = None
         self._writer: DataSourceWriter | None = None
 
     @property
+    @override
+    def version(self) -> str:
+        return self._connector.version
+
+    @property
     def batch(self) -> Future[list[Any]] | None:
-        """The batch in flight (see TaskRunner)."""
+        """The batch in flight."""
         batch = self._batch
         return None if batch is None else batch[0]
 
+    @override
     def start(self) -> None:
         """Make the writer. The consumer connects and joins in run_once, which waits for Kafka as long as necessary."""
         work_for(self._metrics.plugins)
@@ -114,10 +118,9 @@ class SinkTask:
         self._watcher = self._watchers.of(settings.client)
         self._positions = Positions(self._watcher, settings.isolation, settings.reset, self._writer)
 
+    @override
     def run_once(self) -> Progress:
-        """Do one step (see TaskRunner). While Spark is busy elsewhere, waits for at most PATIENCE_S and goes on when
-        the batch wakes it.
-        """
+        """Do one step. While Spark is busy elsewhere, wait for at most PATIENCE_S: the batch wakes the task later."""
         with self._metrics.blaming("task"):
             return self._run_once()
 
@@ -143,7 +146,8 @@ class SinkTask:
             self._positions.assign(consumer.assignment(), consumer.committed)
         replay = self._replay if self._replay is not None and self._replay.running else None
         if self._paused or not (self._positions or replay):
-            self._look_at_lag()
+            self._positions.look()
+            self._metrics.lags = self._positions.lags()
             return Progress(idle_ms=min(PAUSED_MS, self._pending.commit_due(consumer)))
         begun = time.perf_counter()
         with phase("plan"):
@@ -164,14 +168,6 @@ class SinkTask:
         self._flight = Flight(self._batch[0])
         self._metrics.submitted(sum(end - start for _, start, end in ranges))
         return self._collect(PATIENCE_S)
-
-    def _look_at_lag(self) -> None:
-        """Keep the figures of a paused task's lag up to date."""
-        if self._positions and time.monotonic() - self._lag_asked > LAG_S:
-            self._lag_asked = time.monotonic()
-            with suppress(ConnectError):  # Kafka does not answer; asked again later
-                self._positions.look()
-            self._metrics.lags = self._positions.lags()
 
     @property
     def _member(self) -> GroupConsumer:
@@ -342,16 +338,17 @@ class SinkTask:
         except Exception:  # plugin code; the batch does not count, even if abort fails
             _logger.exception("The writer's abort() failed")
 
+    @override
     def pause(self) -> None:
         """Finish the batch in flight; start no other until `resume`."""
         self._finish()
         with suppress(KafkaUnavailableError):  # the next run_once tries again
             self._commit_offsets()
         self._paused = True
-        self._lag_asked = float("-inf")
         self._metrics.running(paused=True)
         self._watcher.forget(self)
 
+    @override
     def resume(self) -> None:
         """Undo `pause`."""
         self._paused = False
@@ -367,6 +364,7 @@ class SinkTask:
         while self._batch is not None:
             self._collect(PATIENCE_S)
 
+    @override
     def close(self) -> None:
         """Finish, leave the group. Offsets of finished batches are committed already."""
         self._metrics.stopped()
@@ -382,11 +380,12 @@ class SinkTask:
                 self._watcher.forget(self)
                 consumer.close()
 
+    @override
     def stop_starting(self) -> None:
         """Nothing to do: a sink's start is short."""
 
+    @override
     def cancel(self) -> None:
-        """See TaskRunner."""
         self._cancelled = True
         self._give_up()
 
