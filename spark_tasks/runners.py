@@ -24,6 +24,7 @@ from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.lending import LentSpark
 from spark_tasks.task import TaskContext, TaskRunner
 from spark_tasks.tasks.leases import Lease
+from spark_tasks.tasks.pacing import IdleTasks
 
 MakeDelivery = Callable[[TaskContext, SourceSettings], Delivery | None]
 
@@ -46,6 +47,7 @@ class Runners:
         self._plugins = plugins
         self._watchers = EndWatchers()
         self._io = GroupIo()
+        self._idle = IdleTasks()
         self._make_delivery = make_delivery or delivery_of
 
     def make(self, context: TaskContext) -> TaskRunner:
@@ -90,10 +92,11 @@ class Runners:
         cut = self._cut(context, is_sink=False, java=False)
         if cut is None or not cut.divides:
             own = config if cut is None else cut.for_near(config)
-            return SourceTask(context, settings, connector, SourcePipeline(worker, own, rows=rows), delivery)
+            pipeline = SourcePipeline(worker, own, rows=rows)
+            return SourceTask(context, settings, connector, pipeline, delivery, self._idle)
         part, lease = self._java_part("source", context, cut)
-        pipeline = JavaLastPipeline(worker, config, cut, part, rows=rows)
-        return LeasingSourceTask(context, settings, connector, pipeline, lease, delivery)
+        last = JavaLastPipeline(worker, config, cut, part, rows=rows)
+        return LeasingSourceTask(context, settings, connector, last, lease, delivery, self._idle)
 
     def _java_part(self, kind: str, context: TaskContext, cut: Cut) -> tuple[JavaPart, Lease]:
         worker, config = context.worker.converters, context.connector

@@ -13,6 +13,7 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.task import TaskContext
 from spark_tasks.tasks.leases import Lease, LeasedChain
+from spark_tasks.tasks.pacing import IdleTasks
 
 
 class LeasingSourceTask(SourceTask):
@@ -20,9 +21,9 @@ class LeasingSourceTask(SourceTask):
 
     def __init__(
         self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
-        pipeline: JavaLastPipeline, lease: Lease, delivery: Delivery | None = None,
+        pipeline: JavaLastPipeline, lease: Lease, delivery: Delivery | None, idle: IdleTasks,
     ) -> None:
-        super().__init__(context, settings, connector, pipeline, delivery)
+        super().__init__(context, settings, connector, pipeline, delivery, idle)
         self._chain = LeasedChain(pipeline, lease)
 
     @override

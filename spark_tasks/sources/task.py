@@ -36,7 +36,7 @@ from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_co
 from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
-from spark_tasks.tasks.pacing import Idling, SplitSize
+from spark_tasks.tasks.pacing import IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
 
 _logger = logging.getLogger(__name__)
@@ -56,11 +56,11 @@ class _Batch:
 
 
 class SourceTask(TaskRunner):
-    """`delivery` None: at least once."""
+    """`delivery` None: at least once. `idle`: the worker's."""
 
     def __init__(
         self, context: TaskContext, settings: SourceSettings, connector: type[SourceConnector],
-        pipeline: SourcePipeline, delivery: Delivery | None = None,
+        pipeline: SourcePipeline, delivery: Delivery | None = None, idle: IdleTasks | None = None,
     ) -> None:
         if context.offsets is None:
             raise ConnectError(f"source task {context.id} has no offset store")
@@ -79,6 +79,7 @@ class SourceTask(TaskRunner):
         self._patience = Patience(context.id, self._metrics, limits)
         self._prepared = False
         self._idling = Idling()
+        self._idle_tasks = idle or IdleTasks()
         self._session_s = context.worker.session_timeout_ms / 1000
         self._loaded_at = time.monotonic()
         self._paused = False
@@ -207,7 +208,8 @@ class SourceTask(TaskRunner):
         except Exception as error:  # noqa: BLE001 - plugin code
             return self._failed(error)
         pause = max(self._idling.idle_ms, SIMPLE_IDLE_MS if self._reading.simple else 0)
-        self._idling = self._idling.next()
+        self._idle_tasks.add(self._context.id)
+        self._idling = self._idling.next(self._idle_tasks.crowded_ms)
         due_ms = self._delivery.due_ms
         return Progress(idle_ms=pause if due_ms is None else max(1, min(pause, int(due_ms))))
 
@@ -255,6 +257,7 @@ class SourceTask(TaskRunner):
     def _finish_batch(self, results: list[SourceResult], end: StreamOffset, *, more: bool) -> Progress:
         self._delivery.written([result.sequences for result in results])
         start, self._position, self._idling = self._position, end, Idling()
+        self._idle_tasks.discard(self._context.id)
         self._patience.succeeded()
         self._learn(results)
         reader, boundary = self._reading.reader, self._delivery.boundary
@@ -332,6 +335,7 @@ class SourceTask(TaskRunner):
         """Finish, stop the reader, close the connections."""
         stream = self._stream
         self._metrics.stopped()
+        self._idle_tasks.discard(self._context.id)
         try:
             if not self._cancelled:
                 self._finish()

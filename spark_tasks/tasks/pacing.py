@@ -46,6 +46,7 @@ SHORTEST_IDLE_MS = 5
 LONGEST_IDLE_MS = 100
 LONG_IDLE_MS = 500
 LONG_IDLE_AFTER_MS = 60_000
+LOOKS_PER_S = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,34 @@ class Idling:
 
     It is about an eighth of the time since the last record, which limits how long the next one waits. Within a minute
     after a record it is at most LONGEST_IDLE_MS, so that a source of one record a second delays it by 50 ms on average;
-    later at most LONG_IDLE_MS, so that a hundred idle tasks cost little.
+    later at most LONG_IDLE_MS, so that a hundred idle tasks cost little. Among more (IdleTasks) it may grow further.
     """
 
     idle_ms: int = SHORTEST_IDLE_MS
     since_ms: int = 0
 
-    def next(self) -> Idling:
-        """The state after `idle_ms` more without anything new."""
+    def next(self, crowded_ms: int = 0) -> Idling:
+        """The state after `idle_ms` more without anything new. `crowded_ms`: how long the pause may be at least."""
         since = self.since_ms + self.idle_ms
         longest = LONG_IDLE_MS if since > LONG_IDLE_AFTER_MS else LONGEST_IDLE_MS
-        return Idling(min(self.idle_ms + max(1, self.idle_ms // 8), longest), since)
+        return Idling(min(self.idle_ms + max(1, self.idle_ms // 8), max(longest, crowded_ms)), since)
+
+
+class IdleTasks:
+    """The source tasks of a worker that have nothing new: a thousand of them look no more often than fifty. Any thread."""
+
+    def __init__(self) -> None:
+        self._tasks: set[str] = set()
+
+    def add(self, task: str) -> None:
+        """It has nothing new."""
+        self._tasks.add(task)
+
+    def discard(self, task: str) -> None:
+        """It has, or it is over."""
+        self._tasks.discard(task)
+
+    @property
+    def crowded_ms(self) -> int:
+        """The pause with which all of them look LOOKS_PER_S times a second."""
+        return len(self._tasks) * 1000 // LOOKS_PER_S

@@ -13,10 +13,12 @@ from spark_tasks.tasks.pacing import (
     LONG_IDLE_AFTER_MS,
     LONG_IDLE_MS,
     LONGEST_IDLE_MS,
+    LOOKS_PER_S,
     MOST_BYTES,
     MOST_RECORDS,
     SHORTEST_IDLE_MS,
     TARGET_SECONDS,
+    IdleTasks,
     Idling,
     SplitSize,
 )
@@ -74,6 +76,25 @@ def test_pauses_grow_and_grow_again_after_a_minute() -> None:
     assert pauses == sorted(pauses)
     assert LONGEST_IDLE_MS in pauses
     assert pauses[-1] == LONG_IDLE_MS
+
+
+def test_a_thousand_idle_tasks_look_no_more_often_than_fifty() -> None:
+    idle = IdleTasks()
+    for number in range(50):
+        idle.add(f"few-{number}")
+    assert idle.crowded_ms == LONGEST_IDLE_MS
+    for number in range(950):
+        idle.add(f"many-{number}")
+    idling, asleep = Idling(), 0
+    while asleep < LONG_IDLE_AFTER_MS:
+        assert idling.idle_ms <= SHORTEST_IDLE_MS + 2 + asleep / 8, "a record waits no longer for it"
+        asleep += idling.idle_ms
+        idling = idling.next(idle.crowded_ms)
+    assert 1000 / idling.idle_ms * 1000 == LOOKS_PER_S
+    idle.add("few-0")
+    idle.discard("few-0")
+    idle.discard("few-0")
+    assert idle.crowded_ms == 999 * 1000 // LOOKS_PER_S
 
 
 def test_a_record_waits_a_fraction_of_the_time_since_the_one_before() -> None:
