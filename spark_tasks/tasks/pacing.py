@@ -69,7 +69,7 @@ class Idling:
 
 
 class IdleTasks:
-    """The source tasks of a worker that have nothing new: a thousand of them look no more often than fifty. Any thread."""
+    """The source tasks of a worker that have nothing new: a thousand look no more often than fifty. Any thread."""
 
     def __init__(self) -> None:
         self._tasks: set[str] = set()
