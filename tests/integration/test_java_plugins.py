@@ -13,8 +13,9 @@ from tests.rigs.workers import JSON, shared
 
 pytestmark = pytest.mark.integration
 
-MODES = ("count", "exit", "hang", "hang-start", "hang-connector", "throw", "memory", "leak", "leak-aside", "overflow",
-         "measure", "retry", "raise", "reconfigure", "mixed", "gaps", "transactions")
+MODES = ("count", "exit", "hang", "hang-start", "hang-connector", "throw", "refused", "refused-by-sql", "unavailable",
+         "memory", "leak", "leak-aside", "overflow", "measure", "retry", "raise", "reconfigure", "mixed", "gaps",
+         "transactions")
 
 
 @pytest.fixture

@@ -67,4 +67,4 @@ def test_no_sink_writes_where_plugins_are(rig, topic_name, tmp_path, sink, key):
     (tmp_path / "link").symlink_to(PLUGINS)
     config = {"connector.class": sink, "topics": topic_name, key: str(tmp_path / "link/evil.py")}
     error = rig.refused("POST", "/connectors", {"name": topic_name, "config": config})
-    assert (error.status, "from where the worker takes plugins" in str(error)) == (400, True)
+    assert (error.status, "from where the worker loads plugins" in str(error)) == (400, True)
