@@ -238,6 +238,8 @@ def test_a_member_whose_thread_died_dies_too(worker):
     wait_until(lambda: not thread.is_alive(), what="the thread to die")
     one.member.tell(HerderAlive())
     wait_until(lambda: not one.member.is_alive(), 20, "the member to die")
+    wait_until(lambda: not any(t.name.startswith("GroupMemberActor") for t in threading.enumerate()), 20,
+               "its last words, which are not the next test's")
 
 
 def test_what_a_member_leaves_undone_when_it_ends_is_no_defect(worker, caplog):
