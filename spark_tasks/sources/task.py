@@ -305,6 +305,7 @@ class SourceTask(TaskRunner):
     def pause(self) -> None:
         """Finish the batch in flight; start no other until `resume`."""
         self._paused = True
+        self._idle_tasks.discard(self._context.id)
         self._finish()
         self._metrics.running(paused=True)
 

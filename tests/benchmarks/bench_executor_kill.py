@@ -91,8 +91,7 @@ def run(rig: Rig, asked: argparse.Namespace) -> None:
     finally:
         over.set()
         sender.join()
-    written = lambda: set(file.read_bytes().split())  # noqa: E731
-    wait_until(lambda: len(written()) == sent[0], PATIENCE_S, f"{sent[0]} lines")
+    wait_until(lambda: len(set(file.read_bytes().split())) == sent[0], PATIENCE_S, f"{sent[0]} lines")
     say = sys.stdout.write
     say(f"{killed} executor processes killed in {asked.kills} turns, {sent[0]} records, "
         f"{len(file.read_bytes().split()) - sent[0]} lines twice, none missing\n")

@@ -76,8 +76,8 @@ class Pool:
 
     def _drop(self, batch: SplitBatch, why: Exception) -> None:
         """None of its splits goes on. The caller holds the lock."""
-        if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):  # of another one that may not be sure
-            batch.lost = why
+        if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):
+            batch.lost = why  # the least certain of its ends counts: that says how long the repetition has to wait
         self.crew.kill([r for r in self.crew.residents.values() if r.item is not None and r.item.batch is batch])
         for item in self.queue.waiting(batch.task):
             if item.batch is batch and self.queue.remove(batch.task, item):

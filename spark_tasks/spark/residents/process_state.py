@@ -27,22 +27,28 @@ def cpu_use(pid: int) -> CpuUse | None:
     if sys.platform != "linux":
         return None
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = _fields(Path(f"/proc/{pid}/stat"))
     except OSError:
         return CpuUse(0.0, runnable=False)
     return CpuUse((int(fields[11]) + int(fields[12])) / _TICKS_PER_S, fields[0] == "R")
 
 
 def has_ended(pid: int, within_s: float) -> bool:
-    """Whether nothing of the process runs any more, or will in a moment; False where the system does not say."""
+    """Whether no thread of the process runs any more; waits for that. False where the system does not say."""
     deadline = time.monotonic() + within_s
     while sys.platform == "linux":
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in _ENDED:
-                return True
-        except OSError:
+        try:  # of each thread: the first one may be a zombie while another one is still in a system call
+            states = [_fields(thread / "stat")[0] for thread in Path(f"/proc/{pid}/task").iterdir()]
+        except (FileNotFoundError, ProcessLookupError):
+            states = [] if not Path(f"/proc/{pid}").exists() else ["?"]  # one thread has ended meanwhile: look again
+        if all(state in _ENDED for state in states):
             return True
         if time.monotonic() > deadline:
             return False
         time.sleep(_STEP_S)
     return False
+
+
+def _fields(stat: Path) -> list[str]:
+    """Those after the name, which may have spaces and parentheses: the state is the first."""
+    return stat.read_text().rpartition(")")[2].split()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from spark_tasks.spark.residents.process_state import cpu_use, has_ended
+from tests.rigs.support import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
 
@@ -20,6 +22,19 @@ def test_a_process_has_ended_when_nothing_of_it_runs() -> None:
         assert has_ended(process.pid, 20), "nobody has waited for it yet"
         assert process.wait() != 0
     assert has_ended(process.pid, 20)
+
+
+def test_a_process_goes_on_while_one_of_its_threads_does() -> None:
+    """Here the first one has ended; the system calls the process a zombie."""
+    ends_alone = ("import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+                  "print(flush=True); ctypes.CDLL(None).pthread_exit(None)")
+    with subprocess.Popen([sys.executable, "-c", ends_alone], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        wait_until(lambda: " Z " in Path(f"/proc/{process.pid}/stat").read_text(), what="its first thread to end")
+        assert not has_ended(process.pid, 0.05)
+        process.kill()
+        assert has_ended(process.pid, 20)
 
 
 def test_what_a_process_has_used() -> None:
