@@ -11,13 +11,15 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from actors.herder.standing import Phase
-from actors.herder.state import Healed, Restart, connector_of
+from actors.herder.state import Healed, Restart, Slot, connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import TaskStalled, TaskWentOn
 from spark_tasks.config.healing import Healing
 from storage.ids import ConnectorName, ItemId, State
+from storage.status.state import Stall
 
 MAX_CAUSE = 300  # characters
+MAX_STALL = 20_000  # characters: the stacks of a few processes
 
 
 def policy_of(turn: Turn, item: ItemId) -> Healing:
@@ -44,16 +46,17 @@ def on_failed(turn: Turn, item: ItemId) -> None:
 def on_stalled(turn: Turn, event: TaskStalled) -> None:
     """A task makes no progress: report it, and restart it if its policy says so."""
     slot = turn.state.slots.get(event.task)
-    if slot is None or slot.epoch != event.epoch or slot.stopping:
+    if slot is None or slot.epoch != event.epoch or slot.stopping or slot.state is State.FAILED:
         return
     turn.log("WARNING", f"{event.task}: {event.what}", event.task)
+    turn.set_slot(event.task, replace(slot, stalled=Stall(turn.now - event.for_ms, event.what[:MAX_STALL])))
     policy = policy_of(turn, event.task)
     planned = any(request == Restart(event.task, event.epoch, "stall") for request in turn.state.own_requests())
     if policy.stalled and event.hangs and not planned:
         line = f"stalled: {_line(event.what)}"
         _plan(turn, event.task, policy, Restart(event.task, event.epoch, "stall"), line)
-        if slot.state is not None:
-            turn.status(event.task, slot.state, slot.trace, slot.version)
+    if slot.state is not None:
+        turn.status(event.task, slot.state, slot.trace, slot.version)
 
 
 def on_went_on(turn: Turn, event: TaskWentOn) -> None:
@@ -62,9 +65,11 @@ def on_went_on(turn: Turn, event: TaskWentOn) -> None:
     if slot is None or slot.epoch != event.epoch or slot.stopping:
         return
     turn.log("INFO", f"{event.task}: makes progress again after it had stalled", event.task)
+    turn.set_slot(event.task, replace(slot, stalled=None))
     planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
     if healed is not None and planned and slot.state is State.RUNNING:
         _remember(turn, event.task, replace(healed, next_ms=None))
+    if slot.state is not None:
         turn.status(event.task, slot.state, slot.trace, slot.version)
 
 
@@ -87,8 +92,20 @@ def begin(turn: Turn, request: Restart) -> bool:
         return False
     if request.cause == "stall" and healed.next_ms is None:  # it went on meanwhile
         return False
-    _remember(turn, item, replace(healed, next_ms=None, recent=(*healed.recent, turn.now), count=healed.count + 1))
+    _remember(turn, item, replace(healed, recent=(*healed.recent, turn.now), count=healed.count + 1))
     return True
+
+
+def on_stopping(turn: Turn, item: ItemId, slot: Slot, *, restarting: bool) -> None:
+    """An instance is being stopped, which may take a while: the restart that was planned for it begins, or is void.
+    `restarting`: another instance follows.
+    """
+    known = turn.state.healed.get(item)
+    if known is not None and known.epoch == slot.epoch and known.next_ms is not None:
+        _remember(turn, item, replace(known, next_ms=None))
+        if slot.state is not None:
+            turn.status(item, State.RESTARTING if restarting else slot.state, None if restarting else slot.trace,
+                        slot.version)
 
 
 def on_started(turn: Turn, item: ItemId) -> None:

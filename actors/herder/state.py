@@ -39,7 +39,7 @@ from actors.messages.requests import Request, RequestStage
 from spark_tasks.config.healing import Healing
 from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import Config, ConnectorName, ConnectorTaskId, ItemId, State, WorkerId
-from storage.status.state import Restarts
+from storage.status.state import Restarts, Stall
 
 
 def is_task(item: ItemId) -> bool:
@@ -81,7 +81,7 @@ class Slot:
     `made`: the task configs that the connector made last. `waiting`: requests that are answered by the first report of
     the instance (or of its successor, where `start_again` is set). `restarting`: the successor's start is announced as
     RESTARTING (KIP-745). `healing`: what has heeler restart it by itself, failure or stall. `permanent`: no restart
-    cures its failure.
+    cures its failure. `stalled`: while it makes no progress.
     """
 
     epoch: Epoch
@@ -93,6 +93,7 @@ class Slot:
     restarting: bool = False
     healing: str = ""
     permanent: bool = False
+    stalled: Stall | None = None
     waiting: tuple[RequestId, ...] = ()
     disowned: bool = False  # of a membership that was lost: its end is told as by one who is not in the group
     made: tuple[Config, ...] | None = None

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from itertools import islice
 
-from actors.herder.effects import CancelTimer, Effect, Reply, SetTimer
+from actors.herder.effects import CancelTimer, Effect, Log, Reply, SetTimer
 from actors.herder.events import Event, RequestReceived, TimerFired
 from actors.messages.commands import AllowJoin, JoinGroup, RequestRejoin
-from actors.messages.events import Joined, JoinPreparing, Remark
+from actors.messages.events import Joined, JoinPreparing, Remark, TaskStalled
 from actors.messages.requests import StoryEntry
 from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ConnectorTaskId
+from storage.status.state import Stall
 
 LENGTH = 2000  # steps
 WIDTH = 300  # characters of an event or an effect
@@ -37,6 +38,8 @@ def describe(value: object) -> str:
             text = f"<{len(value)} bytes>"
         case Enum():
             text = str(value.value)
+        case Stall():
+            text = repr(replace(value, what=value.what.partition("\n")[0]))
         case ConnectorTaskId() | str():
             text = repr(str(value))
         case int() | float() | None:
@@ -50,6 +53,20 @@ def describe(value: object) -> str:
             inner = ", ".join(f"{field.name}={describe(getattr(value, field.name))}" for field in fields(value))
             text = f"{type(value).__name__}({inner})"
     return text
+
+
+def _told(payload: object, mask: Mask) -> str:
+    """An event in one line; of a task that stalls, also the lines of the stack of where it hangs."""
+    if isinstance(payload, TaskStalled):
+        return _cut(mask(f"{type(payload).__name__}, {payload.task}: {payload.what}"), REMARK_WIDTH)
+    return _cut(mask(describe(payload)))
+
+
+def _effect(effect: Effect, mask: Mask) -> str:
+    """An effect in one line; of what is logged, the first line."""
+    if isinstance(effect, Log):
+        effect = replace(effect, message=mask(effect.message).partition("\n")[0])
+    return _cut(mask(describe(effect)))
 
 
 def _cut(text: str, width: int = WIDTH) -> str:
@@ -166,9 +183,8 @@ class Chapter:
         if effects is None:
             return None
         event = self.event
-        what = _cut(mask(describe(event.payload)))
-        return StoryEntry(event.now_ms, event.cause, self.because, what,
-                          tuple(_cut(mask(describe(effect))) for effect in effects))
+        return StoryEntry(event.now_ms, event.cause, self.because, _told(event.payload, mask),
+                          tuple(_effect(effect, mask) for effect in effects))
 
     def lines(self, connector: ConnectorName | None = None, mask: Mask = str) -> list[str]:
         """The lines of the entry's text; none where it does not concern the connector."""

@@ -157,8 +157,10 @@ class Turn:
         safe = state in (State.UNASSIGNED, State.FAILED)
         generation = NO_GENERATION if disowned else self.state.generation
         healed = self.state.healed.get(item) if state is not State.UNASSIGNED else None
+        slot = self.state.slots.get(item)
+        stalled = slot.stalled if slot is not None and not slot.stopping and slot.state is state else None
         status = Status(item, state, self.state.settings.worker_id, generation, trace and _bounded(trace), version,
-                        None if healed is None else healed.told)
+                        None if healed is None else healed.told, stalled)
         self.effects.append(PutStatus(status, safe))
 
 

@@ -71,6 +71,7 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again
     turn.set_slot(item, replace(slot, stopping=True, start_again=again, restarting=restarting and again,
                                 healing=by_itself, waiting=slot.waiting + waiting))
     if not slot.stopping:
+        healing.on_stopping(turn, item, slot, restarting=restarting and again)
         turn.emit(StopInstance(item, slot.epoch))
         turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
@@ -136,8 +137,9 @@ def on_report(turn: Turn, report: ConnectorStateReported | TaskStateReported) ->
         return
     if slot.stopping and report.state is not State.FAILED:
         return
+    stalled = slot.stalled if report.state is not State.FAILED else None
     turn.set_slot(item, replace(slot, state=report.state, trace=report.trace, version=report.version, waiting=(),
-                                permanent=report.permanent))
+                                permanent=report.permanent, stalled=stalled))
     if report.state is State.FAILED and not slot.stopping:
         healing.on_failed(turn, item)
     turn.status(item, report.state, report.trace, report.version)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from actors.messages.events import Remark, TaskStalled, TaskWentOn
+from actors.messages.events import TaskStalled, TaskWentOn
 from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 Batch = Future[list[Any]]
 Where = Callable[[Batch], str | None]
 """Where the splits of a batch are now; None where none of them runs. May take seconds."""
-Tell = Callable[[TaskStalled | TaskWentOn | Remark], None]
+Tell = Callable[[TaskStalled | TaskWentOn], None]
 
 
 class Pace:
@@ -115,16 +115,15 @@ class Watchdog:
         """See the module."""
         with self._lock:
             self._paces = [pace for pace in self._paces if not pace.ended]
-            paces = list(self._paces)
-        now = self._clock()
-        for pace in paces:
-            lapse = pace.look(now)
-            if lapse is None:
-                if pace.goes_on():
-                    self._tell(TaskWentOn(pace.task, pace.epoch))
-            elif pace.is_due(lapse):
-                name = f"watchdog-{pace.task}"
-                threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
+            now = self._clock()
+            for pace in self._paces:
+                lapse = pace.look(now)
+                if lapse is None:
+                    if pace.goes_on():
+                        self._tell(TaskWentOn(pace.task, pace.epoch))
+                elif pace.is_due(lapse):
+                    name = f"watchdog-{pace.task}"
+                    threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()
 
     def degraded(self) -> Sequence[str]:
         """Tasks that have stalled, in words."""
@@ -145,12 +144,12 @@ class Watchdog:
             # Whatever keeps it from saying where: that it stalls is to be told all the same.
             _logger.exception("%s: could not find out where it hangs", pace.task, extra={"about": pace.task})
             what, stack = f"no progress for {lapse.seconds:.0f} s", ""
-        if pace.ended or pace.look(self._clock()) is None:
-            return
-        pace.stalled = what
         text = process_secrets().mask(spaces.shown(f"{what} (task.progress.timeout.ms)\n{stack}".rstrip()))
-        self._tell(TaskStalled(pace.task, pace.epoch, text, hangs=bool(stack)))
-        self._tell(Remark(pace.task, text, "watchdog"))
+        with self._lock:  # never told after it went on
+            if pace.ended or (now := pace.look(self._clock())) is None:
+                return
+            pace.stalled = what
+            self._tell(TaskStalled(pace.task, pace.epoch, text, int(now.seconds * 1000), hangs=bool(stack)))
 
     def _examine(self, pace: Pace, lapse: Lapse) -> tuple[str, str]:
         """What it is at, and the stack of where it hangs; none where it waits for others."""

@@ -94,13 +94,14 @@ class TaskStateReported:
 @dataclass(frozen=True, slots=True)
 class TaskStalled:
     """A task instance has worked on the same batch for longer than it may (task.progress.timeout.ms). `what`: that in
-    words, then the stack of where it hangs, without what the worker keeps to itself. `hangs`: not so where it waits for
-    others, which a restart would not help.
+    words, then the stack of where it hangs, without what the worker keeps to itself. `for_ms`: how long it has been at
+    it. `hangs`: not so where it waits for others, which a restart would not help.
     """
 
     task: ConnectorTaskId
     epoch: Epoch
     what: str
+    for_ms: int
     hangs: bool = True
 
 

@@ -44,7 +44,12 @@ _RESTARTS: Final = {
                 next_attempt={"type": "string", "format": "date-time"}),
     "description": "Restarts by errors.restart.policy, if any: their number, the last failure, the next try.",
 }
-_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": TEXT, "trace": TEXT, "restarts": _RESTARTS}
+_STALLED: Final = {
+    **an_object("since what", since={"type": "string", "format": "date-time"}, what=TEXT),
+    "description": "A task that makes no progress (task.progress.timeout.ms): since when, and where it hangs.",
+}
+_STATUS: Final = {"state": STATE, "worker_id": TEXT, "version": TEXT, "trace": TEXT, "restarts": _RESTARTS,
+                  "stalled": _STALLED}
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Error": an_object("error_code message", error_code=NUMBER, message=_NULLABLE_TEXT),

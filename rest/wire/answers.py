@@ -70,9 +70,9 @@ def status_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
     kind = view.connector_type(view.config.connector_configs.get(name))
     tasks = statuses.tasks.get(name, {})
     shown = _states(name, status, tasks, kind)
-    shown["connector"] |= _restarts(status)
+    shown["connector"] |= _own(status)
     for task in shown["tasks"]:
-        task.update(_restarts(tasks[task["id"]]))
+        task.update(_own(tasks[task["id"]]))
     return shown
 
 
@@ -81,7 +81,7 @@ def task_status_of(view: WorkerView, task: ConnectorTaskId) -> dict[str, Any]:
     status = view.statuses.tasks.get(task.connector, {}).get(task.task)
     if status is None:
         raise NotFoundError(f"No status found for task {task}")
-    return {"id": task.task, **_state(status), **_restarts(status)}
+    return {"id": task.task, **_state(status), **_own(status)}
 
 
 def info_of(view: WorkerView, name: ConnectorName) -> dict[str, Any]:
@@ -131,19 +131,20 @@ def _states(name: str, connector: Status, tasks: Mapping[int, Status], kind: str
     }
 
 
-def _restarts(status: Status) -> dict[str, Any]:
-    """Our own field, where errors.restart.policy has done something. Not for the answer to a restart: a Java worker
-    that has forwarded one takes no field that it does not know.
+def _own(status: Status) -> dict[str, Any]:
+    """Our own fields, where errors.restart.policy has done something, and of a task that has stalled. Not for the
+    answer to a restart: a Java worker that has forwarded one takes no field that it does not know.
     """
-    restarts = status.restarts
-    if restarts is None:
-        return {}
-    shown: dict[str, Any] = {"count": restarts.count, "cause": restarts.cause}
-    if restarts.permanent:
-        shown["permanent"] = True
-    if restarts.next_ms is not None:
-        shown["next_attempt"] = instant(restarts.next_ms)
-    return {"restarts": shown}
+    shown: dict[str, Any] = {}
+    if (restarts := status.restarts) is not None:
+        shown["restarts"] = {"count": restarts.count, "cause": restarts.cause}
+        if restarts.permanent:
+            shown["restarts"]["permanent"] = True
+        if restarts.next_ms is not None:
+            shown["restarts"]["next_attempt"] = instant(restarts.next_ms)
+    if (stalled := status.stalled) is not None:
+        shown["stalled"] = {"since": instant(stalled.since_ms), "what": stalled.what}
+    return shown
 
 
 def instant(ms: int) -> str:

@@ -1,6 +1,7 @@
 """Keys and values of the status topic, byte for byte as Kafka Connect writes them (connect-surface.md, 3.2).
 
-A status may hold one field more, `heeler_restarts`: Java's reader looks up the fields that it knows.
+A status may hold two fields more, `heeler_restarts` and `heeler_stalled`: Java's reader looks up the fields that it
+knows.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from storage.config.records import parse_task_id
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TopicName, WorkerId
 from storage.log.java_json import dumps, loads
 from storage.log.record import KeyValue, shown
-from storage.status.state import Restarts, Status, TopicStatus
+from storage.status.state import Restarts, Stall, Status, TopicStatus
 
 CONNECTOR = "status-connector-"
 TASK = "status-task-"
 TOPIC = "status-topic-"
 RESTARTS = "heeler_restarts"
+STALLED = "heeler_stalled"
 TOPIC_SEPARATOR = ":connector-"
 
 TopicKey = tuple[TopicName, ConnectorName]
@@ -42,6 +44,8 @@ def status_record(status: Status) -> KeyValue:
         restarts = status.restarts
         value[RESTARTS] = {"count": restarts.count, "cause": restarts.cause, "next": restarts.next_ms,
                            "permanent": restarts.permanent}
+    if status.stalled is not None:
+        value[STALLED] = {"since": status.stalled.since_ms, "what": status.stalled.what}
     return status_key(status.id), dumps(value)
 
 
@@ -94,6 +98,7 @@ def parse_status(item: ItemId, data: bytes) -> Status:
         trace=_text(value, "trace"),
         version=_text(value, "version"),
         restarts=_restarts(value.get(RESTARTS)),
+        stalled=_stalled(value.get(STALLED)),
     )
 
 
@@ -102,8 +107,18 @@ def _restarts(value: Any) -> Restarts | None:
     if not isinstance(value, dict):
         return None
     try:
-        next_ms = None if value.get("next") is None else _integer(value, "next", 64)
+        next_ms = None if value.get("next") is None else _moment(value, "next")
         return Restarts(_integer(value, "count"), _text(value, "cause") or "", next_ms, value.get("permanent") is True)
+    except ValueError:
+        return None
+
+
+def _stalled(value: Any) -> Stall | None:
+    """As _restarts."""
+    if not isinstance(value, dict):
+        return None
+    try:
+        return Stall(_moment(value, "since"), _text(value, "what") or "")
     except ValueError:
         return None
 
@@ -136,4 +151,12 @@ def _integer(value: dict[str, Any], name: str, bits: int = 32) -> int:
     found = value.get(name)
     if not isinstance(found, int) or isinstance(found, bool) or not -(1 << bits - 1) <= found < 1 << bits - 1:
         raise ValueError(f"{name} is not a {bits}-bit integer")
+    return found
+
+
+def _moment(value: dict[str, Any], name: str) -> int:
+    """Milliseconds since 1970 that a date can express: less than 4460 years."""
+    found = _integer(value, name, 48)
+    if found < 0:
+        raise ValueError(f"{name} is negative")
     return found

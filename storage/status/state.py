@@ -22,6 +22,16 @@ class Restarts:
 
 
 @dataclass(frozen=True, slots=True)
+class Stall:
+    """A task makes no progress (task.progress.timeout.ms): since when (ms since 1970), and `what` it is at, in a line,
+    with the stack of where it hangs in the lines below.
+    """
+
+    since_ms: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The status of a connector (`id` a name) or of a task (`id` a ConnectorTaskId)."""
 
@@ -31,7 +41,8 @@ class Status:
     generation: int
     trace: str | None = None
     version: str | None = None
-    restarts: Restarts | None = None  # heeler's own
+    restarts: Restarts | None = None  # heeler's own, as what follows
+    stalled: Stall | None = None
 
 
 @dataclass(frozen=True, slots=True)

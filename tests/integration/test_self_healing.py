@@ -16,6 +16,11 @@ QUICK = {"errors.restart.policy": "failed", "errors.restart.backoff.initial.ms":
          "errors.restart.backoff.max.ms": "500", "errors.restart.limit": "1000"}
 
 
+def stalled(rig, name):
+    """What the status of its task says of a stall."""
+    return rig.call("GET", f"/connectors/{name}/status")["tasks"][0].get("stalled")
+
+
 def restarts(rig, name):
     """What the status of the only task says of them; {} before there is any."""
     status = rig.call("GET", "/connectors?expand=status").get(name, {}).get("status", {"tasks": []})
@@ -61,9 +66,11 @@ def test_a_stalled_task_is_told_with_its_stack_and_restarted(rig, topic_name, at
     wait_until(lambda: any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ())), 30,
                "the next instance to stall")
     assert metrics(rig)["heeler_task_stalled", topic_name, "0"] == 1
+    wait_until(lambda: "in hang" in str(stalled(rig, topic_name)), 10, "the status to say so")
     release.touch()
     rig.wait_records(topic_name, 20)
     wait_until(lambda: metrics(rig)["heeler_task_stalled", topic_name, "0"] == 0, 30, "it to go on")
+    wait_until(lambda: stalled(rig, topic_name) is None, 10, "the status to say so")
     assert not any(topic_name in told for told in rig.call("GET", "/health").get("degraded", ()))
 
 

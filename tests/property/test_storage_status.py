@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from rest.wire.answers import instant
 from storage.ids import ConnectorName, ConnectorTaskId, State, TopicName, WorkerId
 from storage.log.record import KeyValue, LogRecord
 from storage.status import records as to
 from storage.status.fold import WriteBook, WriteTicket, admit, fold, forget, may_repeat
-from storage.status.state import Restarts, Status, StatusState, TopicStatus
+from storage.status.state import Restarts, Stall, Status, StatusState, TopicStatus
 from tests.rigs.memory_log import MemoryTopic
 
 CONNECTORS = st.sampled_from([ConnectorName("a"), ConnectorName("b-1")])
@@ -21,8 +22,9 @@ ITEMS = CONNECTORS | st.builds(ConnectorTaskId, CONNECTORS, st.integers(0, 2))
 WORKERS = st.sampled_from([WorkerId("w1:1"), WorkerId("w2:1")])
 STATUSES = st.builds(
     Status, ITEMS, st.sampled_from(State), WORKERS, st.integers(0, 3), st.none() | st.text(max_size=3), st.none(),
-    st.none() | st.builds(Restarts, st.integers(0, 9), st.text(max_size=3), st.none() | st.integers(0, 2**62),
+    st.none() | st.builds(Restarts, st.integers(0, 9), st.text(max_size=3), st.none() | st.integers(0, 2**47 - 1),
                           st.booleans()),
+    st.none() | st.builds(Stall, st.integers(0, 2**47 - 1), st.text(max_size=3)),
 )
 TOPICS = st.builds(TopicStatus, st.sampled_from([TopicName("t"), TopicName("u")]), CONNECTORS, st.integers(0, 2),
                    st.integers(0, 9))
@@ -41,17 +43,25 @@ def test_a_status_is_read_as_it_was_written(status: Status) -> None:
     assert value is not None
     assert to.parse_status(status.id, value) == status
     assert (to.RESTARTS.encode() in value) is (status.restarts is not None)
+    assert (to.STALLED.encode() in value) is (status.stalled is not None)
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3),
                     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-                        st.sampled_from(["count", "cause", "next", "permanent"]), inner, max_size=4))
+                        st.sampled_from(["count", "cause", "next", "permanent", "since", "what"]), inner, max_size=4))
 
 
-@given(JSON)
-def test_what_no_heeler_wrote_of_restarts_does_not_take_the_status_with_it(restarts: Any) -> None:
-    value = {"state": "RUNNING", "trace": None, "worker_id": "w", "generation": 1, to.RESTARTS: restarts}
-    assert to.parse_status(ConnectorName("a"), json.dumps(value).encode()).state is State.RUNNING
+@given(JSON, JSON)
+@example({"count": 1, "cause": "c", "next": 2**62}, {"since": 2**62, "what": "w"})
+@example({"count": 1, "cause": "c", "next": -1}, {"since": -1, "what": "w"})
+def test_what_no_heeler_wrote_in_its_fields_does_not_take_the_status_with_it(restarts: Any, stalled: Any) -> None:
+    """Nor the answer that shows it."""
+    value = {"state": "RUNNING", "trace": None, "worker_id": "w", "generation": 1, to.RESTARTS: restarts,
+             to.STALLED: stalled}
+    status = to.parse_status(ConnectorName("a"), json.dumps(value).encode())
+    assert status.state is State.RUNNING
+    for moment in (status.restarts and status.restarts.next_ms, status.stalled and status.stalled.since_ms):
+        assert moment is None or instant(moment).endswith("Z")
 
 
 def at(pairs: list[KeyValue], first: int = 0) -> list[LogRecord]:

@@ -47,6 +47,12 @@ class InstanceStatus:
     worker: str
     trace: str
     restarts: str = ""  # restarts by errors.restart.policy, in words; only from heeler's workers
+    stalled: str = ""  # why it makes no progress, in a line, then where it hangs; only from heeler's workers
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, in a line; empty if nothing is known."""
+        return self.trace.strip().partition("\n")[0] or self.stalled.partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,11 @@ class ConnectorOverview:
     def failed(self) -> bool:
         """Whether the connector or a task has failed."""
         return any(part.state == "FAILED" for part in self)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether a task makes no progress."""
+        return any(part.stalled for part in self.tasks)
 
     @property
     def running(self) -> int:
@@ -94,7 +105,7 @@ def expanded(value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 def _part(said: Mapping[str, Any], task: int | None) -> InstanceStatus:
     return InstanceStatus(task, a_text(said.get("state")), a_text(said.get("worker_id")), a_text(said.get("trace")),
-                _restarts(said.get("restarts")))
+                          _restarts(said.get("restarts")), _stalled(said.get("stalled")))
 
 
 def _restarts(said: Any) -> str:
@@ -107,6 +118,13 @@ def _restarts(said: Any) -> str:
     elif said.get("next_attempt") is not None:
         words += f", next at {a_text(said['next_attempt'])}"
     return f"{words}; {a_text(said.get('cause'))}"
+
+
+def _stalled(said: Any) -> str:
+    """Since when it makes no progress, what it is at, and the stack of where it hangs."""
+    if not isinstance(said, dict):
+        return ""
+    return f"stalled since {a_text(said.get('since'))}: {a_text(said.get('what'))}".strip()
 
 
 def _strange(what: str, expected: str, value: Any) -> StrangeAnswerError:

@@ -90,7 +90,9 @@ def show(session: ClusterSession, connector: str, show_secrets: bool) -> None:
         return  # it has none yet
     for part in status_of:
         restarts = f", restarts: {safe(part.restarts)}" if part.restarts else ""
-        click.echo(f"{'connector' if part.task is None else f'task {part.task}'}: {safe(part.state)}{restarts}")
+        stalled = f", {safe(part.problem)}" if part.stalled else ""
+        name = "connector" if part.task is None else f"task {part.task}"
+        click.echo(f"{name}: {safe(part.state)}{stalled}{restarts}")
 
 
 def _target(verb: str, done: str, doc: str) -> None:

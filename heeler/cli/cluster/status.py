@@ -26,10 +26,10 @@ _RESTARTS = _COLUMNS.index("RESTARTS")
 @click.option("-w", "--watch", is_flag=True, help="Show changes until Ctrl-C.")
 @click.option("--interval", type=click.FloatRange(0.1), default=1.0, show_default=True, metavar="SECONDS",
               help="Time between two refreshes of --watch.")
-@click.option("--trace", is_flag=True, help="Show failures with their full stack traces.")
+@click.option("--trace", is_flag=True, help="Show failures with their full stack traces, and where stalled tasks hang.")
 @cluster_command
 def status(session: ClusterSession, connectors: tuple[str, ...], watch: bool, interval: float, trace: bool) -> int:
-    """Show the states of connectors and their tasks. Exits with 1 if one has failed."""
+    """Show the states of connectors and their tasks. Exits with 1 if one has failed or stalled."""
     if watch:
         _watch(session, connectors, interval)
         return 0
@@ -37,10 +37,10 @@ def status(session: ClusterSession, connectors: tuple[str, ...], watch: bool, in
     session.show(data, *_told(rows(statuses)), "There are no connectors.")
     if trace and session.format == "table":
         for one in statuses:
-            for part in (p for p in one if p.trace):
+            for part in (p for p in one if p.problem):
                 name = "connector" if part.task is None else f"task {part.task}"
-                click.echo(f"\n{safe(one.name)}, {name}:\n{safe_lines(part.trace)}")
-    return NO if any(one.failed for one in statuses) else 0
+                click.echo(f"\n{safe(one.name)}, {name}:\n{safe_lines(part.trace or part.stalled)}")
+    return NO if any(one.failed or one.stalled for one in statuses) else 0
 
 
 def ask(session: ClusterSession, names: Iterable[str]) -> tuple[dict[str, Any], list[ConnectorOverview]]:
@@ -65,7 +65,7 @@ def rows(statuses: Iterable[ConnectorOverview]) -> list[tuple[Any, ...]]:
             name = one.kind if part.task is None else f"task {part.task}"
             error = part.trace.strip().partition("\n")[0]
             restarts = part.restarts.removesuffix(f"; failed: {error}") if error else part.restarts
-            found.append((one.name, name, part.state, part.worker, restarts, error))
+            found.append((one.name, name, part.state, part.worker, restarts, part.problem))
     return found
 
 

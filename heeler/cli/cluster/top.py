@@ -24,21 +24,19 @@ SPARE: Final = ("WORKER", "ERRORS", "LAG", "RECORDS/S")  # on a narrow terminal
 Place = tuple[str, int]
 """A task: its connector and number."""
 _SAMPLE = re.compile(
-    r"^(heeler_(?:task_records_total|task_errors_total|sink_lag_records|task_stalled))\{(.*)\} (\S+)$", re.MULTILINE)
-_STALLED: Final = "stalled: no progress for task.progress.timeout.ms (GET /health of its worker says more)"
+    r"^(heeler_(?:task_records_total|task_errors_total|sink_lag_records))\{(.*)\} (\S+)$", re.MULTILINE)
 _ADDRESS = re.compile(r"[\w.-]+:\d{1,5}|\[[\da-f:]+\]:\d{1,5}", re.IGNORECASE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(slots=True)
 class TopFigures:
-    """Figures of tasks, as far as workers provide them: records since the start, lag, errors, stalls."""
+    """Figures of tasks, as far as workers provide them: records since the start, lag, errors."""
 
     at: float  # seconds
     records: dict[Place, float] = field(default_factory=dict)
     lag: dict[Place, float] = field(default_factory=dict)
     errors: dict[Place, float] = field(default_factory=dict)
-    stalled: set[Place] = field(default_factory=set)
 
 
 @click.command()
@@ -48,8 +46,7 @@ class TopFigures:
 def top(session: ClusterSession, interval: float, times: int | None) -> None:
     """Watch all connectors and tasks on a full screen, until Ctrl-C. Failed and stalled ones come first.
 
-    Records, lag, errors and stalls come from heeler's metrics; for Java workers only the rate of sinks is known, from
-    offsets.
+    Records, lag and errors come from heeler's metrics; for Java workers only the rate of sinks is known, from offsets.
     """
     from heeler.cli.cluster.status import ask
 
@@ -78,19 +75,15 @@ def lines(statuses: Iterable[ConnectorOverview], before: TopFigures | None, now:
     with a task that has stalled.
     """
     found: list[tuple[Any, ...]] = []
-    stalled = {connector for connector, _ in now.stalled}
-    for one in sorted(statuses, key=lambda status: (not status.failed, status.name not in stalled, status.name)):
+    for one in sorted(statuses, key=lambda status: (not status.failed, not status.stalled, status.name)):
         places = [(one.name, part.task) for part in one.tasks if part.task is not None]
         for part in one:
             mine = places if part.task is None else [(one.name, part.task)]
             pace = [rate for place in mine if (rate := _rate(before, now, place)) is not None]
-            problem = part.trace.strip().partition("\n")[0]
-            if not problem and part.task is not None and (one.name, part.task) in now.stalled:
-                problem = _STALLED
             found.append((
                 one.name, one.kind if part.task is None else f"task {part.task}", part.state,
                 f"{sum(pace):,.0f}" if pace else "-", _sum(now.lag, mine), _sum(now.errors, mine), part.worker,
-                problem))
+                part.problem))
     return found
 
 
@@ -108,9 +101,6 @@ def parse_metrics(text: str, into: TopFigures) -> None:
         if name == "heeler_task_records_total":
             if said.get("stage") == "write":
                 into.records[place] = into.records.get(place, 0) + number
-        elif name == "heeler_task_stalled":
-            if number:
-                into.stalled.add(place)
         else:
             kept = into.lag if name == "heeler_sink_lag_records" else into.errors
             kept[place] = kept.get(place, 0) + number

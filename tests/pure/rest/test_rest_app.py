@@ -15,7 +15,7 @@ from actors.messages.requests import AlterOffsets, PutConnector, PutTaskConfigs,
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, TopicName
-from storage.status.state import Restarts, Status, StatusState, TopicStatus
+from storage.status.state import Restarts, Stall, Status, StatusState, TopicStatus
 from tests.rigs.fake_herder import WORKER, FakeWorker
 from tests.rigs.fake_plugins import FILE
 from tests.rigs.rest_apps import admin_app_of, client_of
@@ -361,7 +361,7 @@ def test_metrics_and_logs_on_the_admin_listener() -> None:
 
 
 # ---------------------------------------------------------------- self-healing
-def test_restarts_are_told_in_statuses_and_nowhere_else() -> None:
+def test_restarts_and_stalls_are_told_in_statuses_and_nowhere_else() -> None:
     """A Java worker that has forwarded a restart takes no field that it does not know."""
     worker = FakeWorker()
     client = client_of(worker)
@@ -369,6 +369,9 @@ def test_restarts_are_told_in_statuses_and_nowhere_else() -> None:
     name = ConnectorName("a")
     told = {0: Restarts(2, "failed: OSError: away", 1_800_000_000_123), 1: Restarts(0, "failed: no", permanent=True)}
     tasks = {n: Status(ConnectorTaskId(name, n), State.FAILED, WORKER, 1, restarts=told[n]) for n in told}
+    tasks[2] = Status(ConnectorTaskId(name, 2), State.RUNNING, WORKER, 1,
+                      stalled=Stall(1_800_000_000_123, "a batch hangs\nin read"))
+    stalled = {"since": "2027-01-15T08:00:00.123Z", "what": "a batch hangs\nin read"}
     connector = Status(name, State.RUNNING, WORKER, 1, restarts=Restarts(1, "failed: x"))
     worker.statuses = StatusState({name: connector}, {name: tasks})
     first = {"count": 2, "cause": "failed: OSError: away", "next_attempt": "2027-01-15T08:00:00.123Z"}
@@ -376,11 +379,16 @@ def test_restarts_are_told_in_statuses_and_nowhere_else() -> None:
     for status in shown:
         assert status is not None
         assert status["connector"]["restarts"] == {"count": 1, "cause": "failed: x"}
-        assert [task["restarts"] for task in status["tasks"]] == [first, {
-            "count": 0, "cause": "failed: no", "permanent": True}]
+        assert [task.get("restarts") for task in status["tasks"]] == [first, {
+            "count": 0, "cause": "failed: no", "permanent": True}, None]
+        assert [task.get("stalled") for task in status["tasks"]] == [None, None, stalled]
     alone = client.get("/connectors/a/tasks/0/status").json
     assert alone is not None
     assert alone["restarts"] == first
+    alone = client.get("/connectors/a/tasks/2/status").json
+    assert alone is not None
+    assert alone["stalled"] == stalled
     answer = client.post("/connectors/a/restart?includeTasks=true")
     assert answer.status_code == 202
     assert "restarts" not in answer.text
+    assert "stalled" not in answer.text

@@ -241,7 +241,7 @@ def stall(world: World, chance: random.Random) -> None:
         node, epoch, instance = chance.choice(found)
         task, epoch_ = instance.item, Epoch(epoch)
         assert isinstance(task, ConnectorTaskId)
-        node.tell(("instance", epoch), TaskStalled(task, epoch_, "hangs\nFile x, line 1"))
+        node.tell(("instance", epoch), TaskStalled(task, epoch_, "hangs\nFile x, line 1", 1000))
         if chance.random() < 0.5:
             node.tell(("instance", epoch), TaskWentOn(task, epoch_))
 

@@ -16,19 +16,20 @@ from heeler.worker.settings import healing_of
 from spark_tasks.config.healing import Healing
 from spark_tasks.errors import ConfigError
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
-from storage.status.state import Restarts, Status
+from storage.status.state import Restarts, Stall, Status
 from tests.pure.actors.herder.node import Node
 from tests.pure.actors.herder.world import World
 
 C = ConnectorName("c")
 T = ConnectorTaskId(C, 0)
 CAUSE = "failed: OSError: the database is away"
+HANGS = "a read hangs\nFile x.py, line 1"
 POLICY = Healing(failed=True, stalled=True, limit=3, period_ms=100_000, first_ms=1000, longest_ms=3000)
 
 
-def started(policy: Healing = POLICY, workers: int = 1) -> World:
+def started(policy: Healing = POLICY, workers: int = 1, seed: int | None = None) -> World:
     """A cluster with a connector of one task."""
-    world = World(workers, settings={"healing": lambda _: policy})
+    world = World(workers, seed=seed, settings={"healing": lambda _: policy})
     world.settle()
     put(world, v="0")
     world.settle()
@@ -194,7 +195,7 @@ def stall(world: World) -> Node:
     node = home(world, T)
     epoch = node.running[T][0]
     node.instances[epoch].stuck = True
-    node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), "a read hangs\nFile x.py, line 1"))
+    node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), HANGS, 400))
     return node
 
 
@@ -203,11 +204,31 @@ def test_what_stalls_is_restarted_and_abandoned_where_it_does_not_stop() -> None
     node = stall(world)
     before = node.running[T][0]
     run(world, 0)
-    assert (said(world).state, said(world).restarts) == (
-        State.RUNNING, Restarts(0, "stalled: a read hangs", world.now + 1000))
+    first = world.now
+    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+        State.RUNNING, Restarts(0, "stalled: a read hangs", first + 1000), Stall(first - 400, HANGS))
+    run(world, 1000)
+    assert node.instances[before].stuck, "it is being stopped, which takes until it is given up"
+    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+        State.RESTARTING, Restarts(1, "stalled: a read hangs"), None)
     world.settle()
     assert node.running[T][0] != before
-    assert said(world).restarts == Restarts(1, "stalled: a read hangs")
+    assert (said(world).state, said(world).restarts, said(world).stalled) == (
+        State.RUNNING, Restarts(1, "stalled: a read hangs"), None)
+    world.check_at_rest()
+
+
+def test_what_does_not_stop_when_its_user_stops_it_has_no_next_try_in_the_past() -> None:
+    world = started()
+    stall(world)
+    run(world, 500)
+    told = said(world).restarts
+    assert told is not None
+    assert told.next_ms == world.now + 500
+    world.ask("w0", SetTargetState(C, TargetState.STOPPED))
+    run(world, 1000)
+    assert (said(world).state, said(world).restarts) == (State.RUNNING, Restarts(0, "stalled: a read hangs"))
+    world.settle()
     world.check_at_rest()
 
 
@@ -217,18 +238,34 @@ def test_what_stalls_is_only_told_where_the_policy_says_no_more() -> None:
     before = node.running[T][0]
     run(world, 100_000)
     assert node.running[T][0] == before
-    assert said(world).restarts is None
-    assert "a read hangs" in world.story()
+    assert (said(world).restarts, said(world).stalled) == (None, Stall(world.now - 100_400, HANGS))
+    [told] = [line for line in world.story().splitlines() if "File x.py, line 1" in line]
+    assert told.endswith("TaskStalled, c-0: a read hangs\\nFile x.py, line 1")
+    assert "c-0: a read hangs', about='c-0')" in world.story(), "what was logged, without the stack"
+    node.instances[before].stuck = False
+    node.tell(("watchdog", before), TaskWentOn(T, Epoch(before)))
+    world.settle()
+    assert (said(world).state, said(world).stalled) == (State.RUNNING, None)
+
+
+def test_what_stalled_and_then_failed_has_failed() -> None:
+    """Also where the watchdog is heard last."""
+    for seed in range(10):
+        world = started(Healing(), seed=seed)
+        stall(world).fail(T)
+        world.settle()
+        assert (said(world).state, said(world).stalled) == (State.FAILED, None)
 
 
 def test_what_waits_for_others_is_not_restarted() -> None:
     world = started()
     node = home(world, T)
     epoch = node.running[T][0]
-    node.tell("watchdog", TaskStalled(T, Epoch(epoch), "waits for Spark", hangs=False))
+    node.tell("watchdog", TaskStalled(T, Epoch(epoch), "waits for Spark", 400, hangs=False))
     run(world, 100_000)
     assert node.running[T][0] == epoch
     assert said(world).restarts is None
+    assert said(world).stalled == Stall(world.now - 100_400, "waits for Spark")
 
 
 def test_what_goes_on_is_not_restarted() -> None:
@@ -240,13 +277,14 @@ def test_what_goes_on_is_not_restarted() -> None:
     node.tell(("watchdog", epoch), TaskWentOn(T, Epoch(epoch)))
     run(world, 10_000)
     assert node.running[T][0] == epoch
-    assert said(world).restarts == Restarts(0, "stalled: a read hangs")
+    assert (said(world).restarts, said(world).stalled) == (Restarts(0, "stalled: a read hangs"), None)
 
 
 def test_told_twice_it_is_restarted_once() -> None:
     world = started()
     node = stall(world)
-    node.tell("watchdog", TaskStalled(T, Epoch(node.running[T][0]), "still"))
+    epoch = node.running[T][0]
+    node.tell(("watchdog", epoch), TaskStalled(T, Epoch(epoch), "still", 800))
     world.settle()
     assert said(world).restarts == Restarts(1, "stalled: a read hangs")
 

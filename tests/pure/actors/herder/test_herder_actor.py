@@ -249,7 +249,8 @@ def test_where_a_task_hangs_is_told_below_the_line(
 ) -> None:
     process_secrets().learn("c", ["s3cr3t\nof-two-lines"])
     task = ConnectorTaskId(c, 0)
-    rig.tell(TaskStalled(task, rig.states[-1].slots[task].epoch, "hangs with s3cr3t\nof-two-lines\nin hang\nin run"))
+    what = "hangs with s3cr3t\nof-two-lines\nin hang\nin run"
+    rig.tell(TaskStalled(task, rig.states[-1].slots[task].epoch, what, 1000))
     rig.ask(HealthCheck()).get(timeout=WITHIN_S)
     [told] = [record for record in caplog.records if record.levelname == "WARNING"]
     assert told.getMessage().startswith(f"c-0: hangs with {MASK} [TaskStalled#")

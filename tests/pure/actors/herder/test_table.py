@@ -107,7 +107,7 @@ MESSAGES: Mapping[type, Payload] = {type(message): message for message in (
     ConfigChanged(ClusterConfigState(), ()), TaskConfigsGenerated(C, Epoch(9), OP),
     TaskReconfigurationRequested(C, Epoch(9)), JoinPreparing(eager=False), Joined(MEMBERSHIP), CoordinatorLost("test"),
     Suspended(60_000), ConnectorStateReported(C, Epoch(9), State.RUNNING),
-    TaskStateReported(T, Epoch(9), State.RUNNING), HaltRequested("test"), TaskStalled(T, Epoch(9), "hangs"),
+    TaskStateReported(T, Epoch(9), State.RUNNING), HaltRequested("test"), TaskStalled(T, Epoch(9), "hangs", 9),
     TaskWentOn(T, Epoch(9)),
 )}
 ENDS: Mapping[type, Continuation] = {type(then): then for then in (

@@ -15,6 +15,10 @@ from tests.rigs.fake_connect import fake_connect
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 STATUS = {"name": "c", "type": "sink", "connector": {"state": "RUNNING", "worker_id": "w:1"},
           "tasks": [{"id": 0, "state": "FAILED", "worker_id": "w:1", "trace": "Boom\n\tat x"}]}
+STALL = "stalled since 2026-11-22T18:00:00Z: a batch has been running for 300 s"
+STALLS = {**STATUS, "tasks": [{"id": 0, "state": "RUNNING", "worker_id": "w:1"}, {
+    "id": 1, "state": "RUNNING", "worker_id": "w:1",
+    "stalled": {"since": "2026-11-22T18:00:00Z", "what": "a batch has been running for 300 s\nin read"}}]}
 INFO = {"name": "c", "config": {"name": "c", "connector.class": "X", "a": "1"}, "tasks": [], "type": "sink"}
 
 
@@ -349,13 +353,27 @@ def test_top_with_metrics(fake):
 
 def test_top_shows_what_has_stalled(fake):
     well = {**STATUS, "tasks": [{"id": n, "state": "RUNNING", "worker_id": "w:1"} for n in (0, 1)]}
-    fake.answers |= {
-        "GET /connectors": (200, {name: {"status": {**well, "name": name}} for name in "bc"}),
-        "GET /metrics": (200, "".join(f'heeler_task_stalled{{connector="c",task="{n}",worker="w"}} {n}\n'
-                                      for n in (0, 1)).encode())}
-    lines = [line.split() for line in run(fake, "top", "--times", "1").stdout.splitlines()[1:]]
-    assert [line[0] for line in lines] == [*"cccbbb"]
-    assert [line[1:3] for line in lines if "stalled:" in line] == [["task", "1"]]
+    stalls = {**STALLS, "name": "c"}
+    fake.answers |= {"GET /connectors": (200, {"b": {"status": {**well, "name": "b"}}, "c": {"status": stalls}})}
+    lines = run(fake, "top", "--times", "1").stdout.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [*"cccbbb"]
+    assert [line.split()[1:3] for line in lines if STALL in line] == [["task", "1"]]
+
+
+def test_what_has_stalled_is_shown_by_status_and_show(fake):
+    fake.answers |= {"GET /connectors/c/status": (200, STALLS), "GET /connectors/c": (200, INFO)}
+    lines = run(fake, "connectors", "status", "c", code=1).stdout.splitlines()
+    assert [line.partition("RUNNING  w:1")[2].strip() for line in lines[1:]] == ["", "", STALL]
+    assert run(fake, "connectors", "status", "c", "--trace", code=1).stdout.endswith(
+        f"\nc, task 1:\n{STALL}\nin read\n")
+    assert run(fake, "connectors", "show", "c").stdout.endswith(f"\ntask 0: RUNNING\ntask 1: RUNNING, {STALL}\n")
+    stalled = [task.get("stalled") for task in json.loads(
+        run(fake, "connectors", "status", "c", "-o", "json", code=1).stdout)["c"]["tasks"]]
+    assert stalled == [None, STALLS["tasks"][1]["stalled"]]
+    for odd in ("yes", [], {}, {"since": [], "what": {}}):
+        fake.answers["GET /connectors/c/status"] = (200, {**STATUS, "tasks": [
+            {"id": 0, "state": "RUNNING", "worker_id": "w", "stalled": odd}]})
+        run(fake, "connectors", "status", "c", "--trace", code=int(isinstance(odd, dict)))
 
 
 def test_top_without_metrics_goes_by_offsets(fake):
