@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heeler.cli.terminal import interrupting_signals, told_without_trace
+from heeler.cli.terminal import interrupting_signals, shown_when_slow, told_without_trace
 
 if TYPE_CHECKING:
     from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
@@ -96,8 +96,9 @@ class _Reader:
 
     def records(self, from_beginning: bool, follow: bool) -> Iterator[tuple[int, dict[str, Any]]]:
         """Partition and record. Up to where the partitions end now, or with `follow` for ever."""
-        ends = self._offsets("latest")
-        positions = self._offsets("earliest") if from_beginning else dict(ends)
+        with shown_when_slow("Waiting for Kafka …"):
+            ends = self._offsets("latest")
+            positions = self._offsets("earliest") if from_beginning else dict(ends)
         while True:
             for where, end in sorted(ends.items()):
                 yield from self._range(where, positions.get(where, 0), end)

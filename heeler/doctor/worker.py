@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from heeler.doctor.findings import Finding, Verdict
 from heeler.worker.config import WorkerConfig
-from heeler.worker.startup import checked_plugins
+from heeler.worker.startup import checked_plugins, java_runtime
 from spark_tasks.errors import ConfigError
 from spark_tasks.plugins import Kind
 
@@ -31,13 +31,20 @@ def settings(config: WorkerConfig) -> Iterator[Finding]:
 
 
 def plugins(config: WorkerConfig) -> Iterator[Finding]:
-    """Each folder and each plugin that cannot be used."""
-    found = checked_plugins(config)
-    for complaint in found.complaints:
-        yield Finding("plugins", Verdict.WRONG, complaint)
-    usable = {kind: found.of_kind(kind) for kind in Kind}
-    for problem in found.problems():
-        yield Finding("plugins", Verdict.WRONG, problem)
+    """Each folder, each jar and each plugin that cannot be used."""
+    java = java_runtime(config)
+    try:
+        for complaint in java.complaints:
+            yield Finding("plugins", Verdict.WRONG, complaint)
+        found = checked_plugins(config, java)
+        for complaint in found.complaints:
+            if complaint not in java.complaints:
+                yield Finding("plugins", Verdict.WRONG, complaint)
+        usable = {kind: found.of_kind(kind) for kind in Kind}
+        for problem in found.problems():
+            yield Finding("plugins", Verdict.WRONG, problem)
+    finally:
+        java.close()
     others = sum(len(found) for kind, found in usable.items() if kind is not Kind.CONNECTOR)
     yield Finding("plugins", Verdict.OK, f"{len(usable[Kind.CONNECTOR])} connectors, {others} others")
 

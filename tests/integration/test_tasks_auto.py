@@ -8,22 +8,28 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.integration.test_worker_metrics import metrics
+from tests.rigs.cluster import Cluster
 from tests.rigs.support import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
-FIRST, SECOND, PARTITIONS = 20_000, 5_000, 4
+FIRST, SECOND, PARTITIONS, TURNS = 20_000, 5_000, 4, 3
+SLOW_SINK = {
+    "connector.class": "DawdlingSink", "kafka.columns": "true", "consumer.override.max.poll.records": "500",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false",
+    "tasks.auto": "true", "tasks.auto.lag": "100", "tasks.auto.period.ms": "1000"}
+
+
+def numbers(first: int, count: int) -> list[str]:
+    return [json.dumps({"n": n}) for n in range(first, first + count)]
 
 
 def test_tasks_come_with_a_backlog_and_go_without_it(rig, topic_name):
     rig.kafka.create(topic_name, PARTITIONS)
-    rig.kafka.send(topic_name, [json.dumps({"n": n}) for n in range(FIRST)])
+    rig.kafka.send(topic_name, numbers(0, FIRST))
     release, out = rig.folder / "release", rig.folder / "out"
-    rig.create(topic_name, {
-        "connector.class": "DawdlingSink", "topics": topic_name, "path": str(out), "release": str(release),
-        "kafka.columns": "true", "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter.schemas.enable": "false", "consumer.override.max.poll.records": "500",
-        "tasks.max": "3", "tasks.auto": "true", "tasks.auto.lag": "100", "tasks.auto.period.ms": "1000"})
+    rig.create(topic_name, {**SLOW_SINK, "topics": topic_name, "path": str(out), "release": str(release),
+                            "tasks.max": "3"})
     rig.wait_states(topic_name, ["RUNNING"] * 4, 60)  # itself and three tasks: two of them came later
     story = str(rig.call("GET", f"/connectors/{topic_name}/story"))
     assert "1 -> 2 tasks" in story
@@ -32,7 +38,7 @@ def test_tasks_come_with_a_backlog_and_go_without_it(rig, topic_name):
     assert found["heeler_connector_tasks_wanted", topic_name] == 3
     assert found["heeler_connector_lag_records", topic_name] > 300
     release.touch()
-    rig.kafka.send(topic_name, [json.dumps({"n": n}) for n in range(FIRST, FIRST + SECOND)])  # while tasks go
+    rig.kafka.send(topic_name, numbers(FIRST, SECOND))  # while tasks go
     rig.wait_states(topic_name, ["RUNNING"] * 2, 60)
     assert "-> 1 tasks" in str(rig.call("GET", f"/connectors/{topic_name}/story"))
 
@@ -43,3 +49,45 @@ def test_tasks_come_with_a_backlog_and_go_without_it(rig, topic_name):
         return True
 
     wait_until(all_there, 30, "each record once")
+
+
+def test_up_and_down_and_up_again_on_two_workers(kafka, topic_name, tmp_path):
+    """Records come all the time, also while tasks come, move to the other worker, and go. Each is written once, as it
+    was sent.
+    """
+    kafka.create(topic_name, PARTITIONS)
+    release, out, sent = tmp_path / "release", tmp_path / "out", 0
+
+    def more(count: int = 20) -> None:
+        nonlocal sent
+        kafka.send(topic_name, numbers(sent, count))
+        sent += count
+
+    with Cluster(kafka, tmp_path, topic_name, size=2) as cluster:
+        cluster.create(topic_name, {**SLOW_SINK, "topics": topic_name, "path": str(out), "release": str(release),
+                                    "tasks.auto.lag": "1000"}, 4)
+
+        def tasks() -> list[str]:
+            """The workers of its tasks, all of which run, under load."""
+            more()
+            parts = cluster.parts(cluster.living()[0])
+            assert all(state == "RUNNING" for state, _ in parts.values()), parts
+            return [worker for name, (_, worker) in parts.items() if name != topic_name]
+
+        for _ in range(TURNS):
+            more(12_000)
+            wait_until(lambda: len(tasks()) == 4 and len(set(tasks())) == 2, 90, "four tasks on both workers")
+            release.touch()
+            wait_until(lambda: len(tasks()) == 1, 90, "one task")
+            release.unlink()
+
+        def all_there() -> bool:
+            return ds.dataset(out, format="parquet").count_rows() >= sent
+
+        release.touch()
+        wait_until(all_there, 60, "the last record")
+    rows = ds.dataset(out, format="parquet").to_table(columns=["_partition", "_offset", "n"]).to_pylist()
+    written = sorted((row["_partition"], row["_offset"], row["n"]) for row in rows)
+    there = kafka.messages(topic_name)
+    assert written == sorted((m.partition(), m.offset(), json.loads(m.value())["n"]) for m in there)
+    assert sorted(row["n"] for row in rows) == list(range(sent))

@@ -71,7 +71,7 @@ def parse_connectors(text: str, ending: str, stem: str, file: str) -> list[Wante
     try:
         made = [_wanted(item, stem, file) for item in _items(text, ending)]
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else " ".join(safe(error).split())
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else safe(" ".join(str(error).split()))
         raise ConfigFileError(f"{file}: {why}") from error
     if not made:
         raise ConfigFileError(f"{file}: it contains no connector")

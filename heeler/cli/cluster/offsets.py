@@ -6,12 +6,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import click
 
 from heeler.cli.cluster.session import FILES, YES, ClusterSession, cluster_command, confirm, connector_argument
+from heeler.cli.terminal import shown_when_slow
 from heeler.cli.topics import broker_options, broker_properties
 from heeler.errors import SetupError
 
@@ -164,14 +166,12 @@ def _positions(
     if not topics or not ("topics" in config or "topics.regex" in config):
         raise SetupError(f"{connector} is not a sink, or has not read any topic yet: --to is for the topics of a sink")
     cluster = KafkaCluster(client_settings({k: v for k, v in properties.items() if k != MAX_RECORD_KEY}))
-    try:
+    with closing(cluster), shown_when_slow("Waiting for Kafka …"):
         places = [(topic, p) for topic in topics for p in cluster.partitions(topic, timeout_ms=_PATIENCE_MS)]
         found = cluster.offsets(places, which, timeout_ms=_PATIENCE_MS)
         late = [place for place, offset in found.items() if offset < 0]  # no record from that time on: the end
         if late:
             found |= cluster.offsets(late, "latest", timeout_ms=_PATIENCE_MS)
-    finally:
-        cluster.close()
     return [{"partition": {"kafka_topic": topic, "kafka_partition": p}, "offset": {"kafka_offset": offset}}
             for (topic, p), offset in sorted(found.items())]
 

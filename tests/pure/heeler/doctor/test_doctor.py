@@ -63,9 +63,12 @@ def test_settings_that_no_worker_takes(file):
 
 
 def test_no_check_keeps_others_from_being_made(file, tmp_path):
-    """Brokers that are away, a plugin that cannot be imported, a folder that is not there, a key that is misspelt."""
+    """Brokers that are away, a plugin that cannot be imported, a jar that is none, a folder that is not there, a key
+    that is misspelt.
+    """
     folder = tmp_path / "plugins"
     folder.mkdir()
+    (folder / "broken.jar").write_bytes(b"PK, or not")
     (folder / "broken.py").write_text("import no_such_module\nfrom heeler import SourceConnector\n\n\n"
                                       "class Broken(SourceConnector):\n    pass\n")
     path = file(plugin_path=f"{folder},/nowhere/at/all", ofset_flush_interval_ms="1")
@@ -74,9 +77,10 @@ def test_no_check_keeps_others_from_being_made(file, tmp_path):
     assert verdict == "wrong"
     assert "127.0.0.1:1" in said
     told = of(found, "plugins")
-    assert [verdict for verdict, _ in told] == ["wrong", "wrong", "ok"]
-    assert "/nowhere/at/all" in told[0][1]
-    assert "no_such_module" in told[1][1]
+    assert [verdict for verdict, _ in told] == ["wrong", "wrong", "wrong", "ok"]
+    assert "broken.jar cannot be read" in told[0][1]
+    assert "/nowhere/at/all" in told[1][1]
+    assert "no_such_module" in told[2][1]
     assert of(found, "settings") == [("look", "Not settings of a worker, perhaps misspelt: ofset.flush.interval.ms")]
     assert of(found, "certificates") == [("ok", "none is configured")]
     assert "hunter2" not in str(found)
