@@ -85,8 +85,8 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
     """
     from heeler.cli.cluster.config_files import read_connectors
     from heeler.worker.config import load_worker_config
+    from heeler.worker.trial_plugins import plugins_for_trial
     from spark_tasks.config.masking import passwords, process_secrets
-    from spark_tasks.plugins import Plugins
     from spark_tasks.plugins.config_providers import ConfigTransformer
 
     wanted = read_connectors([file])
@@ -100,7 +100,7 @@ def connector_of(file: Path, worker_config: Path | None) -> tuple[Plugins, Mappi
         worker = loaded.originals
         config = dict(ConfigTransformer(loaded.providers).transform(config))
     process_secrets().learn(one.name, passwords(config))
-    return Plugins(worker.get("plugin.path", "")), worker, config
+    return plugins_for_trial(worker, config), worker, config
 
 
 def _from_file(file: Path, config: Mapping[str, str]) -> Iterator[Raw]:

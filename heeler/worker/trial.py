@@ -67,7 +67,7 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    from spark_tasks.plugins import Plugins  # noqa: PLC0415 - after plugins lost the output
+    from heeler.worker.trial_plugins import plugins_for_trial  # noqa: PLC0415 - after plugins lost the output
     from spark_tasks.trial import raw_records, try_connector  # noqa: PLC0415
 
     asked = json.load(sys.stdin)
@@ -81,8 +81,8 @@ def main() -> None:
         return raw_records(records, topic)
 
     try:
-        stages = try_connector(Plugins(worker.get("plugin.path", "")), worker, config, records=sample,
-                               limit=asked["limit"])
+        plugins = plugins_for_trial(worker, config)
+        stages = try_connector(plugins, worker, config, records=sample, limit=asked["limit"])
         answer: dict[str, Any] = {"stages": [stage.as_data() for stage in stages]}
     except ConnectError as error:
         answer = {"refused": str(error)}

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from heeler.cli.rest_client import RestError
 from tests.rigs.java_connectors import FILE_SOURCE, MODE, SLOW_S, counting, jvm, numbers, offsets
 from tests.rigs.support import wait_until
 from tests.rigs.workers import JSON, shared
@@ -196,6 +197,19 @@ def test_a_connector_says_where_its_transactions_end(rig, topic_name):
     refused = rig.refused("POST", "/connectors", {"name": f"{topic_name}-no", "config": counting(topic_name, **own)})
     assert refused.status == 400
     assert "does not support connector-defined transaction boundaries" in str(refused)
+
+
+def test_a_trial_runs_no_java_plugins_and_says_so(rig):
+    def tried(**config):
+        with pytest.raises(RestError) as refused:
+            rig.call("POST", "/connectors/try", {"config": {"topic": "t", **config}})
+        return str(refused.value)
+
+    assert f"connector.class: {MODE} is a Java plugin. A trial runs Python" in tried(**{"connector.class": MODE})
+    python = {"connector.class": "datagen", "transforms": "a", "transforms.a.type": "heeler.tests.Measured$Pass"}
+    assert "HTTP 400: transforms.a.type: heeler.tests.Measured$Pass is a Java plugin" in tried(**python)
+    assert "value.converter: heeler.tests.Measured$Longs" in tried(**{
+        "connector.class": "datagen", "value.converter": "heeler.tests.Measured$Longs"})
 
 
 def test_another_version_of_a_plugin_runs_beside_it(rig, topic_name):

@@ -124,6 +124,27 @@ def test_a_sink_takes_what_other_commands_print(tmp_path):
     assert (given[0]["partition"], given[0]["offset"], given[3]["timestamp"]) == (1, 5, -1)
 
 
+@pytest.mark.parametrize("command", ["try", "run"])
+def test_folders_of_plugins_that_the_file_names(tmp_path, command):
+    """Beside those of the worker's file; what cannot be read there is named."""
+    folder, file = tmp_path / "plugins", tmp_path / "c.yaml"
+    folder.mkdir()
+    (folder / "wrong.py").write_text("def x(:\n")
+    (folder / "wrong.jar").write_bytes(b"PK, or not")
+    (folder / "few.py").write_text("from heeler import source\n\n\n@source('n bigint')\ndef Few(options, start):\n"
+                                   "    return [] if start else [(7,)], {'n': 1}\n")
+    file.write_text(f"name: c\nconnector.class: NoSuchConnector\ntopic: t\nplugin.path: {folder}\n")
+    runner = CliRunner()
+    wrong = runner.invoke(main, [command, str(file)], catch_exceptions=False)
+    assert wrong.exit_code == 2
+    assert "wrong.py cannot be read" in wrong.stderr
+    assert "wrong.jar cannot be read" in wrong.stderr
+    file.write_text(file.read_text().replace("NoSuchConnector", "Few"))
+    done = runner.invoke(main, [command, str(file), *(["--once"] if command == "run" else [])], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert '"payload' in done.stdout.replace("\\", "")
+
+
 def test_what_cannot_be_tried(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("name: c\nconnector.class: NoSuchConnector\n")

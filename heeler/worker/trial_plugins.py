@@ -1,0 +1,45 @@
+"""The plugins of a trial (`heeler try`, `heeler run`, POST /connectors/try): Python's. Java's are known by name alone,
+so that whoever tries one is told that trials do not run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from heeler.java_host.runtime import PREFER, JavaRuntime
+from spark_tasks.errors import ConfigError
+from spark_tasks.plugins import Kind, Plugins
+from spark_tasks.plugins.cut import is_java
+
+_CONVERTERS = {"key.converter": Kind.CONVERTER, "value.converter": Kind.CONVERTER,
+               "header.converter": Kind.HEADER_CONVERTER}
+
+
+def plugins_for_trial(worker: Mapping[str, str], config: Mapping[str, str]) -> Plugins:
+    """The plugins in the folders that `plugin.path` names, of the worker's properties or of the connector's
+    configuration. Raises ConfigError for one that is in a jar, PluginNotFoundError.
+    """
+    paths = [text.strip() for said in (worker, config) for text in said.get("plugin.path", "").split(",")]
+    folders = list(dict.fromkeys(filter(None, paths)))
+    prefer = [name.strip() for name in worker.get(PREFER, "").split(",") if name.strip()]
+    java = JavaRuntime(worker, folders, prefer)
+    try:
+        plugins = Plugins(folders, others=java.found, complaints=java.complaints, passed_over=java.passed_over)
+        for key, kind, name in _named(worker, config):
+            plugin = plugins.get(kind, name)
+            if plugin is not None and is_java(plugin):
+                raise ConfigError(f"{key}: {plugin.name} is a Java plugin. A trial runs Python plugins alone; create "
+                                  "the connector on a worker to run Java's")
+    finally:
+        java.close()
+    return plugins
+
+
+def _named(worker: Mapping[str, str], config: Mapping[str, str]) -> Iterator[tuple[str, Kind, str]]:
+    """Key, kind and name of each plugin that a connector asks for."""
+    yield "connector.class", Kind.CONNECTOR, config.get("connector.class", "")
+    for key, kind in _CONVERTERS.items():
+        yield key, kind, config.get(key) or worker.get(key, "")
+    for part, kind in (("transforms", Kind.TRANSFORMATION), ("predicates", Kind.PREDICATE)):
+        for alias in filter(None, map(str.strip, config.get(part, "").split(","))):
+            yield f"{part}.{alias}.type", kind, config.get(f"{part}.{alias}.type", "")
