@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import base64
 import hmac
+import itertools
 import json
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -149,6 +152,46 @@ def test_requests_during_rebalances_wait(cluster, topic_name):
     assert {(made, deleted) for made, _, deleted in answers} == {(201, 204)}, answers
     # As in Java: 404 of a worker that has not read of it yet, 500 of one that loses it while it restarts.
     assert {restarted for _, restarted, _ in answers} <= {204, 404, 500}, answers
+    cluster.wait_settled()
+
+
+def test_fifty_connectors_come_and_go_while_one_streams(cluster, sink):
+    """Nobody is refused, and no record waits for the rebalances: they stop nothing that stays where it is."""
+    config = {"connector.class": "FileStreamSource", "file": str(cluster.folder / "missing"), "topic": f"{sink}-none"}
+    lines, over, waited = cluster.folder / f"{sink}.txt", threading.Event(), []
+
+    def send(number):
+        cluster.kafka.send(sink, [f"{number} {time.monotonic()}"], partition=number % 3)
+
+    def stream():
+        """A record at a time, whose wait is measured before the next one goes: how long the worst was, and how many."""
+        for number in itertools.count():
+            if over.is_set():
+                return
+            sent = time.monotonic()
+            send(number)
+            wait_until(lambda: f"\n{number} " in f"\n{lines.read_text()}", 30, "the record", longest_pause=0.02)  # noqa: B023
+            waited.append(time.monotonic() - sent)
+
+    def use(numbers, method):
+        worker = cluster.living()[numbers[0] % 3]
+        made = [json.dumps({"name": f"{sink}-{n}", "config": config}) for n in numbers]
+        if method == "POST":
+            return [http_call(worker, "POST", "/connectors", body)[0] for body in made]
+        return [http_call(worker, "DELETE", f"/connectors/{sink}-{n}")[0] for n in numbers]
+
+    cluster.wait_settled()
+    send(-3)
+    wait_until(lambda: "-3 " in lines.read_text(), 30, "the stream")
+    with ThreadPoolExecutor(5) as users:
+        streaming = users.submit(stream)
+        shares = [range(n, 50, 4) for n in range(4)]
+        for method, code in (("POST", 201), ("DELETE", 204)):
+            assert [c for codes in users.map(use, shares, [method] * 4) for c in codes] == [code] * 50
+        over.set()
+        streaming.result(60)
+    assert len(waited) > 10
+    assert max(waited) < 5, "a second on a machine with nothing else to do"
     cluster.wait_settled()
 
 
