@@ -215,7 +215,19 @@ class _Connections(ConnectionManager):
     """Accepts no more connections than the process can bear."""
 
     _selector: Any
+    _stop_requested: bool
     _warned = -math.inf
+
+    def put(self, conn: _Connection) -> None:
+        """A connection is idle. One that comes from its thread while the server stops is closed: cheroot looks whether
+        the server runs, and the selector may be closed a moment later.
+        """
+        try:
+            super().put(conn)
+        except ValueError:
+            if not self._stop_requested:
+                raise
+            conn.close()
 
     def _from_server_socket(self, server_socket: socket.socket) -> _Connection | None:
         if len(self.server.open) < self.server.max_connections:

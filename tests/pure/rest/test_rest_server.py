@@ -10,10 +10,12 @@ import ssl
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors.errors import NotFoundError, NotLeaderError
+from rest.server.http import HttpServer
 from rest.server.keys import Listener
 from rest.server.settings import RestSettings
 from rest.server.tls import client_context
@@ -46,6 +48,39 @@ def test_one_connection_serves_many_requests() -> None:
                 connection.getresponse().read()
                 sockets.add(connection.sock)
             assert len(sockets) == 1
+
+
+def test_a_connection_that_comes_back_while_the_server_stops_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """Also one that was about to wait for its next request when the server had just looked whether it runs."""
+    asked, go = threading.Event(), threading.Event()
+
+    def app(_environ: Any, start_response: Any) -> list[bytes]:
+        asked.set()
+        go.wait(20)
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    server = HttpServer(("127.0.0.1", 0), app, 1000, 10)
+    server.prepare()
+    serving_ = threading.Thread(target=server.serve)
+    serving_.start()
+    address = server.bind_addr
+    with (socket.create_connection(address, 10) as idle,
+          contextlib.closing(http.client.HTTPConnection(*address, timeout=10)) as busy):
+        wait_until(lambda: len(server.open) == 1)
+        busy.request("GET", "/")
+        assert asked.wait(10)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert idle.recv(1) == b"", "it waited for nothing, and is closed with the selector"
+        serving_.join(10)
+        server.ready = True  # as the thread of the other one has seen it
+        go.set()
+        assert busy.getresponse().read() == b"ok"
+        assert busy.sock.recv(1) == b""
+    stopping.join(10)
+    assert server.interrupt is None
+    assert [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"] == []
 
 
 def test_requests_that_wait_do_not_keep_others_from_being_answered() -> None:
