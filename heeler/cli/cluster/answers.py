@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heeler.cli.rest_client import StrangeAnswerError
+from heeler.cli.rest_client import ConnectClient, StrangeAnswerError
+
+_ADDRESS = re.compile(r"[\w.-]+:\d{1,5}|\[[\da-f:]+\]:\d{1,5}", re.IGNORECASE)
 
 
 def an_object(value: Any, what: str) -> dict[str, Any]:
@@ -95,6 +98,13 @@ def a_status(value: Any) -> ConnectorOverview:
         raise StrangeAnswerError(f"The response for {what} has a task whose id is not a number.")
     parts = tuple(_part(task, task["id"]) for task in tasks)
     return ConnectorOverview(a_text(said.get("name")), a_text(said.get("type")), connector, parts)
+
+
+def workers(client: ConnectClient, statuses: Iterable[ConnectorOverview]) -> list[str]:
+    """The URLs of workers: those that were given, and those that run what the statuses tell of."""
+    scheme = client.url.partition("://")[0]
+    named = {part.worker for one in statuses for part in one if _ADDRESS.fullmatch(part.worker)}
+    return list(dict.fromkeys([*client.urls, *(f"{scheme}://{worker}" for worker in sorted(named))]))
 
 
 def expanded(value: Any) -> Mapping[str, Mapping[str, Any]]:

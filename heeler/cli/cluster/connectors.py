@@ -174,18 +174,18 @@ def tasks(session: ClusterSession, connector: str, show_secrets: bool) -> int:
 @connector_argument()
 @cluster_command
 def story(session: ClusterSession, connector: str) -> None:
-    """What happened to a connector on the worker that answers, and why. Only with heeler's workers.
+    """What happened to a connector, and why: on the workers of --url and those that run it or a task. Only with
+    heeler's workers.
 
-    A worker with admin.listeners of its own is asked there: give their --url.
+    Workers with admin.listeners of their own are asked there: give all of those as --url. Of what has several lines,
+    as the stack of a task that hangs, a table has the first: -o yaml shows all.
     """
-    from heeler.cli.cluster.answers import a_list, a_text, an_object
-    from heeler.cli.rest_client import path_of
+    from heeler.cli.cluster.stories import row_of, whole_story
 
-    said = an_object(session.call_admin("GET", path_of("connectors", connector, "story")), "a connector's story")
-    found = [an_object(step, "a step of a story") for step in a_list(said.get("story"), "a connector's story")]
-    rows = [(*(a_text(step.get(key)) for key in ("at", "cause", "because", "what")),
-             "; ".join(map(a_text, a_list(step.get("effects") or [], "a step's effects")))) for step in found]
-    session.show(said, ("AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "This worker has no story.")
+    steps = whole_story(session, connector)
+    rows = [(step["worker"], *row_of(step)) for step in steps]
+    session.show({"connector": connector, "story": steps},
+                 ("WORKER", "AT", "STEP", "BECAUSE OF", "WHAT", "WHAT CAME OF IT"), rows, "The workers have no story.")
 
 
 @connectors.command()

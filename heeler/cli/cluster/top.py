@@ -25,7 +25,6 @@ Place = tuple[str, int]
 """A task: its connector and number."""
 _SAMPLE = re.compile(
     r"^(heeler_(?:task_records_total|task_errors_total|sink_lag_records))\{(.*)\} (\S+)$", re.MULTILINE)
-_ADDRESS = re.compile(r"[\w.-]+:\d{1,5}|\[[\da-f:]+\]:\d{1,5}", re.IGNORECASE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -118,16 +117,14 @@ def _sum(numbers: Mapping[Place, float], places: Sequence[Place]) -> str:
 
 
 def _numbers(session: ClusterSession, statuses: Sequence[ConnectorOverview]) -> TopFigures:
-    """Collect the figures from all workers: those whose addresses were given, and those named in the statuses."""
-    client = session.client
-    scheme = client.url.partition("://")[0]
-    named = {part.worker for one in statuses for part in one if _ADDRESS.fullmatch(part.worker)}
-    workers = [f"{scheme}://{worker}" for worker in sorted(named)]
+    """Collect the figures from all workers."""
+    from heeler.cli.cluster.answers import workers
+
     found = TopFigures(time.monotonic())
     told = False
     asked: dict[str, str] = {}
-    for url in dict.fromkeys([*client.urls, *workers]):
-        text = client.text(url, "/metrics?names=heeler")
+    for url in workers(session.client, statuses):
+        text = session.client.text(url, "/metrics?names=heeler")
         if text and text not in asked.values():  # one worker may have two addresses
             asked[url] = text
             told = True
