@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from spark_tasks.data.schema import Field, Schema
+from spark_tasks.data.schema import DECIMAL, STRING, Field, Schema, Type
 from spark_tasks.pipeline.converters.avro import names as avro_names
 from spark_tasks.pipeline.converters.json_columns import read_tape
 from spark_tasks.pipeline.converters.json_schema.names import ENUM, JsonSchemaOptions
@@ -59,3 +60,15 @@ def test_schemas_and_values_come_back(pair):
         back.validate(full=True)
         assert back.type == array.type
         assert same(back.to_pylist(), as_json(array.to_pylist()))
+
+
+@pytest.mark.parametrize("number", [
+    "9223372036854775808", "-009223372036854775809", "12345678901234567890.123", "0.1", "1.5e3", "-0"])
+def test_decimals_have_all_their_digits_in_texts_that_are_rewritten(number):
+    """As those with escapes in names are, before they are read by columns."""
+    decimal = Schema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "3"),))
+    schema = Schema(Type.STRUCT, fields=(Field("n", decimal), Field("m", Schema(Type.MAP, key=STRING, value=decimal))))
+    for name in ("a", "\\ud800\\udc00"):
+        tape = read_tape(pa.array([f'{{"n":{number},"m":{{"{name}":{number}}}}}'.encode()], pa.binary()))
+        [found] = Reader(tape, may_lack=True).build(schema, tape.roots).to_pylist()
+        assert (found["n"], found["m"][0][1]) == (Decimal(number), Decimal(number))

@@ -86,7 +86,8 @@ def _plain(array: pa.Array, rows: list[int]) -> pa.Array:
     bad: list[tuple[int, Exception]] = []
     for row in rows:
         try:
-            plain.append(json_text.canonical(json_text.parse(array[row].as_py())).encode())
+            value = json_text.parse(array[row].as_py(), numbers_as_written=True)
+            plain.append(json_text.canonical(value).encode())
         except DataError as error:
             bad.append((row, json_text.NotJsonError(str(error))))
     if bad:

@@ -17,23 +17,32 @@ from spark_tasks.limits import MAX_DEPTH
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"(-?)0*(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,4})?)", re.ASCII)
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS = {"true": True, "false": False, "null": None}
 _MAX_NUMBER = 1000
+MAX_DIGITS = 500  # characters of a number, and exponents of four digits: the tape takes no longer ones
 
 
-def parse(data: bytes) -> Any:
+class NumberText(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+def parse(data: bytes, *, numbers_as_written: bool = False) -> Any:
     """The value as a Python value (dict, list, str, int, float, bool, None); None for an empty text, like Jackson's
-    missing node. DataError names the position of the error.
+    missing node. With `numbers_as_written` numbers that the tape takes are NumberText, with all their digits.
+    DataError names the position of the error.
     """
     text = _decode(data)
     at = _skip(text, 0)
     if at == len(text):
         return None
-    value, after = _value(text, at, 0)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    value, after = _Parser(text, numbers_as_written=numbers_as_written).value(at, 0)
+    number = isinstance(value, int | float | NumberText) and not isinstance(value, bool)
     if number and after < len(text) and text[after] not in " \t\r\n":
         raise _wrong(text, after)
     return value
@@ -51,6 +60,8 @@ def canonical(value: Any) -> str:
         return "{" + ",".join(f"{canonical(name)}:{canonical(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(canonical, value)) + "]"
+    if isinstance(value, NumberText):
+        return str(value)
     if isinstance(value, float) and math.isinf(value):
         return "1e9999" if value > 0 else "-1e9999"
     return json.dumps(value, ensure_ascii=False)
@@ -72,37 +83,6 @@ def _skip(text: str, at: int) -> int:
 def _wrong(text: str, at: int) -> DataError:
     what = f"unexpected character {text[at]!r}" if at < len(text) else "unexpected end"
     return DataError(f"the JSON text is not valid: {what} at position {at}")
-
-
-def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
-    if at >= len(text):
-        raise _wrong(text, at)
-    char = text[at]
-    if char == '"':
-        return _string(text, at + 1)
-    if char in "{[":
-        if depth >= MAX_DEPTH:
-            raise DataError(f"the JSON text is nested more than {MAX_DEPTH} levels deep")
-        return _object(text, at, depth) if char == "{" else _array(text, at, depth)
-    for word, meaning in _LITERALS.items():
-        if text.startswith(word, at):
-            after = at + len(word)
-            if after < len(text) and (text[after].isidentifier() or text[after].isdigit()):
-                raise _wrong(text, after)
-            return meaning, after
-    return _number(text, at)
-
-
-def _number(text: str, at: int) -> tuple[int | float, int]:
-    found = _NUMBER.match(text, at)
-    if not found:
-        raise _wrong(text, at)
-    digits = found.group()
-    if len(digits) > _MAX_NUMBER:
-        raise DataError(f"a number in the JSON text is longer than {_MAX_NUMBER} characters")
-    if found.group(1) is None and found.group(2) is None:
-        return (int(digits) + 2**63) % 2**64 - 2**63, found.end()
-    return float(digits) + 0.0, found.end()  # + 0.0: Java goes through BigDecimal, which has no negative zero
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
@@ -133,38 +113,77 @@ def _string(text: str, at: int) -> tuple[str, int]:
     return joined, at + 1
 
 
-def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
-    found: dict[str, Any] = {}
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "}":
-        return found, at + 1
-    while True:
-        if text[at : at + 1] != '"':
+class _Parser:
+    def __init__(self, text: str, *, numbers_as_written: bool) -> None:
+        self._text = text
+        self._numbers_as_written = numbers_as_written
+
+    def value(self, at: int, depth: int) -> tuple[Any, int]:
+        """The value that begins at `at`, and where it has ended."""
+        text = self._text
+        if at >= len(text):
             raise _wrong(text, at)
-        name, at = _string(text, at + 1)
-        at = _skip(text, at)
-        if text[at : at + 1] != ":":
-            raise _wrong(text, at)
-        found[name], at = _value(text, _skip(text, at + 1), depth + 1)
-        at = _skip(text, at)
+        char = text[at]
+        if char == '"':
+            return _string(text, at + 1)
+        if char in "{[":
+            if depth >= MAX_DEPTH:
+                raise DataError(f"the JSON text is nested more than {MAX_DEPTH} levels deep")
+            return self._object(at, depth) if char == "{" else self._array(at, depth)
+        for word, meaning in _LITERALS.items():
+            if text.startswith(word, at):
+                after = at + len(word)
+                if after < len(text) and (text[after].isidentifier() or text[after].isdigit()):
+                    raise _wrong(text, after)
+                return meaning, after
+        return self._number(at)
+
+    def _number(self, at: int) -> tuple[int | float | NumberText, int]:
+        found = _NUMBER.match(self._text, at)
+        if not found:
+            raise _wrong(self._text, at)
+        digits = found.group()
+        if len(digits) > _MAX_NUMBER:
+            raise DataError(f"a number in the JSON text is longer than {_MAX_NUMBER} characters")
+        if self._numbers_as_written and (plain := _PLAIN_NUMBER.fullmatch(digits)) and len(digits) <= MAX_DIGITS:
+            return NumberText("".join(plain.groups(""))), found.end()
+        if found.group(1) is None and found.group(2) is None:
+            return (int(digits) + 2**63) % 2**64 - 2**63, found.end()
+        return float(digits) + 0.0, found.end()  # + 0.0: Java goes through BigDecimal, which has no negative zero
+
+    def _object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
+        text = self._text
+        found: dict[str, Any] = {}
+        at = _skip(text, at + 1)
         if text[at : at + 1] == "}":
             return found, at + 1
-        if text[at : at + 1] != ",":
-            raise _wrong(text, at)
+        while True:
+            if text[at : at + 1] != '"':
+                raise _wrong(text, at)
+            name, at = _string(text, at + 1)
+            at = _skip(text, at)
+            if text[at : at + 1] != ":":
+                raise _wrong(text, at)
+            found[name], at = self.value(_skip(text, at + 1), depth + 1)
+            at = _skip(text, at)
+            if text[at : at + 1] == "}":
+                return found, at + 1
+            if text[at : at + 1] != ",":
+                raise _wrong(text, at)
+            at = _skip(text, at + 1)
+
+    def _array(self, at: int, depth: int) -> tuple[list[Any], int]:
+        text = self._text
+        found: list[Any] = []
         at = _skip(text, at + 1)
-
-
-def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
-    found: list[Any] = []
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "]":
-        return found, at + 1
-    while True:
-        value, at = _value(text, at, depth + 1)
-        found.append(value)
-        at = _skip(text, at)
         if text[at : at + 1] == "]":
             return found, at + 1
-        if text[at : at + 1] != ",":
-            raise _wrong(text, at)
-        at = _skip(text, at + 1)
+        while True:
+            value, at = self.value(at, depth + 1)
+            found.append(value)
+            at = _skip(text, at)
+            if text[at : at + 1] == "]":
+                return found, at + 1
+            if text[at : at + 1] != ",":
+                raise _wrong(text, at)
+            at = _skip(text, at + 1)
