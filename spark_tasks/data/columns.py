@@ -11,7 +11,8 @@ of their Arrow fields say what a type cannot:
 A schemaless map is a struct column whose children stand in the iteration order of Java's HashMap; a child of it may
 itself be FORM_JSON, and may carry:
 - ABSENT_KEY = b"null": an Arrow null in this child means that the record's map has no such key. Without the entry it
-  is a key whose value is null. (A child with both kinds is FORM_JSON, its null values the text `null`.)
+  is a key whose value is null. (A child with both kinds is FORM_JSON, its null values the text `null`, which a whole
+  key or value never is: see `nulls_of_texts`.)
 A source's batch may leave out every column but `value`; `partition` null means that the partitioner decides.
 
 Headers: a list of structs of key and value. A binary value is what is or will be on the wire, so headers pass through
@@ -57,6 +58,11 @@ def metadata_of(field: pa.Field) -> dict[bytes, bytes]:
 def is_json(metadata: Metadata | None) -> bool:
     """Whether a column with this metadata holds schemaless values written as JSON."""
     return bool(metadata) and metadata.get(FORM_KEY) == FORM_JSON  # type: ignore[union-attr]
+
+
+def nulls_of_texts(array: pa.Array) -> pa.Array:
+    """A FORM_JSON column as that of whole keys or values, whose nulls are null."""
+    return pc.if_else(pc.equal(array, "null"), pa.scalar(None, array.type), array)
 
 
 def nulls_are_absent(metadata: Metadata | None) -> bool:

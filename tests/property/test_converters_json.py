@@ -61,7 +61,17 @@ def check(texts):
     assert to_python(array, metadata) == parsed
     written = converter().from_connect("t", array, metadata).to_pylist()
     expected = [None if value is None else java_json(value, hash_order).encode() for value in parsed]
-    assert [None if text == b"null" else text for text in written] == expected
+    assert written == expected
+
+
+def test_null_among_values_of_several_kinds_is_no_text():
+    check([b"null", b"1", b'"a"', b'{"a":null}', b"{}"])
+    enveloped = [b'{"schema":null,"payload":%b}' % payload for payload in (b"null", b"1", b'"a"')]
+    found = JsonConverter()
+    found.configure({"schemas.enable": "true"}, is_key=False)
+    array, metadata = found.to_connect("t", pa.array(enveloped, pa.binary()))
+    assert array.to_pylist() == [None, "1", '"a"']
+    assert found.from_connect("t", array, metadata).to_pylist() == [None, *enveloped[1:]]
 
 
 def test_keys_of_one_bucket_are_in_the_order_of_the_map_that_has_them_all():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_tasks.errors import ConfigError, DataError
@@ -35,6 +35,7 @@ def outcome(work):
         return "error"
 
 
+@example(2718, 10)  # a field that is null in some maps and in others not there becomes the value
 @given(st.integers(0, 10**9), st.integers(1, 12))
 def test_columns_give_what_records_give(number, size):
     one = case(1, number, records=size)

@@ -29,7 +29,7 @@ from spark_tasks.pipeline.converters.base import (
     MixedSchemasError,
     schema_of,
 )
-from spark_tasks.pipeline.converters.json_columns import build, find_members, parse_columns, raw, read_tape
+from spark_tasks.pipeline.converters.json_columns import find_members, parse_columns, raw, read_tape, whole_values
 from spark_tasks.pipeline.converters.json_tape import OBJECT, Tape, enclosed, tokenize
 from spark_tasks.pipeline.converters.json_typed import TypedReader
 from spark_tasks.pipeline.converters.json_write import JsonWriter
@@ -128,7 +128,7 @@ class JsonConverter(Converter, HeaderConverter):
             raise MixedSchemasError([end for end, _ in runs])
         schema = runs[0][1]
         if schema is None:
-            return build(tape, payloads)
+            return whole_values(tape, payloads)
         return self._typed(tape, schema, payloads)
 
     @override

@@ -11,7 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_tasks.arrays.buffers import Ints, Texts, all_valid, bool_array, number_array, string_array, texts
-from spark_tasks.data.columns import ABSENT_KEY, ABSENT_NULL, FORM_JSON, FORM_KEY, struct_array
+from spark_tasks.data.columns import (
+    ABSENT_KEY,
+    ABSENT_NULL,
+    FORM_JSON,
+    FORM_KEY,
+    is_json,
+    nulls_of_texts,
+    struct_array,
+)
 from spark_tasks.errors import DataError
 from spark_tasks.java.hash import hash_order
 from spark_tasks.pipeline.converters import json_kernels as kernels
@@ -44,7 +52,13 @@ def _bits(*kinds: int) -> int:
 def parse_columns(array: pa.Array) -> Column:
     """The Connect column of a binary array of JSON texts; BadRowsError for texts that are not JSON."""
     tape = read_tape(array)
-    return build(tape, tape.roots)
+    return whole_values(tape, tape.roots)
+
+
+def whole_values(tape: Tape, tokens: Ints) -> Column:
+    """As `build`, of whole keys or values."""
+    found, metadata = build(tape, tokens)
+    return (nulls_of_texts(found), metadata) if is_json(metadata) else (found, metadata)
 
 
 def read_tape(array: pa.Array) -> Tape:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Type
-from spark_tasks.data.columns import FORM_JSON, FORM_KEY, metadata_of, nulls_are_absent
+from spark_tasks.data.columns import FORM_JSON, FORM_KEY, is_json, metadata_of, nulls_are_absent, nulls_of_texts
 from spark_tasks.data.schema import Schema
 from spark_tasks.pipeline.transforms.field_path import SYNTAX, parse_path, schema_at, value_at
 from spark_tasks.pipeline.transforms.field_transform import (
@@ -73,7 +73,7 @@ class ExtractField(FieldTransform):
         found, described_as = columns.children[name], metadata_of(columns.fields[name])
         if found.null_count and nulls_are_absent(described_as):
             described_as = {key: said for key, said in described_as.items() if (key, said) == (FORM_KEY, FORM_JSON)}
-        return found, described_as
+        return (nulls_of_texts(found) if is_json(described_as) else found), described_as
 
 
 ExtractFieldKey = for_key(ExtractField)
