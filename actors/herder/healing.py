@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from actors.herder.standing import Phase
-from actors.herder.state import Healed, Restart, Slot, connector_of
+from actors.herder.state import Healed, Restart, connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import TaskStalled, TaskWentOn
 from spark_tasks.config.healing import Healing
@@ -55,7 +55,7 @@ def on_stalled(turn: Turn, event: TaskStalled) -> None:
     if policy.stalled and event.hangs and not planned:
         line = f"stalled: {_line(event.what)}"
         _plan(turn, event.task, policy, Restart(event.task, event.epoch, "stall"), line)
-    if slot.state is not None:
+    if slot.state is not None and turn.exists(event.task):
         turn.status(event.task, slot.state, slot.trace, slot.version)
 
 
@@ -69,7 +69,7 @@ def on_went_on(turn: Turn, event: TaskWentOn) -> None:
     planned = healed is not None and healed.epoch == event.epoch and healed.next_ms is not None
     if healed is not None and planned and slot.state is State.RUNNING:
         _remember(turn, event.task, replace(healed, next_ms=None))
-    if slot.state is not None:
+    if slot.state is not None and turn.exists(event.task):
         turn.status(event.task, slot.state, slot.trace, slot.version)
 
 
@@ -92,20 +92,11 @@ def begin(turn: Turn, request: Restart) -> bool:
         return False
     if request.cause == "stall" and healed.next_ms is None:  # it went on meanwhile
         return False
-    _remember(turn, item, replace(healed, recent=(*healed.recent, turn.now), count=healed.count + 1))
+    recent = (*policy_of(turn, item).lately(healed.recent, turn.now), turn.now)
+    _remember(turn, item, replace(healed, next_ms=None, recent=recent, count=healed.count + 1))
+    if turn.exists(item):  # to stop it may take until it is given up: no next attempt that has passed is told meanwhile
+        turn.status(item, State.RESTARTING, None, slot.version)
     return True
-
-
-def on_stopping(turn: Turn, item: ItemId, slot: Slot, *, restarting: bool) -> None:
-    """An instance is being stopped, which may take a while: the restart that was planned for it begins, or is void.
-    `restarting`: another instance follows.
-    """
-    known = turn.state.healed.get(item)
-    if known is not None and known.epoch == slot.epoch and known.next_ms is not None:
-        _remember(turn, item, replace(known, next_ms=None))
-        if slot.state is not None:
-            turn.status(item, State.RESTARTING if restarting else slot.state, None if restarting else slot.trace,
-                        slot.version)
 
 
 def on_started(turn: Turn, item: ItemId) -> None:

@@ -26,11 +26,12 @@ from actors.herder.state import (
     OwnRequest,
     Queued,
     Slot,
+    connector_of,
 )
 from actors.messages.commands import PutStatus
 from actors.messages.ids import OpId, RequestId
 from actors.messages.requests import Request, RequestStage
-from storage.ids import ItemId, State
+from storage.ids import ConnectorTaskId, ItemId, State
 from storage.status.state import Status, StatusState
 
 MAX_TRACE = 100_000  # characters, each of up to six bytes in JSON: brokers refuse records of more than 1 MB
@@ -146,6 +147,11 @@ class Turn:
         slot = self.state.slots[item]
         self.set_slots({k: v for k, v in self.state.slots.items() if k != item})
         return slot
+
+    def exists(self, item: ItemId) -> bool:
+        """Whether the item is still configured: the statuses of what is not are the leader's to remove."""
+        store, name = self.state.store, connector_of(item)
+        return store.contains(name) and not (isinstance(item, ConnectorTaskId) and item.task >= store.task_count(name))
 
     def status(self, item: ItemId, state: State, trace: str | None = None, version: str | None = None,
                *, disowned: bool = False) -> None:

@@ -71,7 +71,6 @@ def stop(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, again
     turn.set_slot(item, replace(slot, stopping=True, start_again=again, restarting=restarting and again,
                                 healing=by_itself, waiting=slot.waiting + waiting))
     if not slot.stopping:
-        healing.on_stopping(turn, item, slot, restarting=restarting and again)
         turn.emit(StopInstance(item, slot.epoch))
         turn.timer((Timer.STOP, str(slot.epoch)), turn.now + turn.state.settings.graceful_stop_ms)
 
@@ -101,7 +100,7 @@ def repeat_statuses(turn: Turn) -> None:
 def report_stopped(turn: Turn) -> None:
     """Say UNASSIGNED of what is allocated and does not run: it stopped while this worker was no member."""
     for item in turn.state.allocated():
-        if item not in turn.state.slots and _exists(turn, item):
+        if item not in turn.state.slots and turn.exists(item):
             turn.status(item, State.UNASSIGNED)
 
 
@@ -172,7 +171,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
         ops = {op: then for op, then in turn.state.ops.items()
                if not (isinstance(then, GeneratedTasks) and then.reconfigure.connector == item)}
         turn.state = replace(turn.state, ops=ops)
-    if _exists(turn, item):
+    if turn.exists(item):
         turn.status(item, State.UNASSIGNED, disowned=slot.disowned)
     allocated = item in turn.state.allocated()
     if slot.start_again and allocated and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
@@ -184,13 +183,6 @@ def _gone(turn: Turn, item: ItemId) -> None:
         turn.state = replace(turn.state, release=with_items(turn.state.release, turn.state.releasing - {item}))
         if not turn.state.releasing:
             flush(turn)
-
-
-def _exists(turn: Turn, item: ItemId) -> bool:
-    """Whether the item is still configured: the statuses of what is not are the leader's to remove."""
-    store = turn.state.store
-    name = connector_of(item)
-    return store.contains(name) and not (isinstance(item, ConnectorTaskId) and item.task >= store.task_count(name))
 
 
 def flush(turn: Turn) -> None:

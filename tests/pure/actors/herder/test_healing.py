@@ -218,20 +218,6 @@ def test_what_stalls_is_restarted_and_abandoned_where_it_does_not_stop() -> None
     world.check_at_rest()
 
 
-def test_what_does_not_stop_when_its_user_stops_it_has_no_next_try_in_the_past() -> None:
-    world = started()
-    stall(world)
-    run(world, 500)
-    told = said(world).restarts
-    assert told is not None
-    assert told.next_ms == world.now + 500
-    world.ask("w0", SetTargetState(C, TargetState.STOPPED))
-    run(world, 1000)
-    assert (said(world).state, said(world).restarts) == (State.RUNNING, Restarts(0, "stalled: a read hangs"))
-    world.settle()
-    world.check_at_rest()
-
-
 def test_what_stalls_is_only_told_where_the_policy_says_no_more() -> None:
     world = started(Healing(failed=True))
     node = stall(world)
