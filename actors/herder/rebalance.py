@@ -261,6 +261,8 @@ def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     if state.status_writes is StatusWrites.REPEAT_DUE:
         turn.state = replace(turn.state, status_writes=StatusWrites.CURRENT)
         work.repeat_statuses(turn)
+    else:
+        work.repeat_statuses(turn, lost=True)
     healing.on_new_assignment(turn)
     work.start_missing(turn)
     delay = standing.member.membership.assignment.delay_ms

@@ -90,9 +90,15 @@ def start_missing(turn: Turn) -> None:
             start(turn, item)
 
 
-def repeat_statuses(turn: Turn) -> None:
-    """Write the statuses of all that runs here once more."""
+def repeat_statuses(turn: Turn, *, lost: bool = False) -> None:
+    """Write the statuses of all that runs here once more; with `lost` only those that the status topic does not have:
+    a leader removes those of a connector that is deleted, which may come late for its successor of the same name.
+    """
+    known = turn.statuses
     for item, slot in turn.state.slots.items():
+        if lost and (item.task in known.tasks.get(item.connector, {}) if isinstance(item, ConnectorTaskId)
+                     else item in known.connectors):
+            continue
         if slot.state is not None and not slot.stopping:
             turn.status(item, slot.state, slot.trace, slot.version)
 
