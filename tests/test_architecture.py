@@ -105,6 +105,7 @@ ROOMS = {
     # the control plane
     "actors": (),
     "actors.errors": (),
+    "actors.pooled": (),
     "actors.ticker": (),
     "actors.worker_requests": (),
     "actors.assignment": ("storage.config", "storage.log"),
@@ -115,8 +116,9 @@ ROOMS = {
         "storage.config", "storage.errors", "storage.log", "storage.status",
     ),
     "actors.instances": (
-        "actors.errors", "actors.herder", "actors.messages", "spark_tasks.config", "spark_tasks.metrics",
-        "spark_tasks.plugins", "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks", "spark_tasks.validation",
+        "actors.errors", "actors.herder", "actors.messages", "actors.pooled", "spark_tasks.config",
+        "spark_tasks.metrics", "spark_tasks.plugins", "spark_tasks.spaces", "spark_tasks.task", "spark_tasks.tasks",
+        "spark_tasks.validation",
     ),
     "actors.peers": (
         "actors.errors", "actors.herder", "actors.messages", "actors.worker_requests", "spark_tasks.kafka",

@@ -9,6 +9,7 @@ ignored, so that a later version can add some.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from actors.assignment.protocol import Allocation, Assignment, AssignmentError, MemberMetadata, Protocol
 from spark_tasks.errors import ConnectError
@@ -98,6 +99,7 @@ def _int32(number: int) -> bytes:
     return number.to_bytes(4, "big", signed=True)
 
 
+@lru_cache(4)  # a member says the same in each protocol that it offers
 def _allocation(allocation: Allocation) -> bytes:
     """By connector, first those whose instance is included, as Kafka Connect's workers write it."""
     numbers: dict[ConnectorName, list[int]] = {name: [CONNECTOR_TASK] for name in allocation.connectors}

@@ -5,9 +5,11 @@ This file holds the values; `codec.py` beside it holds their binary layouts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Any
 
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId
 
@@ -68,17 +70,29 @@ class Allocation:
     def __bool__(self) -> bool:
         return bool(self.connectors or self.tasks)
 
+    def __contains__(self, item: ItemId) -> bool:
+        return _among(self.tasks, item) if isinstance(item, ConnectorTaskId) else _among(self.connectors, item)
+
     def plus(self, other: Allocation) -> Allocation:
         """Both together."""
+        if not (self and other):
+            return self or other
         return Allocation(
             tuple(sorted({*self.connectors, *other.connectors})), tuple(sorted({*self.tasks, *other.tasks}))
         )
 
     def minus(self, other: Allocation) -> Allocation:
         """What `other` does not hold."""
+        if not (self and other):
+            return self
         return Allocation(
             tuple(sorted({*self.connectors} - {*other.connectors})), tuple(sorted({*self.tasks} - {*other.tasks}))
         )
+
+
+def _among(items: Sequence[Any], item: ItemId) -> bool:
+    at = bisect_left(items, item)
+    return at < len(items) and items[at] == item
 
 
 @dataclass(frozen=True, slots=True)

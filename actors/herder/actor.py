@@ -110,6 +110,7 @@ class Ports:
     set_logger_level: Callable[[SetLoggerLevel], object]
     statuses: Callable[[], StatusState]
     publish: Callable[[HerderState], None]
+    silence_since: Callable[[float], float]  # Pulse.silence_since, of this process
     halted: Callable[[], None]
     failed: Callable[[str], None]
 
@@ -121,6 +122,9 @@ class Delegated:
     request_id: RequestId
     value: Any
     error: Exception | None
+
+
+SAME_SILENCE_S = 0.5  # two beats of the pulse: by then it has seen the end of the silence that the herder has seen
 
 
 class HerderActor(pykka.ThreadingActor):
@@ -136,7 +140,7 @@ class HerderActor(pykka.ThreadingActor):
         self._story = Story(mask=process_secrets().mask)
         self._replies: dict[RequestId, Any] = {}
         self._numbers = itertools.count(1)
-        self._turned_at = time.monotonic()
+        self._looked_at = time.monotonic()
 
     def on_receive(self, message: Any) -> Any:
         """An Ask, an event's payload, or a Remark."""
@@ -158,9 +162,11 @@ class HerderActor(pykka.ThreadingActor):
         return None
 
     def _notice_suspension(self) -> None:
-        # A pulse comes every second. What waits in the inbox now is older than the news that the membership is over.
-        silent_ms, self._turned_at = int((time.monotonic() - self._turned_at) * 1000), time.monotonic()
+        # Before each message: what waits in the inbox now is older than the news that the membership is over.
+        silent_ms = int(self._ports.silence_since(self._looked_at) * 1000)
+        self._looked_at = time.monotonic()
         if silent_ms > self._state.settings.session_timeout_ms:
+            self._looked_at += SAME_SILENCE_S
             self._happened(Suspended(silent_ms))
 
     @override

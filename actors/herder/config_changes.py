@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.herder import healing, leadership, rebalance, restarts, task_configs, work
-from actors.herder.effects import SetLoggerLevel
+from actors.herder.effects import SetLoggerLevel, Timer
+from actors.herder.events import TimerFired
 from actors.herder.state import connector_of
 from actors.herder.turn import Turn
 from actors.messages.events import ConfigChanged
@@ -22,6 +23,9 @@ from storage.config.state import (
     TasksUpdated,
 )
 from storage.ids import ConnectorName
+
+ITEMS_PER_MS = 50  # connectors and tasks in a round
+LEAST_PAUSE_MS = 50
 
 
 def on_config_changed(turn: Turn, event: ConfigChanged) -> None:
@@ -60,14 +64,15 @@ def process(turn: Turn) -> None:
     as being released before the member asks whether it may join.
     """
     state = turn.state
-    collected = state.connector_updates or state.target_changes or state.task_updates or state.restarts
-    if not collected and state.needs_rebalance is None:
+    wants_round = state.needs_rebalance is not None or bool(state.task_updates)
+    pause = _pause_ms(turn)
+    collected = state.connector_updates or state.target_changes or state.restarts
+    if not (collected or (wants_round and (pause == 0 or state.config is not state.store))):
         return
     # Looked at before the snapshot is taken over: a connector that a round is about to bring is not "updated".
     updates = [c for c in sorted(state.connector_updates) if c in state.slots]
-    targets, tasks = sorted(state.target_changes), state.task_updates
-    turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset(),
-                         task_updates=frozenset())
+    targets = sorted(state.target_changes)
+    turn.state = replace(state, config=state.store, connector_updates=frozenset(), target_changes=frozenset())
     leadership.empty_stopped(turn)
     for connector in updates:
         remains = turn.state.config.contains(connector)
@@ -77,15 +82,27 @@ def process(turn: Turn) -> None:
     healing.on_new_configs(turn, state.connector_updates)
     for connector in targets:
         _apply_target_state(turn, connector)
-    if state.needs_rebalance is not None:
-        turn.state = replace(turn.state, needs_rebalance=None)
-        work.release(turn, sorted(t for t in tasks if t in turn.state.slots))
+    if wants_round and pause == 0:
+        turn.state = replace(turn.state, needs_rebalance=None, task_updates=frozenset())
+        work.release(turn, sorted(t for t in state.task_updates if t in turn.state.slots))
         rebalance.rejoin(turn, "connectors or task configs changed")
-    elif tasks:
-        work.release(turn, sorted(t for t in tasks if t in turn.state.slots))
-        rebalance.rejoin(turn, "task configs changed")
-    else:
-        restarts.process(turn)
+        return
+    if wants_round:
+        turn.timer((Timer.ROUND, ""), turn.now + pause)
+    restarts.process(turn)
+
+
+def on_round_due(_turn: Turn, _: TimerFired) -> None:
+    """The group may have another round, if one is still wanted: `process`, which follows each event, sees to it."""
+
+
+def _pause_ms(turn: Turn) -> int:
+    """How long the next round is put off. Each member of a round lists all that it runs: with thousands of connectors
+    that takes a while, and as long again requests are served before the next round, which is then for all of them.
+    """
+    config, since = turn.state.config, turn.now - turn.state.settled_ms
+    pause = (len(config.connector_configs) + len(config.task_configs)) // ITEMS_PER_MS
+    return max(0, pause - since) if pause >= LEAST_PAUSE_MS and since >= 0 else 0
 
 
 def _apply_target_state(turn: Turn, connector: ConnectorName) -> None:

@@ -17,7 +17,7 @@ def replay(turn: Turn, request_id: RequestId, request: ReplayDeadLetters) -> Non
     """Hand it to the task, or say which worker has it, or why it cannot be."""
     task = ConnectorTaskId(request.connector, 0)
     error = _refusal(turn, request)
-    if error is None and task not in turn.state.allocated():
+    if error is None and task not in turn.state.allocation:
         error = restarts.elsewhere(turn, task, f"Cannot replay dead letters: {task} is not assigned to this member")
     if error is not None:
         turn.reply(request_id, error=error)

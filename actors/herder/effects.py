@@ -34,6 +34,7 @@ class Timer(StrEnum):
     STOP = "stop"  # an instance has had task.shutdown.graceful.timeout.ms to stop
     JOIN = "join"  # the wait outside the group is over
     FAILED_ROUND = "failed round"  # the leader has had time to begin another round
+    ROUND = "round"  # a round that was put off is due
     REBALANCE = "rebalance"  # the delay after a lost worker is over (KIP-415)
     CLAIM = "claim"  # try again to claim the right to write the config topic
     PURGE = "purge"  # clear away statuses once more

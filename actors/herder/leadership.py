@@ -70,9 +70,10 @@ def empty_stopped(turn: Turn) -> None:
     if not turn.state.is_leader:
         return
     config = turn.state.config
-    for connector in sorted(c for c, target in config.target_states.items() if target is TargetState.STOPPED):
+    for connector in sorted(name for name, count in config.task_counts.items()
+                            if count and config.target_state(name) is TargetState.STOPPED):
         request = Publish(Reconfigure(connector), ())
-        if config.contains(connector) and config.task_count(connector) and request not in turn.state.own_requests():
+        if request not in turn.state.own_requests():
             turn.enqueue(None, request)
 
 

@@ -252,10 +252,14 @@ def rejoin(turn: Turn, reason: str, *, caught_up: int | None = None) -> None:
 def _start_work(turn: Turn, standing: Revoking | Syncing) -> None:
     state = turn.state
     turn.enter(Resolved(standing.member))
+    turn.state = replace(turn.state, settled_ms=turn.now)
     turn.stage_done()
     if state.needs_rebalance is not None and state.needs_rebalance <= state.config.offset and not state.task_updates:
         # This very round was made from configs that hold the change, and nobody ran the tasks it is about before.
         turn.state = replace(turn.state, needs_rebalance=None)
+    if state.config is state.store:  # what starts now starts with its newest configuration
+        here = frozenset(name for name in state.connector_updates if name in state.slots)
+        turn.state = replace(turn.state, connector_updates=here)
     if state.is_leader:
         leadership.on_settled(turn)
     if state.status_writes is StatusWrites.REPEAT_DUE:
@@ -312,5 +316,5 @@ def on_coordinator_lost(turn: Turn, event: CoordinatorLost) -> None:
 
 def disown(turn: Turn, items: Collection[ItemId]) -> None:
     """The end of these is told as by one who is not in the group: others may run them by then."""
-    turn.set_slots({item: replace(slot, disowned=slot.disowned or item in items)
-                    for item, slot in turn.state.slots.items()})
+    others = frozenset(items)
+    turn.update_slots(lambda item, slot: replace(slot, disowned=slot.disowned or item in others))

@@ -85,7 +85,7 @@ def _restart(turn: Turn, request: RestartRequest) -> None:
     tasks = turn.state.config.task_count(request.connector)
     for item in found.items():
         stale = isinstance(item, ConnectorTaskId) and item.task >= tasks
-        if item in turn.state.allocated() and not stale:
+        if item in turn.state.allocation and not stale:
             turn.log("INFO", f"{item}: restarting (includeTasks={request.include_tasks}, "
                              f"onlyFailed={request.only_failed})", item)
             work.stop(turn, item, again=True, restarting=True)
@@ -115,7 +115,7 @@ def restart_item(turn: Turn, request_id: RequestId, item: ItemId) -> None:
     left_out = dict(turn.state.membership.left_out) if turn.state.membership is not None else {}
     if item in left_out:
         turn.reply(request_id, error=ConnectError(left_out[item]))
-    elif item in turn.state.allocated():
+    elif item in turn.state.allocation:
         turn.stage(f"restarting {'task' if isinstance(item, ConnectorTaskId) else 'connector'} {item}")
         work.stop(turn, item, (request_id,), again=True)
         turn.stage_done()

@@ -252,11 +252,12 @@ class HerderState:
     """Everything the herder knows.
 
     `store` is the newest snapshot of the config topic; `config` the one that decisions are made on, taken over at
-    defined moments only. `needs_rebalance` is the config offset that the next round has to cover. `allocation` is
-    what this worker shall run, `slots` what it does run; `release` is what the group waits for. `announced` is what the
-    leader was told of it. `busy` is the op that the request queue waits for. `claims` counts how often a claim to
-    write the config topic was answered. `patience_at`: when the herder is woken for requests that waited long enough.
-    `healed`: what failed and is restarted by itself.
+    defined moments only. `needs_rebalance` is the config offset that the next round has to cover, `settled_ms` when
+    the last one ended. `allocation` is what this worker shall run, `slots` what it does run, `changed` the items whose
+    slots the last step changed; `release` is what the group waits for. `announced` is what the leader was told of it.
+    `busy` is the op that the request queue waits for. `claims` counts how often a claim to write the config topic was
+    answered. `patience_at`: when the herder is woken for requests that waited long enough. `healed`: what failed and
+    is restarted by itself.
     """
 
     settings: HerderSettings
@@ -270,6 +271,7 @@ class HerderState:
     announced: Allocation = field(default_factory=Allocation)
     backoff_attempts: int = 0
     needs_rebalance: int | None = None
+    settled_ms: int = 0
     connector_updates: frozenset[ConnectorName] = frozenset()
     task_updates: frozenset[ConnectorTaskId] = frozenset()
     target_changes: frozenset[ConnectorName] = frozenset()
@@ -284,6 +286,7 @@ class HerderState:
     healed: Mapping[ItemId, Healed] = field(default_factory=dict)
     counter: int = 0
     stage: RequestStage | None = None
+    changed: frozenset[ItemId] = field(default=frozenset(), compare=False)
 
     @property
     def phase(self) -> Phase:

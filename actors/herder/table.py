@@ -133,6 +133,9 @@ EVENTS: Mapping[Kind, Mapping[Phase, Handler]] = {
     Timer.FAILED_ROUND: _row(
         (impossible, (LOADING,)), (rebalance.on_failed_round, (JOINING,)),
         (ignored, (OUT, REVOKING, SYNCING, RESOLVED, *ENDING))),
+    Timer.ROUND: _row(
+        (impossible, (LOADING,)), (config_changes.on_round_due, (RESOLVED,)),
+        (ignored, (OUT, JOINING, REVOKING, SYNCING, *ENDING))),
     Timer.REBALANCE: _row(
         (impossible, (LOADING,)), (rebalance.on_scheduled_rebalance, (RESOLVED,)),
         (ignored, (OUT, JOINING, REVOKING, SYNCING, *ENDING))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from bisect import insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -40,13 +40,15 @@ MAX_TRACE = 100_000  # characters, each of up to six bytes in JSON: brokers refu
 class Turn:
     """Collects a step's new state and effects. Lives for one step; nothing outside the step sees it."""
 
-    __slots__ = ("effects", "now", "state", "statuses")
+    __slots__ = ("_own_slots", "changed", "effects", "now", "state", "statuses")
 
     def __init__(self, state: HerderState, now: int, statuses: StatusState) -> None:
         self.state = state
         self.now = now
         self.statuses = statuses
         self.effects: list[Effect] = []
+        self.changed: set[ItemId] = set()
+        self._own_slots: dict[ItemId, Slot] | None = None
 
     def enter(self, standing: Standing) -> None:
         """Stand elsewhere in the group."""
@@ -71,6 +73,7 @@ class Turn:
     def attempt(self, do: Callable[[], None]) -> Exception | None:
         """Do one part of the step. A defect in it leaves nothing behind but a line for the log; it is returned."""
         state, effects = self.state, len(self.effects)
+        self._own_slots = None  # those of `state` stay as they are
         try:
             do()
         except Exception as error:  # noqa: BLE001 - whatever it is: it is the concern of one who asked, not of all
@@ -95,7 +98,9 @@ class Turn:
         """The continuation of an op that ended, once; None for an op given up meanwhile."""
         then = self.state.ops.get(op)
         if then is not None:
-            self.state = replace(self.state, ops={k: v for k, v in self.state.ops.items() if k != op})
+            ops = dict(self.state.ops)
+            del ops[op]
+            self.state = replace(self.state, ops=ops)
         if self.state.busy == op:
             self.state = replace(self.state, busy=None)
         return then
@@ -135,18 +140,27 @@ class Turn:
             self.state = replace(self.state, stage=replace(stage, completed_ms=self.now))
 
     def set_slot(self, item: ItemId, slot: Slot) -> None:
-        """What is known of an item's instance from now on."""
-        self.set_slots({**self.state.slots, item: slot})
+        """Record what is known of an item's instance from now on."""
+        self._writable_slots()[item] = slot
+        self.changed.add(item)
 
-    def set_slots(self, slots: Mapping[ItemId, Slot]) -> None:
-        """Replace all slots."""
-        self.state = replace(self.state, slots=slots)
+    def update_slots(self, update: Callable[[ItemId, Slot], Slot]) -> None:
+        """Replace what is known of each instance."""
+        slots = self._writable_slots()
+        slots.update({item: update(item, slot) for item, slot in slots.items()})
+        self.changed.update(slots)
 
     def drop_slot(self, item: ItemId) -> Slot:
         """Forget an instance."""
-        slot = self.state.slots[item]
-        self.set_slots({k: v for k, v in self.state.slots.items() if k != item})
-        return slot
+        self.changed.add(item)
+        return self._writable_slots().pop(item)
+
+    def _writable_slots(self) -> dict[ItemId, Slot]:
+        # One copy for a step, however many instances it starts.
+        if self._own_slots is None or self._own_slots is not self.state.slots:
+            self._own_slots = dict(self.state.slots)
+            self.state = replace(self.state, slots=self._own_slots)
+        return self._own_slots
 
     def exists(self, item: ItemId) -> bool:
         """Whether the item is still configured: the statuses of what is not are the leader's to remove."""

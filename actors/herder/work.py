@@ -48,7 +48,7 @@ def start(turn: Turn, item: ItemId, waiting: tuple[RequestId, ...] = (), *, rest
             turn.reply(request_id)
         return
     epoch = Epoch(turn.next_number())
-    turn.set_slots({**turn.state.slots, item: Slot(epoch, waiting=waiting)})
+    turn.set_slot(item, Slot(epoch, waiting=waiting))
     healing.on_started(turn, item)
     if restarting:
         turn.status(item, State.RESTARTING)
@@ -179,8 +179,7 @@ def _gone(turn: Turn, item: ItemId) -> None:
         turn.state = replace(turn.state, ops=ops)
     if turn.exists(item):
         turn.status(item, State.UNASSIGNED, disowned=slot.disowned)
-    allocated = item in turn.state.allocated()
-    if slot.start_again and allocated and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
+    if slot.start_again and item in turn.state.allocation and turn.state.phase not in (Phase.HALTING, Phase.HALTED):
         start(turn, item, slot.waiting, restarting=slot.restarting)
     else:
         for request_id in slot.waiting:
@@ -226,9 +225,5 @@ def refuse_waiting(turn: Turn, error: Exception) -> None:
         for request_id in slot.waiting:
             turn.reply(request_id, error=error)
     ops = {op: then for op, then in turn.state.ops.items() if not isinstance(then, asked)}
-    slots = {item: _without_waiting(slot) for item, slot in turn.state.slots.items()}
-    turn.state = replace(turn.state, queue=(), validating={}, ops=ops, busy=None, slots=slots)
-
-
-def _without_waiting(slot: Slot) -> Slot:
-    return replace(slot, waiting=(), start_again=False, restarting=False)
+    turn.update_slots(lambda _, slot: replace(slot, waiting=(), start_again=False, restarting=False))
+    turn.state = replace(turn.state, queue=(), validating={}, ops=ops, busy=None)

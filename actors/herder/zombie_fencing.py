@@ -196,7 +196,7 @@ def on_verified(turn: Turn, then: StartVerified, error: Exception | None) -> Non
     if error is None and state.store.task_config_generations.get(name, 0) != then.generation:
         error = ConnectError(f"Cannot start source task {then.task} with exactly-once support as the connector has "
                              "already generated a new set of task configs")
-    elif error is None and (slot is None or slot.stopping or then.task not in state.allocation.tasks):
+    elif error is None and (slot is None or slot.stopping or then.task not in state.allocation):
         error = ConnectError(f"Cannot start source task {then.task} as it has already been revoked from this worker")
     elif error is None and name in state.store.pending_fencing:
         error = ConnectError(f"Cannot start source task {then.task} with exactly-once support as there is no task "
@@ -207,7 +207,7 @@ def on_verified(turn: Turn, then: StartVerified, error: Exception | None) -> Non
 def reads_first(state: HerderState, task: ConnectorTaskId) -> bool:
     """Whether the restart of a task that is here begins with reading the config topic."""
     config = state.config.connector_configs.get(task.connector, {})
-    here = task in state.allocation.tasks
+    here = task in state.allocation
     return state.settings.exactly_once and here and state.settings.connector_type(config) == "source"
 
 
@@ -229,7 +229,7 @@ def on_restart_read(turn: Turn, then: RestartRead, error: Exception | None) -> N
         error = NotFoundError(f"Unknown task: {task}")
     elif state.needs_rebalance is not None or state.phase is not Phase.RESOLVED:  # what was read may have begun one
         error = RebalanceNeededError("Request cannot be completed because a rebalance is expected")
-    elif task not in state.allocation.tasks:
+    elif task not in state.allocation:
         error = ConflictError(f"Cannot restart task {task} since it is not assigned to this member any more")
     if error is not None:
         turn.reply(then.request_id, error=error)

@@ -1,4 +1,4 @@
-"""The actor around one connector instance: messages of the herder in, reports out; the plugin runs in its thread.
+"""The actor around one connector instance: messages of the herder in, reports out. The plugin is called in between.
 
 A plugin that hangs blocks this actor and nobody else: the herder goes on, and gives the instance up when it has to.
 """
@@ -21,6 +21,7 @@ from actors.instances.task import trace_of
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
 from actors.messages.ids import Epoch
+from actors.pooled import ActorThreads, PooledActor
 from spark_tasks.config.connector_keys import SINK, SOURCE
 from spark_tasks.config.masking import hide_passwords
 from spark_tasks.errors import ConfigError, ConnectError, is_permanent
@@ -118,17 +119,16 @@ class _Made:
         self.connector = connector
 
 
-class ConnectorActor(pykka.ThreadingActor):
+class ConnectorActor(PooledActor):
     """One instance of a connector; takes StartConnector, ChangeTargetState, GenerateTaskConfigs and Stop."""
-
-    use_daemon_thread = True
 
     def __init__(
         self, epoch: Epoch, tell: Tell, plugins: Plugins, resolve: Resolve, read_offsets: ReadOffsets,
         log_context: LogContext | None = None, metrics: Callable[[ConnectorName], PluginMetrics] | None = None,
-        watch_lag: WatchLag | None = None, *, made: Callable[[Connector], None] = lambda _: None,
+        watch_lag: WatchLag | None = None, *, threads: ActorThreads,
+        made: Callable[[Connector], None] = lambda _: None,
     ) -> None:
-        super().__init__()
+        super().__init__(threads)
         self._metrics = metrics or (lambda _name: PluginMetrics())
         self._made = made
         self._epoch = epoch

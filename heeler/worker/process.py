@@ -50,6 +50,7 @@ from actors.messages.requests import (
 from actors.peers.leader_client import LeaderClient
 from actors.peers.producer_fencing import ProducerFencing
 from actors.peers.start_guard import Herding
+from actors.pooled import ActorThreads
 from actors.stores.config import ConfigStoreActor
 from actors.stores.offset import OffsetStoreActor
 from actors.stores.offset_requests import OffsetRequests
@@ -80,6 +81,7 @@ from rest.app import create_admin_app, create_app
 from rest.server.listeners import RestServer
 from rest.server.settings import RestSettings
 from spark_tasks.errors import ConfigError, ConnectError
+from spark_tasks.process.pulse import process_pulse
 from storage.config.view import ConfigView
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, TopicName, WorkerId
 from storage.offsets.stores import OffsetStores, OffsetTopic
@@ -245,10 +247,11 @@ class Worker:
         offset_requests = OffsetRequests(config, self._plugins, self._configs, self.resolve, self._stores["offset"],
                                          fencing)
         scaler = self._start_scaler(offset_requests)
+        threads = ActorThreads()
         connectors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
             epoch, self._tell_herder, self._plugins, self.resolve,
             lambda name, config: self._offsets.read(name, self.config.own_offsets(config)), log_context,
-            self.metrics.connector, scaler.watch, made=made))
+            self.metrics.connector, scaler.watch, threads=threads, made=made))
 
         def cancel(ref: pykka.ActorRef[Any]) -> None:
             tasks.cancel(ref)
@@ -273,6 +276,7 @@ class Worker:
             set_logger_level=lambda effect: self.view.loggers.follow_cluster(effect.namespace, effect.level),
             statuses=lambda: self._statuses.statuses,
             publish=lambda state: self._publish(state, leader),
+            silence_since=process_pulse().silence_since,
             halted=self._halted.set,
             failed=self.fail,
         )

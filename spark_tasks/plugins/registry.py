@@ -8,7 +8,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -74,6 +74,7 @@ class Plugins:
             for complaint in self.complaints:
                 _log.warning(complaint)
         self._loaded: dict[Found, Plugin | Exception] = {}
+        self._by_name = lru_cache(1000)(self._look_up)  # what is installed stays as it was at the start
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Plugins, installed=self._given, quiet=True), (self.plugin_path,)  # the worker has logged it
@@ -200,7 +201,7 @@ class Plugins:
         found = exact[:1] or [f for f in mine if name in _simple_names(f)]
         return list({f.name: f for f in reversed(found)}.values())
 
-    def _by_name(self, kind: Kind, name: str) -> Plugin | None:
+    def _look_up(self, kind: Kind, name: str) -> Plugin | None:
         matches = self._matching(kind, name)
         if len(matches) > 1:
             raise PluginNotFoundError(

@@ -54,7 +54,8 @@ class Cluster:
         self.follow()
 
     def follow(self, **more: object) -> None:
-        self.state = replace(self.state, slots=dict(self.slots), store=self.config, **more)
+        changed = frozenset((*self.state.slots, *self.slots))
+        self.state = replace(self.state, slots=dict(self.slots), store=self.config, changed=changed, **more)
         self.metrics.follow(self.state)
 
     def drop(self, name: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from actors.herder.standing import Phase
 from actors.herder.state import HerderState, Slot, connector_of, is_task
 from spark_tasks.metrics.windows import Window
+from storage.config.state import ClusterConfigState
 from storage.ids import ConnectorName, ItemId, State, TargetState
 
 _REBALANCING = (Phase.JOINING, Phase.REVOKING, Phase.SYNCING)
@@ -47,28 +48,40 @@ class Observed:
         self.protocol = ""
         self.leader = ""
         self.assigned_connectors = self.assigned_tasks = 0
-        self.connectors = self.tasks = 0
+        self._elsewhere: set[ItemId] = set()  # those of `restarts` that do not run here now
+        self._store: ClusterConfigState | None = None
 
-    def follow(self, state: HerderState, now: float) -> bool:
-        """Take the next state; returns whether the instances that run here have changed."""
+    @property
+    def tasks(self) -> int:
+        """How many tasks run here."""
+        return sum(map(is_task, self.slots))
+
+    @property
+    def connectors(self) -> int:
+        """How many connectors run here."""
+        return len(self.slots) - self.tasks
+
+    def follow(self, state: HerderState, now: float) -> None:
+        """Take the state after each step of the herder."""
         self._rebalance(state.phase, now)
         self.generation = state.generation
         self.protocol = state.membership.protocol.value if state.membership is not None else ""
         self.leader = state.leader_url or ""
         self.assigned_connectors = len(state.allocation.connectors)
         self.assigned_tasks = len(state.allocation.tasks)
-        if state.slots is self.slots:
-            return False
         before, self.slots = self.slots, state.slots
-        for item, slot in state.slots.items():
-            old = before.get(item)
-            if old is not slot:
-                self._compare(item, old, slot)
-        self.tasks = sum(map(is_task, state.slots))
-        self.connectors = len(state.slots) - self.tasks
-        for item in [item for item in self.restarts if item not in state.slots and _over(state, connector_of(item))]:
-            del self.restarts[item]
-        return True
+        for item in state.changed:
+            slot = state.slots.get(item)
+            if slot is not None:
+                self._elsewhere.discard(item)
+                self._compare(item, before.get(item), slot)
+            elif item in self.restarts:
+                self._elsewhere.add(item)
+        if state.changed or state.store is not self._store:
+            self._store = state.store
+            for item in [item for item in self._elsewhere if _over(state, connector_of(item))]:
+                self._elsewhere.discard(item)
+                del self.restarts[item]
 
     def _rebalance(self, phase: Phase, now: float) -> None:
         rounds = self.rounds

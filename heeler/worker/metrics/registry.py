@@ -70,13 +70,15 @@ class WorkerMetrics:
         return metrics
 
     def follow(self, state: HerderState) -> None:
-        """Take the herder's newest state. Called by its thread."""
-        if self._seen.follow(state, time.monotonic()):
-            slots = state.slots
-            for task in [task for task in list(self._tasks) if task not in slots]:
-                self._tasks.pop(task, None)
-            for name in [name for name in list(self._connectors) if name not in slots]:
-                self._connectors.pop(name, None)
+        """Take the herder's state after each of its steps. Called by its thread."""
+        self._seen.follow(state, time.monotonic())
+        for item in state.changed:
+            if item in state.slots:
+                continue
+            if isinstance(item, ConnectorTaskId):
+                self._tasks.pop(item, None)
+            else:
+                self._connectors.pop(item, None)
 
     # ------------------------------------------------------------ for readers
     def page(self, names: Collection[str] = (JAVA, OWN)) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -285,7 +286,7 @@ def test_metrics_tell_the_cause() -> None:
         seen.follow(node.state, now)
 
     node.deliver = delivered  # type: ignore[method-assign]
-    seen.follow(node.state, now)
+    seen.follow(replace(node.state, changed=frozenset(node.state.slots)), now)
     node.fail(T)
     world.settle()
     stall(world)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -35,6 +34,7 @@ from actors.messages.commands import (
 )
 from actors.messages.events import Joined, JoinPreparing, Remark, TaskStalled
 from actors.messages.requests import Ask, FenceZombies, GetConnector, GetStory, HealthCheck, PutConnector, Request
+from actors.pooled import ActorThreads
 from actors.stores.config import ConfigStoreActor
 from actors.stores.status import StatusStoreActor
 from actors.ticker import Ticker
@@ -122,13 +122,16 @@ class GroupOfOne:
 
 
 class Rig:
-    """A herder, and what it is told and wants. Tests spoil `statuses` and `kind`, which the herder calls."""
+    """A herder, and what it is told and wants. Tests spoil `statuses`, `kind` and `silence_s`, which the herder
+    asks for.
+    """
 
     def __init__(self) -> None:
         self.states: list[HerderState] = []
         self.failures: list[str] = []
         self.halted = threading.Event()
         self.kind: Callable[[Config], str] = lambda _: "source"
+        self.silence_s = 0.0
         self.ticker = Ticker()
         self.ticker.start()
         self.configs, self.view = ConfigView(), StatusView()
@@ -142,7 +145,7 @@ class Rig:
         instances = ActorInstances(
             self.tell,
             lambda epoch, _: ConnectorActor.start(epoch, self.tell, Plugins(installed=FOUND), lambda given, _: given,
-                                                  lambda *_: []),
+                                                  lambda *_: [], threads=ActorThreads()),
             tasks.start, tasks.cancel, tasks.stopping)
         ports = Ports(
             config_store=self.config_store.tell, status_store=self.status_store.tell, member=self.group,
@@ -151,7 +154,8 @@ class Rig:
             fence_producers=lambda effect: self.tell(ProducersFenced(effect.op)),
             make_session_key=self._make_key, forget_topics=lambda _: None, set_logger_level=lambda _: None,
             statuses=lambda: self.statuses(),  # noqa: PLW0108 - as it is then
-            publish=self.states.append, halted=self.halted.set, failed=self._failed)
+            publish=self.states.append, silence_since=self._silence_since, halted=self.halted.set,
+            failed=self._failed)
         settings = HerderSettings(WorkerId("me:1"), "g", session_timeout_ms=SESSION_MS, graceful_stop_ms=2000,
                                   connector_type=lambda config: self.kind(config))  # noqa: PLW0108 - as it is then
         self.ref = HerderActor.start(settings, ports, self.ticker)
@@ -159,6 +163,10 @@ class Rig:
         self.view.ready.result(WITHIN_S)
         self.ticker.every("pulse", PULSE_MS, lambda: self.tell(HerderAlive()))
         self.tell(Loaded(self.configs.config))
+
+    def _silence_since(self, _moment: float) -> float:
+        silence, self.silence_s = self.silence_s, 0.0
+        return silence
 
     def tell(self, message: Any) -> None:
         with contextlib.suppress(AttributeError, pykka.ActorDeadError):  # before its start, or after its end
@@ -319,18 +327,10 @@ def test_a_herder_that_ends_while_it_is_asked_leaves_nobody_waiting(rig: Rig, ho
 
 
 # ---------------------------------------------------------------- suspension
-def test_a_herder_that_was_silent_past_the_session_stops_its_work_and_takes_it_up_again(
+def test_a_herder_whose_process_was_silent_past_the_session_stops_its_work_and_takes_it_up_again(
         rig: Rig, c: ConnectorName) -> None:
     before = rig.generation(c)
-    awake = time.monotonic() + 2 * SESSION_MS / 1000
-    slept = threading.Event()
-
-    def asleep(_: Config) -> str:
-        while time.monotonic() < awake:
-            slept.wait(awake - time.monotonic())
-        return "source"
-
-    rig.kind = asleep
+    rig.silence_s = 2 * SESSION_MS / 1000
     rig.ask(GetConnector(c)).get(timeout=WITHIN_S)
     wait_until(lambda: any(state.status_writes is StatusWrites.SUSPENDED for state in list(rig.states)), WITHIN_S,
                "the herder to notice")

@@ -9,6 +9,7 @@ from actors.instances.connector import ConnectorActor, ConnectorActors
 from actors.instances.scaler import Watched
 from actors.messages.commands import ChangeTargetState, GenerateTaskConfigs, StartConnector, Stop
 from actors.messages.events import ConnectorStateReported, TaskConfigsGenerated, TaskReconfigurationRequested
+from actors.pooled import ActorThreads
 from spark_tasks.config.scaling import Bounds, Scale
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.config_providers import ConfigTransformer, EnvVarConfigProvider
@@ -30,7 +31,8 @@ class Rig:
         self.said = queue.Queue()
         self.ref = ConnectorActor.start(
             7, self.said.put, Plugins(installed=FOUND), TRANSFORMER.transform,
-            lambda name, config: OFFSETS[name == self.name, config.get("offsets.storage.topic")], watch_lag=watch_lag)
+            lambda name, config: OFFSETS[name == self.name, config.get("offsets.storage.topic")], watch_lag=watch_lag,
+            threads=ActorThreads())
 
     def start(self, target=STARTED, **config):
         given = {"name": self.name, "connector.class": "ScriptedSource", **config}
@@ -106,7 +108,8 @@ def test_one_that_hangs_is_given_up(request):
     name, abandoned, said = request.node.name, threading.Event(), queue.Queue()
     Scripted.hooks[name] = lambda what: abandoned.wait(10) if what == "start" else None
     actors = ConnectorActors(lambda epoch, made: ConnectorActor.start(
-        epoch, said.put, Plugins(installed=FOUND), TRANSFORMER.transform, lambda *_: [], made=made))
+        epoch, said.put, Plugins(installed=FOUND), TRANSFORMER.transform, lambda *_: [], threads=ActorThreads(),
+        made=made))
     command = StartConnector(name, {"name": name, "connector.class": "ScriptedSource"}, STARTED)
     ref = actors.start(7, command)
     actors.cancel(ref)  # before there is anything to give up

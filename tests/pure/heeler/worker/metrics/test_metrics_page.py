@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from heeler.worker.metrics.registry import JAVA, OWN
 from heeler.worker.metrics.rows import STATES
 from spark_tasks.metrics.engine import EngineFigures
 from storage.config.state import ClusterConfigState
-from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState
+from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState
 from storage.status.state import Restarts
 from tests.rigs.metrics import ME, OTHER, STATE, Cluster, busy
 
@@ -220,16 +221,21 @@ def test_restarts_have_a_cause():
         (replace(running, start_again=True), "config"),
     ]
     assert [cause_of(slot) for slot, _ in histories] == [cause for _, cause in histories]
+    one = frozenset({item})
+
+    def follow(store: ClusterConfigState, slots: Mapping[ItemId, Slot]) -> None:
+        seen.follow(replace(STATE, store=store, slots=slots, changed=one), 0.0)
+
     for epoch, last in ((2, histories[1][0]), (3, histories[2][0])):
-        seen.follow(replace(STATE, store=store, slots={item: last}), 0.0)
-        seen.follow(replace(STATE, store=store, slots={item: Slot(Epoch(epoch))}), 0.0)
-        seen.follow(replace(STATE, store=store, slots={item: Slot(Epoch(epoch), State.FAILED)}), 0.0)
-    seen.follow(replace(STATE, store=store, slots={}), 0.0)
-    seen.follow(replace(STATE, store=store, slots={item: running}), 0.0)
+        follow(store, {item: last})
+        follow(store, {item: Slot(Epoch(epoch))})
+        follow(store, {item: Slot(Epoch(epoch), State.FAILED)})
+    follow(store, {})
+    follow(store, {item: running})
     assert sum(seen.restarts[item].values()) == len(seen.restarts[item]) + 1
     assert (seen.task_starts.failed, seen.task_starts.succeeded) == (2, 3)
     stopped = replace(store, target_states={name: TargetState.STOPPED})
-    seen.follow(replace(STATE, store=stopped, slots={}), 0.0)
+    follow(stopped, {})
     assert seen.restarts == {}, "started anew by its user: no restart"
 
 

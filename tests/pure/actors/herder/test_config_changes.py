@@ -1,0 +1,80 @@
+"""When changed configurations are acted on, and what is put off."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.assignment.protocol import Allocation, Assignment, Membership, Protocol
+from actors.herder import core
+from actors.herder.config_changes import ITEMS_PER_MS, LEAST_PAUSE_MS
+from actors.herder.effects import Effect, Reply, SetTimer, StartInstance, StopInstance, Timer
+from actors.herder.events import Event, RequestReceived, TimerFired
+from actors.herder.standing import Joining, Phase, Resolved, member_of
+from actors.herder.state import HerderSettings, HerderState
+from actors.messages.commands import RequestRejoin
+from actors.messages.events import ConfigChanged, Joined
+from actors.messages.ids import RequestId
+from actors.messages.requests import GetConnector
+from storage.config.state import ClusterConfigState, ConnectorUpdated
+from storage.ids import ConnectorName, WorkerId
+from storage.status.state import StatusState
+
+C = ConnectorName("c")
+SETTINGS = HerderSettings(WorkerId("me:1"), "g")
+MANY = LEAST_PAUSE_MS * ITEMS_PER_MS
+
+
+def configs(count: int, offset: int, *more: ConnectorName) -> ClusterConfigState:
+    names = [*(ConnectorName(f"c{n}") for n in range(count)), *more]
+    return ClusterConfigState(offset=offset, connector_configs={name: {"name": name} for name in names})
+
+
+def membership(offset: int, assigned: Allocation) -> Membership:
+    return Membership(7, "me", Protocol.SESSIONED, Assignment("me", "http://me/", offset, assigned))
+
+
+def step(state: HerderState, payload: object, now: int) -> tuple[HerderState, list[Effect]]:
+    state, effects = core.step(state, Event(payload, now, StatusState(), "test"))  # type: ignore[arg-type]
+    return state, list(effects)
+
+
+def settled(count: int) -> HerderState:
+    config = configs(count, 1)
+    return HerderState(SETTINGS, Resolved(member_of(membership(1, Allocation()), None)), store=config, config=config,
+                       settled_ms=1000)
+
+
+def changed(state: HerderState, now: int) -> tuple[HerderState, list[Effect]]:
+    count = len(state.config.connector_configs)
+    return step(state, ConfigChanged(configs(count, 2, C), (ConnectorUpdated(C),)), now)
+
+
+@pytest.mark.parametrize(("count", "now"), [(3, 1000), (MANY - 1, 1001), (MANY, 1000 + LEAST_PAUSE_MS), (MANY, 900)])
+def test_a_new_connector_brings_a_round_at_once(count: int, now: int) -> None:
+    """Also where the clock was set back."""
+    state, effects = changed(settled(count), now)
+    assert state.phase is Phase.JOINING
+    assert any(isinstance(effect, RequestRejoin) for effect in effects)
+
+
+def test_with_thousands_of_connectors_requests_are_served_between_two_rounds() -> None:
+    state, effects = changed(settled(MANY), 1010)
+    due = 1000 + LEAST_PAUSE_MS
+    assert [e for e in effects if isinstance(e, SetTimer)] == [SetTimer((Timer.ROUND, ""), due)]
+    assert state.phase is Phase.RESOLVED
+    state, effects = step(state, RequestReceived(RequestId(1), GetConnector(C), None), 1020)
+    assert [(e.error, e.value.name) for e in effects if isinstance(e, Reply)] == [(None, C)], "it is there already"
+    assert not any(isinstance(effect, RequestRejoin) for effect in effects)
+    state, effects = step(state, TimerFired((Timer.ROUND, "")), due)
+    assert state.phase is Phase.JOINING
+    assert sum(isinstance(effect, RequestRejoin) for effect in effects) == 1
+
+
+def test_a_connector_that_comes_with_a_round_is_not_started_twice() -> None:
+    """Its configuration was read while the round was going on."""
+    state = HerderState(SETTINGS, Joining(), store=configs(0, 1), config=configs(0, 1))
+    state, _ = step(state, ConfigChanged(configs(0, 5, C), (ConnectorUpdated(C),)), 10)
+    state, effects = step(state, Joined(membership(5, Allocation((C,)))), 20)
+    assert [e.item for e in effects if isinstance(e, StartInstance)] == [C]
+    assert not any(isinstance(e, StopInstance) for e in effects)
+    assert state.phase is Phase.RESOLVED
