@@ -1,7 +1,7 @@
-"""What the Kafka client of a worker's group membership counts, under the names that Java's client has.
+"""Metrics of the Kafka client that holds a worker's group membership, under the names of Java's client.
 
-kafka-python counts rates, sizes and times; the totals, the waiting of its selector, and rebalances that failed are
-counted here, at its edge.
+kafka-python measures rates, sizes and times. Totals, the waiting time of its selector, and failed rebalances are added
+here.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FAILED: Final = "failed-rebalance"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`group` and `attribute` as in Java's JMX; times in milliseconds where the attribute does not say otherwise.
-    `tags`: labels; node_id in the metrics of one broker.
+    """One metric. `group` and `attribute` are those of Java's JMX; times are in milliseconds unless the attribute names
+    another unit. `tags`: labels; metrics of a single broker have `node_id`.
     """
 
     group: str
@@ -41,7 +41,7 @@ class Figure:
 
 
 class _Times(AbstractMeasurableStat):  # type: ignore[misc]
-    """How often something was measured, whatever it was."""
+    """How often a value was recorded."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -53,7 +53,7 @@ class _Times(AbstractMeasurableStat):  # type: ignore[misc]
         return float(self._count)
 
 
-# What is added to the library's sensors: sensor, attribute, text, of values or of how many there were.
+# Metrics that are added to the library's sensors: sensor, attribute, description, the sum or the number of values.
 _TOTALS: Final = (
     ("connections-closed", "connection-close-total", "Connections closed.", _Times),
     ("connections-created", "connection-creation-total", "Connections made.", _Times),
@@ -71,7 +71,7 @@ _OF_GROUP: Final = (
 
 
 class ClientMetrics(Metrics):  # type: ignore[misc]
-    """kafka-python's registry, in which its sensors also keep totals. `failed` counts a rebalance that failed."""
+    """kafka-python's metrics registry, whose sensors also have totals. `failed` counts a failed rebalance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class ClientMetrics(Metrics):  # type: ignore[misc]
 
     @override
     def sensor(self, name: str, *args: Any, **more: Any) -> Sensor:
-        """A new sensor has the totals."""
+        """The sensor of this name; a new one gets its totals."""
         known = self.get_sensor(name)
         sensor = super().sensor(name, *args, **more)
         if known is None:
@@ -103,17 +103,17 @@ class ClientMetrics(Metrics):  # type: ignore[misc]
         self._failed.record()
 
     def selector(self) -> selectors.BaseSelector:
-        """A selector for the client that tells how long it waits."""
+        """A selector for the client that measures how long it waits."""
         return _Selector(self)
 
 
 class _Selector(selectors.DefaultSelector):
-    """Measures, in nanoseconds, how long it waits for the network (io-wait) and is used between two waits (io)."""
+    """Measures, in nanoseconds, the time waiting for the network (io-wait) and the time between two waits (io)."""
 
     def __init__(self, metrics: ClientMetrics) -> None:
         super().__init__()
         self._waits, self._works = metrics.sensor("io-wait"), metrics.sensor("io")
-        add = metrics._add  # noqa: SLF001 - one thing with its registry
+        add = metrics._add  # noqa: SLF001 - the selector belongs to its registry
         add(self._waits, "select-rate", CLIENT, "Waits for the network each second.", Rate(sampled_stat=Count()))
         add(self._waits, "select-total", CLIENT, "Waits for the network.", _Times())
         for sensor, what, text in ((self._waits, "io-wait", "waiting for the network"),
@@ -136,12 +136,12 @@ class _Selector(selectors.DefaultSelector):
 
 
 def figures(metrics: Metrics) -> Iterator[Figure]:
-    """Those of the client as a whole and of each broker. Any thread."""
+    """The metrics of the client as a whole and of each broker. Any thread."""
     for name, metric in list(metrics.metrics.items()):
         group, _, node = name.group.partition(".")
         if group not in (CLIENT, NODE, COORDINATOR, "kafka-metrics-count") or name.tags:
             continue
         value = float(metric.value())
         if name.name == _HEARTBEAT and value == math.inf:
-            value = -1.0  # as in Java: there was none
+            value = -1.0  # as in Java: there has been no heartbeat yet
         yield Figure(group, name.name, name.description or "", value, {"node_id": node} if node else {})

@@ -1,7 +1,7 @@
-"""What a group's leader asks Kafka beside the group protocol: how large the group may be, and who its members are.
+"""What a group's leader asks Kafka outside the group protocol: how large the group may be, and who its members are.
 
-The answers serve better decisions and log lines; without an answer, or without the permission, the round continues
-anyway.
+The answers improve assignments and log lines; if there is no answer, or no permission to ask, the round continues
+without them.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ _LIMIT = "max.message.bytes"
 
 
 class LeaderNotes:
-    """What a leader remembers between rounds, the assignor's state aside.
+    """What a leader remembers between rounds in addition to the assignor's state.
 
-    `record_bytes`: how large the group's record may be. `doubted`: members that say that they have read more of the
-    config topic than there was when the leader read it to its end, later.
+    `record_bytes`: how large the group's record may be. `doubted`: members that claim to have read more of the config
+    topic than it contained when the leader later read it to its end.
     """
 
     def __init__(self, group_id: str) -> None:
         self.record_bytes = DEFAULT_RECORD_BYTES
         self.doubted: frozenset[str] = frozenset()
-        self._ahead: tuple[int, frozenset[str]] = (-1, frozenset())  # who was ahead of it in which generation
+        self._ahead: tuple[int, frozenset[str]] = (-1, frozenset())  # a generation, and who was ahead in it
         self._group_id = group_id
-        self._told: int | None = None  # what the brokers said of the record
+        self._configured_bytes: int | None = None  # the brokers' last answer about the record's size
         self._asks = True
-        self._odd: frozenset[str] = frozenset()  # members of which it has told who they are
+        self._logged: frozenset[str] = frozenset()  # members that have been reported in the log
 
     async def learn(self, send: Send) -> None:
-        """Ask for the limit where it is not known, or may have been raised."""
+        """Ask for the size limit if it is not known, or may have been raised."""
         if self._asks:
-            told = await _record_bytes(send)
-            if told is not None and told != self._told:
-                self._told = self.record_bytes = told
+            limit = await _record_bytes(send)
+            if limit is not None and limit != self._configured_bytes:
+                self._configured_bytes = self.record_bytes = limit
             self._asks = False
 
     def refused(self, plan: RoundPlan) -> None:
-        """The brokers did not take a round, for no reason that they tell: the next one will be smaller."""
+        """The brokers rejected a round without a reason: the next one will be smaller."""
         used = self.record_bytes - plan.room
         self.record_bytes = min(self.record_bytes, used) * 9 // 10
         _log.error("The brokers rejected a round of the group %s. In case it was too large: %s", self._group_id,
@@ -64,17 +64,19 @@ class LeaderNotes:
             self.doubted |= members
 
     def followed(self, plan: RoundPlan) -> list[tuple[frozenset[str], str]]:
-        """A round is over. The members that get no work and are new, and why they get none."""
-        liars = self.doubted & plan.ahead
-        found = [(plan.unread - self._odd, "sends metadata that is not a Kafka Connect worker's, and gets no work"),
-                 (liars - self._odd, "claims to have read more of the config topic than there is, and gets no work")]
-        self.doubted, self._ahead, self._odd = liars, (plan.generation, plan.ahead), plan.unread | liars
+        """A round is over. Returns members that get no work and have not been logged yet, with the reason."""
+        doubted = self.doubted & plan.ahead
+        found = [
+            (plan.unread - self._logged, "sends metadata that is not a Kafka Connect worker's, and gets no work"),
+            (doubted - self._logged, "claims to have read more of the config topic than there is, and gets no work"),
+        ]
+        self.doubted, self._ahead, self._logged = doubted, (plan.generation, plan.ahead), plan.unread | doubted
         self._asks = bool(plan.left_out)
         return [(members, why) for members, why in found if members]
 
 
 async def _record_bytes(send: Send) -> int | None:
-    """The largest record that the topic of all groups takes; None where that is not told."""
+    """The largest record that the topic of all groups accepts; None if the brokers do not say."""
     resource = (ConfigResourceType.TOPIC.value, GROUPS_TOPIC, [_LIMIT])
     try:
         answer = await send(DescribeConfigsRequest(resources=[resource], include_synonyms=False))
@@ -85,8 +87,8 @@ async def _record_bytes(send: Send) -> int | None:
         return None
 
 
-async def tell_who(send: Send, group_id: str, members: Iterable[str], why: str) -> None:
-    """Log client and host of some members."""
+async def log_members(send: Send, group_id: str, members: Iterable[str], why: str) -> None:
+    """Log the client id and the host of some members, with the reason `why`."""
     try:
         answer = await send(DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
     except Errors.KafkaError as error:

@@ -1,4 +1,4 @@
-"""What is true of a herder's state after every step. The simulation in tests/pure/actors/herder checks it each time."""
+"""Invariants of the herder's state, which the simulation in tests/pure/actors/herder checks after every step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENDING = (Phase.HALTING, Phase.HALTED)
 
 
 def violations(state: HerderState) -> list[str]:
-    """What is wrong with a state, in words; empty where all is well."""
+    """Descriptions of what is wrong with a state; empty if nothing is."""
     return [*_work(state), *_group(state), *_requests(state)]
 
 
@@ -24,30 +24,30 @@ def _work(state: HerderState) -> list[str]:
     allocated = frozenset(state.allocated())
     for item, slot in state.slots.items():
         if item not in allocated and not slot.stopping:
-            wrong.append(f"{item} runs and is not allocated")
+            wrong.append(f"{item} runs but is not allocated")
         if slot.start_again and not slot.stopping:
-            wrong.append(f"{item} shall start again and is not being stopped")
+            wrong.append(f"{item} is to start again but is not being stopped")
         if state.phase in _ENDING and not slot.stopping:
-            wrong.append(f"{item} runs on while the worker ends")
+            wrong.append(f"{item} is not being stopped while the worker shuts down")
     if state.phase is Phase.HALTED and state.slots:
-        wrong.append(f"halted, and {sorted(map(str, state.slots))} are left")
+        wrong.append(f"halted, but {sorted(map(str, state.slots))} still run")
     for item in state.releasing:
         held = state.slots.get(item)
         if held is None or not held.stopping:
-            wrong.append(f"{item} is being released and not being stopped")
+            wrong.append(f"{item} is being released but not being stopped")
     return wrong
 
 
 def _group(state: HerderState) -> list[str]:
     wrong = []
     if state.membership is not None and state.is_leader is not state.membership.is_leader:
-        wrong.append("leads, or follows, against what the membership says")
+        wrong.append("leader or follower in contradiction to the membership")
     if isinstance(state.standing, Joining) and state.standing.gate is Gate.WAITING and state.released:
-        wrong.append("the member waits for nothing")
+        wrong.append("the member waits for AllowJoin although nothing is being released")
     if state.release == StoppingItems(frozenset()):
-        wrong.append("the group waits for nothing to stop")
+        wrong.append("the group waits for an empty set of items to stop")
     if isinstance(state.release, FlushingStatuses) and not isinstance(state.ops.get(state.release.op), Released):
-        wrong.append("the group waits for a flush that is not under way")
+        wrong.append("the group waits for a flush that is not in progress")
     if state.phase is Phase.RESOLVED and state.membership is not None:
         if state.membership.assignment.failed:
             wrong.append("works under a failed assignment")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from actors.messages.events import Remark, TaskStalled, TaskWentOn
+from actors.messages.events import Remark, TaskRecovered, TaskStalled
 from actors.messages.ids import Epoch
 from spark_tasks import spaces
 from spark_tasks.config.masking import process_secrets
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 Batch = Future[list[Any]]
 Where = Callable[[Batch], str | None]
 """Where the splits of a batch are now; None where none of them runs. May take seconds."""
-Tell = Callable[[TaskStalled | TaskWentOn | Remark], None]
+Tell = Callable[[TaskStalled | TaskRecovered | Remark], None]
 
 
 class Pace:
@@ -121,7 +121,7 @@ class Watchdog:
             lapse = pace.look(now)
             if lapse is None:
                 if pace.goes_on():
-                    self._tell(TaskWentOn(pace.task, pace.epoch))
+                    self._tell(TaskRecovered(pace.task, pace.epoch))
             elif pace.is_due(lapse):
                 name = f"watchdog-{pace.task}"
                 threading.Thread(target=self._report, args=(pace, lapse), name=name, daemon=True).start()

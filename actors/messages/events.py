@@ -105,7 +105,7 @@ class TaskStalled:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskWentOn:
+class TaskRecovered:
     """A task instance that had stalled makes progress."""
 
     task: ConnectorTaskId

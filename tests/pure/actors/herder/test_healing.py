@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages.events import TaskStalled, TaskWentOn
+from actors.messages.events import TaskRecovered, TaskStalled
 from actors.messages.ids import Epoch
 from actors.messages.requests import PutConnector, RestartTask, SetTargetState
 from heeler.worker.metrics.observed import Observed
@@ -237,7 +237,7 @@ def test_what_goes_on_is_not_restarted() -> None:
     epoch = node.running[T][0]
     run(world, 500)
     node.instances[epoch].stuck = False
-    node.tell(("watchdog", epoch), TaskWentOn(T, Epoch(epoch)))
+    node.tell(("watchdog", epoch), TaskRecovered(T, Epoch(epoch)))
     run(world, 10_000)
     assert node.running[T][0] == epoch
     assert said(world).restarts == Restarts(0, "stalled: a read hangs")

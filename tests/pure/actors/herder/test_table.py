@@ -75,9 +75,9 @@ from actors.messages.events import (
     StatusesFlushed,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
+    TaskRecovered,
     TaskStalled,
     TaskStateReported,
-    TaskWentOn,
 )
 from actors.messages.ids import Epoch, OpId, RequestId
 from actors.messages.requests import HealthCheck
@@ -108,7 +108,7 @@ MESSAGES: Mapping[type, Payload] = {type(message): message for message in (
     TaskReconfigurationRequested(C, Epoch(9)), JoinPreparing(eager=False), Joined(MEMBERSHIP), CoordinatorLost("test"),
     Suspended(60_000), ConnectorStateReported(C, Epoch(9), State.RUNNING),
     TaskStateReported(T, Epoch(9), State.RUNNING), HaltRequested("test"), TaskStalled(T, Epoch(9), "hangs"),
-    TaskWentOn(T, Epoch(9)),
+    TaskRecovered(T, Epoch(9)),
 )}
 ENDS: Mapping[type, Continuation] = {type(then): then for then in (
     AnswerWith(RequestId(7)), WriteNext(RequestId(7), PutTargetState(C, TargetState.PAUSED)),

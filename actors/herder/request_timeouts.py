@@ -1,5 +1,5 @@
-"""How long a request may wait for the group to settle (rest.rebalance.wait.ms): one that has not been begun by then is
-refused, which says that nothing of it was done, so that whoever asked may ask again.
+"""How long a request may wait for the group to become stable (rest.rebalance.wait.ms). A request that has not been
+started by then is refused; as nothing of it was done, the client may repeat it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ REFUSAL = ("Cannot complete request momentarily: a rebalance was underway for lo
 
 
 def on_due(turn: Turn, _: TimerFired) -> None:
-    """The time of a request may be over; `check`, which follows each event, sees to it."""
-    turn.state = replace(turn.state, patience_at=None)
+    """A request may have waited too long; `check`, which follows each event, refuses it."""
+    turn.state = replace(turn.state, request_timeout_at=None)
 
 
 def check(turn: Turn) -> None:
-    """Refuse what has waited long enough while the group is not settled, and be woken for what may still wait."""
+    """While the group is not stable: refuse requests that have waited too long, and set the timer for the others."""
     state = turn.state
     if state.phase is Phase.RESOLVED:
         return
@@ -32,6 +32,6 @@ def check(turn: Turn) -> None:
     if over:
         turn.state = replace(state, queue=tuple(q for q in state.queue if q not in over))
     waiting = [q.until_ms for q in turn.state.queue if q.until_ms is not None]
-    if waiting and (state.patience_at is None or state.patience_at > min(waiting)):
-        turn.state = replace(turn.state, patience_at=min(waiting))
-        turn.timer((Timer.PATIENCE, ""), min(waiting))
+    if waiting and (state.request_timeout_at is None or state.request_timeout_at > min(waiting)):
+        turn.state = replace(turn.state, request_timeout_at=min(waiting))
+        turn.timer((Timer.REQUEST_TIMEOUT, ""), min(waiting))
