@@ -18,7 +18,7 @@ from typing import IO
 
 from spark_tasks.config.masking import Secrets, process_secrets
 from spark_tasks.process.log_lines import LineFormatter
-from spark_tasks.process.seldom import Seldom
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 
 _LONGEST_LINE = 1 << 16
 _LAYOUT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)"
@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 class SparkOutput:
     """Filters the lines of one stream, each with its line end."""
 
-    def __init__(self, seldom: Seldom | None = None) -> None:
-        self._seldom = seldom or Seldom()
+    def __init__(self, limited: RateLimitedLog | None = None) -> None:
+        self._limited = limited or RateLimitedLog()
         self._inside = False  # an event, of which only the first line and the exception's are written
         self.held = ""  # its first line, as long as the exception may follow
 
@@ -59,9 +59,9 @@ class SparkOutput:
         self._inside = event is not None
         if event is None:
             return out + line
-        unsaid = self._seldom.unsaid(event[1])
-        if unsaid is not None:
-            self.held = text + (f" ({unsaid} more such lines were left out)" if unsaid else "")
+        suppressed = self._limited.suppressed(event[1])
+        if suppressed is not None:
+            self.held = text + (f" ({suppressed} more such lines were left out)" if suppressed else "")
         return out
 
     def rest(self) -> str:

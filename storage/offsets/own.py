@@ -1,4 +1,4 @@
-"""Where a source connector's offsets are, if not on the worker's offsets topic alone (KIP-618)."""
+"""A source connector's own offsets topic, in addition to the worker's (KIP-618)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.ids import TopicName
 
 @dataclass(frozen=True, slots=True)
 class OwnOffsets:
-    """A connector's own offsets topic, in the cluster of its records; its clients' settings are kafka-python's."""
+    """A connector's own offsets topic, in the cluster of its records, with kafka-python's settings for its clients."""
 
     topic: TopicName
     producer: Mapping[str, Any]

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_tasks.process.seldom import Seldom
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.wire import Ticket
 
@@ -100,7 +100,7 @@ class Door:
         self._lock = threading.Lock()
         self._guests: dict[int, _Guest] = {}
         self._greetings = threading.Semaphore(MOST_GREETINGS)
-        self._strangers = Seldom()
+        self._strangers = RateLimitedLog()
         self._certificate = ""
         self._context: ssl.SSLContext | None = None
         self._remote = remote

@@ -301,7 +301,7 @@ def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCapture
                         while raw.recv(4096):
                             pass
                     raw.close()
-    for kind in ("TLS handshake with", "A connection to REST failed"):
+    for kind in ("TLS handshake with", "A connection to the REST server failed"):
         assert len([record for record in caplog.records if record.message.startswith(kind)]) == 5
     assert not any(record.exc_info for record in caplog.records)
 

@@ -226,7 +226,7 @@ def test_where_that_fails_is_told_without_it(rig: Rig, caplog: pytest.LogCapture
     rig.runner.batch = batch
     rig.watchdog.watch(TASK, Epoch(9), LIMIT_S).runner = rig.runner
     assert rig.first().epoch == 9
-    assert "could not find out where it hangs" in caplog.text
+    assert "could not find out where the task hangs" in caplog.text
     assert str(vars(caplog.records[-1])["about"]) == "c-0"
 
 

@@ -1,4 +1,4 @@
-"""How long a request waits for a rebalance to end (rest.rebalance.wait.ms)."""
+"""The time limits of a request, including how long it waits for a rebalance to end (rest.rebalance.wait.ms)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from flask import request
 from rest.server.keys import MAX_REBALANCE_WAIT_MS
 from rest.server.settings import RestSettings
 
-WAIT_HEADER = "X-Heeler-Rebalance-Wait-Ms"  # of a forwarded request: what is left of the time
+WAIT_HEADER = "X-Heeler-Rebalance-Wait-Ms"  # of a forwarded request: how much of the time is left
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.05, 0.5
 _NUMBER = re.compile("[0-9]{1,6}")
 
 
-class RequestPatience:
-    """How long one request of a user may still take, and wait for rebalances."""
+class RequestLimits:
+    """How long one request may still take, and wait for rebalances."""
 
     def __init__(self, settings: RestSettings) -> None:
         self._began = time.monotonic()
@@ -25,23 +25,23 @@ class RequestPatience:
         self._pause_s = PAUSE_FIRST_S
         self._forwarded = "forward" in request.args
         if self._forwarded:
-            said = request.headers.get(WAIT_HEADER, "")
-            self._wait_s = min(int(said) / 1000, MAX_REBALANCE_WAIT_MS / 1000) if _NUMBER.fullmatch(said) else None
+            text = request.headers.get(WAIT_HEADER, "")
+            self._wait_s = min(int(text) / 1000, MAX_REBALANCE_WAIT_MS / 1000) if _NUMBER.fullmatch(text) else None
 
     @property
     def wait_ms(self) -> int | None:
-        """What is left of the time for rebalances; None where there is no such limit."""
+        """The time left for rebalances; None if there is no such limit."""
         if self._wait_s is None:
             return None
         return max(0, int((self._began + self._wait_s - time.monotonic()) * 1000))
 
     @property
     def answer_s(self) -> float:
-        """What is left for the answer."""
+        """The time left for the answer."""
         return max(0.0, self._began + self._request_s - time.monotonic())
 
     def pause(self) -> bool:
-        """Wait a moment before the request is made again; False where its time is over, or somebody else sees to it."""
+        """Wait a moment before a retry; False if the time is over, or another worker does the retries."""
         left = self.wait_ms
         if self._forwarded or not left:
             return False

@@ -10,7 +10,7 @@ from rest.wire.view import WorkerView
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class ResourceContext:
     """Passed to each blueprint."""
 
     herder: HerderClient

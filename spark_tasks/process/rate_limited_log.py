@@ -1,4 +1,4 @@
-"""Limits log lines that anybody can cause to a few a minute: a client without a password must not fill the log."""
+"""Limits log lines that clients can cause to a few per minute: an unauthenticated client must not fill the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _MOST = 5
 _PER_S = 60.0
 
 
-class Seldom:
-    """Counts lines of each kind. Thread-safe."""
+class RateLimitedLog:
+    """Counts and limits lines of each kind. Thread-safe."""
 
     def __init__(self, most: int = _MOST, per_s: float = _PER_S) -> None:
         self._most = most
@@ -21,10 +21,10 @@ class Seldom:
         self._begun: dict[str, float] = {}
         self._counts = defaultdict[str, int](int)
 
-    def unsaid(self, kind: str, now: float | None = None) -> int | None:
-        """None if this line is to be left out; else the number of lines left out since the last one.
+    def suppressed(self, kind: str, now: float | None = None) -> int | None:
+        """None if this line has to be suppressed; else the number of lines suppressed since the last one.
 
-        `kind` must not be input: kinds are kept for ever. `now`: time.monotonic().
+        `kind` must not be input: kinds are never forgotten. `now`: time.monotonic().
         """
         now = time.monotonic() if now is None else now
         with self._lock:
@@ -36,8 +36,8 @@ class Seldom:
             return 0 if self._counts[kind] <= self._most else None
 
     def log(self, logger: logging.Logger, level: int, text: str, *args: object) -> None:
-        """Log a line, unless it is to be left out. Its kind is `text` without the arguments."""
-        unsaid = self.unsaid(text)
-        if unsaid is not None:
-            more = f" ({unsaid} more such lines were left out)" if unsaid else ""
+        """Log a line, unless it has to be suppressed. Its kind is `text` without the arguments."""
+        suppressed = self.suppressed(text)
+        if suppressed is not None:
+            more = f" ({suppressed} more such lines were left out)" if suppressed else ""
             logger.log(level, f"{text}{more}", *args, stacklevel=2)  # noqa: G004 - a constant and a number
