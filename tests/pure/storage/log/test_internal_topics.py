@@ -38,7 +38,7 @@ def test_brokers_that_are_on_their_way_are_waited_for(caplog):
     assert admin.answers == []
     [told] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert "only 1 broker(s)" in told
-    assert "'offset.storage.replication.factor' (3 now)" in told
+    assert "'offset.storage.replication.factor' (now 3)" in told
 
 
 def test_too_few_brokers_are_the_users_to_mend():
