@@ -124,7 +124,7 @@ ROOMS = {
     ),
     "actors.stores": (
         "actors.errors", "actors.herder", "actors.messages", "actors.peers", "actors.ticker", "spark_tasks.kafka",
-        "spark_tasks.plugins", "storage.",
+        "spark_tasks.plugins", "spark_tasks.process", "storage.",
     ),
     "actors.system": (
         "actors.errors", "actors.instances", "actors.messages", "spark_tasks.config", "spark_tasks.plugins",

@@ -38,6 +38,11 @@ _AT_ONCE = (
     Errors.IllegalGenerationError,
     Errors.UnknownMemberIdError,
 )
+_COORDINATOR_MOVED = (  # usual while a group is new, or brokers start
+    Errors.NotCoordinatorError,
+    Errors.CoordinatorLoadInProgressError,
+    Errors.CoordinatorNotAvailableError,
+)
 _RETRY_S = 1.0  # after an error that another attempt is unlikely to resolve
 
 
@@ -119,7 +124,8 @@ class GroupDriver:
             except _AT_ONCE as error:
                 _log.debug("Joining the group %s again: %s", self._settings.group_id, type(error).__name__)
             except Errors.RetriableError as error:
-                _log.info("Joining the group %s failed; retrying: %s", self._settings.group_id, error)
+                level = logging.DEBUG if isinstance(error, _COORDINATOR_MOVED) else logging.INFO
+                _log.log(level, "Joining the group %s failed; retrying: %s", self._settings.group_id, error)
                 await self._coordinator.sleep(self._settings.retry_backoff_ms / 1000)
             except (Errors.KafkaError, CodecError) as error:
                 why = join_refusal(error, self._settings.group_id, self._settings.session_timeout_ms)
@@ -182,6 +188,7 @@ class GroupDriver:
         return max(0.0, self._alive_at + self._settings.rebalance_timeout_ms / 1000 - time.monotonic())
 
     async def _give_up(self, reason: str) -> None:
+        _log.error("Leaving the group %s: %s", self._settings.group_id, reason)
         self._lose(reason)
         await self._coordinator.leave(reason, self._settings.heartbeat_interval_ms)
 
@@ -189,7 +196,7 @@ class GroupDriver:
         """The membership that the herder knows of is over, and so is its permission to join."""
         self._owned = None
         if self._joined:
-            _log.warning("Lost membership in the group %s: %s", self._settings.group_id, reason)
+            _log.debug("Lost membership in the group %s: %s", self._settings.group_id, reason)
             self._joined = False
             self._losses += 1
             self._coordinator.request_rejoin()

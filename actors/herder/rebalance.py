@@ -80,7 +80,7 @@ def on_joined(turn: Turn, event: Joined) -> None:
     turn.state = replace(turn.state, standing=Revoking(member, next_round), allocation=allocation)
     turn.log("INFO", f"Joined group at generation {membership.generation} with protocol {membership.protocol.value} "
                      f"as {'leader' if membership.is_leader else 'follower'}: assigned {_sizes(assignment.assigned)}, "
-                     f"revoked {_sizes(assignment.revoked)}, runs {_sizes(allocation)}")
+                     f"revoked {_sizes(assignment.revoked)}, now running {_sizes(allocation)}")
     leadership.claim_privileges(turn)
     if new_here and not assignment.failed:  # a failed round assigns nothing: others may run what this worker claims
         work.report_stopped(turn)
@@ -92,7 +92,8 @@ def on_joined(turn: Turn, event: Joined) -> None:
 
 
 def _sizes(allocation: Allocation) -> str:
-    return f"{counted(allocation.connectors, 'connector')} and {counted(allocation.tasks, 'task')}"
+    kinds = ((allocation.connectors, "connector"), (allocation.tasks, "task"))
+    return " and ".join(counted(things, name) for things, name in kinds if things) or "nothing"
 
 
 def counted(things: Collection[object], name: str) -> str:

@@ -23,6 +23,7 @@ from actors.stores.log_actor import LogActor
 from actors.stores.log_events import CaughtUp, RecordsRead
 from actors.ticker import Ticker
 from spark_tasks.futures import error_of
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.ids import ConnectorName
 from storage.log.errors import is_retriable
 from storage.log.protocol import TopicLog
@@ -68,6 +69,7 @@ class StatusStoreActor(LogActor):
         self._state = StatusState()
         self._book = WriteBook()
         self._numbers = itertools.count()
+        self._limited_log = RateLimitedLog(most=1)
         self._open: set[int] = set()  # numbers of sends without an outcome yet
         self._flushes: list[tuple[int, Callable[[], None]]] = []  # called when no number below is open
         self._topics_sent: set[bytes] = set()  # keys of topic statuses that were sent but not read back yet
@@ -163,11 +165,12 @@ class StatusStoreActor(LogActor):
 
     def _failed(self, number: int, write: _Write, error: Exception) -> None:
         if not is_retriable(error):
-            log.error("Failed to write status update %r: %r", write.record[0], error)
+            log.error("Failed to write the status %s: %r", write.record[0].decode(errors="replace"), error)
             self._topics_sent.discard(write.record[0])
             return
         if write.ticket is None or may_repeat(self._book, self._state, write.ticket):
-            log.info("Failed to write status %r; retrying: %r", write.record[0], error)
+            self._limited_log.log(log, logging.WARNING, "Statuses cannot be written at present; retrying: %s", error)
+            log.debug("Failed to write status %r; retrying: %r", write.record[0], error)
             at_ms = self._ticker.now_ms() + REPEAT_MS
             self._ticker.set((self.actor_urn, number), at_ms, lambda: self._tell_self(_Again(write)))
 

@@ -35,7 +35,7 @@ class RestError(ConnectError):
 
     @property
     def exit_code(self) -> int:
-        """See docs/cli.md."""
+        """The exit code of a command that fails with this error (docs/cli.md)."""
         if self.passes:
             return 6
         return 4 if self.status == 404 else 5 if self.status < 500 else 7

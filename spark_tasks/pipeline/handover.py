@@ -150,8 +150,8 @@ class TakingPipeline(SourcePipeline):
         self._mine = frozenset(converted)
 
     def taken(self, handed: Handed, refuse: Callable[[pa.RecordBatch], Refuse]) -> Iterator[RawBatch]:
-        """As SourcePipeline.to_raw. Offsets are the rows of `handed`, -1 if not known. `refuse`: of a batch of
-        Connect's records.
+        """RAW batches of `handed`. Their offsets are row numbers of `handed`, -1 if unknown. `refuse` returns the
+        function that receives the bad records of a batch.
         """
         for begin, end in runs(handed.key_schema, handed.value_schema):
             batch = self._batch(handed, begin, end)

@@ -25,6 +25,7 @@ from typing_extensions import override
 
 from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, error_of, fail
+from spark_tasks.process.rate_limited_log import RateLimitedLog
 from storage.daemon_pool import DaemonPool
 from storage.log.protocol import OnError, OnRecords, TopicLog
 from storage.log.read_progress import Ends, ReadProgress, ends_of
@@ -87,6 +88,7 @@ class KafkaTopicLog(TopicLog):
         self._consumer: KafkaConsumer | None = None
         self._lock = threading.Lock()  # guards the creation of the producer
         self._progress = ReadProgress()
+        self._limited_log = RateLimitedLog(most=1)
         self._stopping = threading.Event()
         self._pool = DaemonPool(1, f"log-ends-{topic}")
         self._thread: threading.Thread | None = None
@@ -172,8 +174,11 @@ class KafkaTopicLog(TopicLog):
                 fetched = self._poll()
             except Exception as error:  # if the reader ended, the worker would not notice
                 if not self._stopping.is_set():
-                    log.warning("Reading topic %s failed; retrying: %s", self._topic, error,
-                                exc_info=None if isinstance(error, _KNOWN) else error)
+                    if isinstance(error, _KNOWN):
+                        self._limited_log.log(
+                            log, logging.WARNING, "Reading topic %s failed; retrying: %s", self._topic, error)
+                    else:
+                        log.warning("Reading topic %s failed; retrying", self._topic, exc_info=error)
                     on_error(error)
                     self._recover(error)
                 continue
@@ -263,7 +268,8 @@ class KafkaTopicLog(TopicLog):
                 if time.monotonic() > deadline:
                     fail(done, error)
                     return
-                log.warning("Looking up the end of topic %s failed; retrying: %s", self._topic, error)
+                self._limited_log.log(
+                    log, logging.WARNING, "Looking up the end of topic %s failed; retrying: %s", self._topic, error)
                 self._stopping.wait(0.1)
             except (KafkaError, RuntimeError) as error:  # RuntimeError: the admin client is closed
                 fail(done, error)

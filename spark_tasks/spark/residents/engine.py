@@ -1,8 +1,8 @@
-"""The worker's engine with resident executors: Spark starts and places processes, which then take splits by message.
+"""The worker's engine with resident executors: Spark starts long-running processes, which receive splits as messages.
 
-`start` returns at once. Until Spark is up (and while it is started again) splits run in processes of the worker's own,
-where Spark is local; a split that has begun there ends there. A Spark that dies takes its processes with it: what ran
-in them fails with a retriable error, what waits goes on waiting.
+`start` returns at once. If Spark is local, splits run in processes of the worker until Spark is up (and while it is
+being restarted); a split that has begun there also ends there. If Spark dies, so do its processes: splits that ran in
+them fail with a retriable error, waiting splits continue to wait.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from typing import Any
 
+from typing_extensions import override
+
 from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
 from spark_tasks.spark.life import EngineState, SparkLife
@@ -25,17 +27,19 @@ from spark_tasks.spark.residents.monitor import Hangs, Monitor
 from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots
 from spark_tasks.spark.residents.pool import Pool
 from spark_tasks.spark.residents.settings import ExecutorSettings
-from spark_tasks.task import DeferredSplit, Split
+from spark_tasks.task import DeferredSplit, Engine, Split
 
 _logger = logging.getLogger(__name__)
 
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
 FIRST_S = 5.0  # how long the first batch may take before Spark is started beside it
-GO_S = 1.0  # how long processes may take to go when the worker stops
+GO_S = 1.0  # how long processes may take to end when the worker stops
 
 
-class ResidentEngine:
-    """See the module. `worker`: the worker's properties. `hangs` is told of tasks that make no progress."""
+class ResidentEngine(Engine):
+    """An engine with resident executors. `worker`: the worker's properties. `hangs` is called for tasks that make no
+    progress.
+    """
 
     def __init__(self, worker: Mapping[str, str], hangs: Hangs = lambda _task, _text: None) -> None:
         self._hangs = hangs
@@ -133,11 +137,11 @@ class ResidentEngine:
         self._life.died(spark)
 
     def await_spark(self) -> None:
-        """Return when Spark is up; it is started where nobody has. ConnectError where it does not come."""
+        """Wait until Spark is up, and start it if necessary. ConnectError if it cannot be started."""
         self._life.wait()
 
+    @override
     def submit(self, task: str, splits: Sequence[Split[Any]]) -> Future[list[Any]]:
-        """As Engine.submit: the future has one result a split, or the first split's error."""
         waiting = prepared(splits)
         batch = SplitBatch(task, len(waiting), outcomes=[None] * len(waiting))
         if not waiting:
@@ -161,8 +165,9 @@ class ResidentEngine:
         if self._pool is not None:  # else it was given up before the start
             self._life.start()
 
+    @override
     def cancel(self, batch: Future[list[Any]]) -> None:
-        """As Engine.cancel. The processes that run its splits are killed, and nobody else's."""
+        """Only the processes that run its splits are killed."""
         with self._lock:
             early = [one for one, _ in self._early if one.future is batch]
             self._early = [(one, splits) for one, splits in self._early if one.future is not batch]
@@ -172,7 +177,7 @@ class ResidentEngine:
             self._pool.cancel(batch)
 
     def where(self, batch: Future[list[Any]]) -> str | None:
-        """As SparkEngine.where."""
+        """The stack traces of a batch's splits; None if none of them runs."""
         return self._monitor.where(batch) if self._monitor is not None else None
 
     def degraded(self) -> Sequence[str]:

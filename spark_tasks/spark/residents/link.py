@@ -125,7 +125,7 @@ def _watch(leash: socket.socket) -> None:
 
 
 class ResidentJob:
-    """As the function of a Spark job with one partition. `rows` is empty, but has to be read."""
+    """The function of a Spark job with one partition. `rows` is empty, but has to be consumed."""
 
     def __init__(self, ticket: Ticket) -> None:
         self._ticket = ticket

@@ -1,8 +1,8 @@
-"""Which split runs in which executor process, and how many processes are wanted.
+"""Decides which split runs in which executor process, and how many processes are needed.
 
-A split has a process to itself while it runs; cancelling it kills that process and nothing else. So many splits run at
-a time as use the CPUs well; one that waits for something else does not count, and another process is started for those
-that want to run.
+A split has a process to itself while it runs; cancelling it kills only that process. The number of splits that run at a
+time is limited so that they use the CPUs well. A split that waits for something else does not count, and another
+process is started for splits that are ready to run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_tasks.task import DeferredSplit
 
 
 class Pool:
-    """`submit` and `cancel` may be called from any thread. `died`: see Crew."""
+    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died`: see Crew."""
 
     def __init__(
         self, settings: ExecutorSettings, door: Expects, lock: threading.Condition, died: Callable[[], None]
@@ -46,13 +46,13 @@ class Pool:
             self.dispatch()
 
     def use(self, launcher: Launcher | None) -> None:
-        """See Crew."""
+        """Start further processes with this launcher; None: start none."""
         with self._lock:
             self.crew.use(launcher)
             self.dispatch()
 
     def cancel(self, future: Future[list[Any]]) -> None:
-        """Give it up: what runs is killed, what waits is dropped."""
+        """Give up a batch: the processes of running splits are killed, waiting splits are dropped."""
         with self._lock:
             batch = self.batches.pop(future, None)
             if batch is None:
@@ -62,7 +62,7 @@ class Pool:
         batch.end()
 
     def fail(self, error: Exception, *, waiting_only: bool = False) -> None:
-        """All batches, or those of which a split waits, end with the error."""
+        """End all batches, or only those with a waiting split, with an error."""
         with self._lock:
             failed = [b for b in self.batches.values() if not waiting_only or self._waits(b)]
             for batch in failed:

@@ -14,20 +14,20 @@ from spark_tasks.spark.residents.wire import Ticket
 
 
 class Launcher(Protocol):
-    """Starts residents somewhere."""
+    """Starts executor processes."""
 
     @property
     def most(self) -> int:
-        """How many processes may run there."""
+        """The largest number of processes."""
 
     def launch(self, ticket: Ticket) -> None:
-        """Have one started that joins with the ticket. Raises whatever went wrong."""
+        """Start a process, which joins with the ticket. Raises any error."""
 
     def failure(self, number: int) -> str | None:
-        """Why that one will never join; None where it may yet."""
+        """Why the process of this number will never join; None if it still may."""
 
     def close(self) -> None:
-        """Start none any more; those that run stay. Does not wait."""
+        """Start no more processes; running ones continue. Does not wait."""
 
 
 class Expects(Protocol):
