@@ -11,8 +11,9 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
+from spark_tasks.process.bounded_read import TooLongError, read_bounded
+
 LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; ten thousand connectors with their statuses and configurations
-_CHUNK = 65_536
 
 
 class WorkerUnreachableError(ConnectionError):
@@ -37,9 +38,11 @@ def exchange(
             response = pool.urlopen(method, path, body, headers, retries=False, redirect=False, timeout=timeout,
                                     preload_content=False, decode_content=False)
             try:
-                return response.status, _read(response)
+                return response.status, read_bounded(response.read1, LONGEST_ANSWER)
             finally:
                 response.close()
+        except TooLongError as error:
+            raise WorkerUnreachableError(str(error)) from None
         except (HTTPError, OSError) as error:
             reason = error.__cause__ or error.__context__ or error  # urllib3's messages contain its own objects
             raise WorkerUnreachableError(str(reason) or type(reason).__name__) from error
@@ -69,14 +72,3 @@ def _pool(
 
     pool.ConnectionCls = TimedConnection
     return pool  # type: ignore[no-any-return]
-
-
-def _read(response: urllib3.BaseHTTPResponse) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while part := response.read1(_CHUNK):
-        parts.append(part)
-        size += len(part)
-        if size > LONGEST_ANSWER:
-            raise WorkerUnreachableError(f"the answer has more than {LONGEST_ANSWER // 2**20} MiB")
-    return b"".join(parts)

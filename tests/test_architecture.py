@@ -106,7 +106,7 @@ ROOMS = {
     "actors": (),
     "actors.errors": (),
     "actors.ticker": (),
-    "actors.worker_requests": (),
+    "actors.worker_requests": ("spark_tasks.process",),
     "actors.assignment": ("storage.config", "storage.log"),
     "actors.messages": ("actors.assignment", "storage.config", "storage.offsets", "storage.status"),
     "actors.group": ("actors.assignment", "actors.messages", "spark_tasks.kafka", "storage.config", "storage.log"),

@@ -27,7 +27,7 @@ _OTHER = re.compile(_HEAD + r"\S+: ")
 _EVENT = re.compile(_HEAD + r"(?:[\w$.]+\.)?(Transport\w+|\w*Auth\w*Handler|\w*Sasl\w*|\w*Channel\w*): .*")
 _TRACE = re.compile(r"\s+(?:at |\.\.\. \d|Suppressed: )|Caused by: ")
 _EXCEPTION = re.compile(r"(?:[\w$]+\.)+[\w$]+(?:: .*)?")
-_START = re.compile(  # what every start of a JVM and of Spark writes, and nobody can change
+_START = re.compile(  # lines of every start of a JVM and of Spark, which cannot be disabled
     r"Picked up _?JAVA_\w*OPTIONS: |WARNING: Using incubator modules: |Using Spark's default log4j profile: |"
     r"Setting (?:default log|Spark log) level to |To adjust logging level use |"
     + _HEAD + r"(?:Utils: (?:Your hostname, .* resolves to a loopback address|Set SPARK_LOCAL_IP )|"
@@ -40,16 +40,16 @@ class SparkOutput:
 
     def __init__(self, limited: RateLimitedLog | None = None) -> None:
         self._limited = limited or RateLimitedLog()
-        self._inside = False  # an event, of which only the first line and the exception's are written
+        self._inside = False  # in an event, of which only the first line and the exception are written
         self.held = ""  # its first line, as long as the exception may follow
 
     def take(self, line: str) -> str:
-        """What to write now, of this line and of what was held back."""
+        """The text to write now: of this line, and of a line that was held back."""
         text = line.rstrip("\r\n")
         if self._inside and not _OTHER.match(text):
             exception = _EXCEPTION.fullmatch(text) is not None
             if exception or _TRACE.match(text):
-                return self._told(f": {text}") if exception and self.held else self.rest()
+                return self._held_line(f": {text}") if exception and self.held else self.rest()
         out = self.rest()
         if _START.match(text):
             self._inside = False
@@ -65,10 +65,10 @@ class SparkOutput:
         return out
 
     def rest(self) -> str:
-        """What was held back, to be written if nothing follows."""
-        return self._told("") if self.held else ""
+        """The line that was held back, to be written if nothing follows."""
+        return self._held_line("") if self.held else ""
 
-    def _told(self, more: str) -> str:
+    def _held_line(self, more: str) -> str:
         held, self.held = self.held, ""
         return f"{held}{more}\n"
 

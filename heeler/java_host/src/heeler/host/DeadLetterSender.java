@@ -21,7 +21,7 @@ import org.apache.kafka.connect.runtime.errors.ProcessingContext;
 import org.apache.kafka.connect.util.ConnectorTaskId;
 
 /** Sends bad records of a task to the worker, which writes them to the dead letter queue: a frame each, with headers. */
-final class Letters implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
+final class DeadLetterSender implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
     private final Connection connection;
     private final SinkConnectorConfig config;
     private final ConnectorTaskId id;
@@ -29,7 +29,7 @@ final class Letters implements ErrorReporter<ConsumerRecord<byte[], byte[]>> {
     private final ArrayDeque<CompletableFuture<RecordMetadata>> sent = new ArrayDeque<>();
     private int first = 1; // the number of the oldest record in `sent`
 
-    Letters(Connection connection, SinkConnectorConfig config, ConnectorTaskId id) {
+    DeadLetterSender(Connection connection, SinkConnectorConfig config, ConnectorTaskId id) {
         this.connection = connection;
         this.config = config;
         this.id = id;

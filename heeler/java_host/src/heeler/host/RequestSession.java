@@ -6,18 +6,18 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
 /** A session that answers questions. One thread runs the plugin; another reads, so that it notices when the worker hangs up. */
-abstract class AskedSession extends Session {
+abstract class RequestSession extends Session {
     private static final Connection.Message END = new Connection.Message(0, Map.of("op", "end"));
     private final BlockingQueue<Connection.Message> asked = new LinkedBlockingQueue<>();
-    volatile int asking; // the id of the question that is being answered
+    volatile int current; // the id of the question that is being answered
 
-    AskedSession(Connection connection) {
+    RequestSession(Connection connection) {
         super(connection);
     }
 
     abstract String name(Connection.Message first);
 
-    abstract Map<String, ?> answered(Connection.Message asked) throws Exception;
+    abstract Map<String, ?> answer(Connection.Message asked) throws Exception;
 
     /** Called at the end, by the thread that runs the plugin. */
     void end() { }
@@ -37,9 +37,9 @@ abstract class AskedSession extends Session {
         try {
             for (Connection.Message m = asked.take(); m != END; m = asked.take()) {
                 Map<String, ?> answer;
-                asking = m.id();
+                current = m.id();
                 try {
-                    answer = answered(m);
+                    answer = answer(m);
                 } catch (Throwable e) { // plugin code
                     answer = failure(e);
                 }

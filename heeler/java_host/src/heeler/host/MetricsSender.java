@@ -18,7 +18,7 @@ import org.apache.kafka.connect.runtime.ConnectMetrics;
  * The metrics of one connector's or task's plugins (KIP-877), sent to the worker every second if they have changed. A
  * gauge is plugin code and may hang, so each instance reads them in a thread of its own.
  */
-final class Measures implements AutoCloseable {
+final class MetricsSender implements AutoCloseable {
     private static final String GROUP = "plugins";
     private static final long EVERY_MS = 1000;
     final ConnectMetrics all;
@@ -31,7 +31,7 @@ final class Measures implements AutoCloseable {
     private boolean closed;
 
     /** `tags`: the connector's or task's. */
-    Measures(Host host, String name, Map<String, String> tags, Consumer<Map<String, ?>> tell) {
+    MetricsSender(Host host, String name, Map<String, String> tags, Consumer<Map<String, ?>> tell) {
         this.name = name;
         this.tell = tell;
         all = host.metrics();
@@ -91,7 +91,7 @@ final class Measures implements AutoCloseable {
         List<Object> found = new ArrayList<>();
         theirs.forEach((metric, measured) -> {
             try {
-                found.add(told(metric, measured.metricValue()));
+                found.add(fields(metric, measured.metricValue()));
             } catch (Throwable e) { // plugin code
                 if (bad.add(metric)) System.err.println("[WARN] " + name + ": the metric " + metric.name() + " has no value: " + e);
             }
@@ -99,15 +99,15 @@ final class Measures implements AutoCloseable {
         return found;
     }
 
-    private static Map<String, Object> told(MetricName metric, Object value) {
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("name", metric.name());
-        told.put("help", metric.description());
-        told.put("tags", metric.tags());
-        if (value instanceof Number number) told.put("value", number.doubleValue());
-        else if (value instanceof Boolean yes) told.put("value", yes ? 1.0 : 0.0);
-        else told.put("text", String.valueOf(value));
-        return told;
+    private static Map<String, Object> fields(MetricName metric, Object value) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("name", metric.name());
+        fields.put("help", metric.description());
+        fields.put("tags", metric.tags());
+        if (value instanceof Number number) fields.put("value", number.doubleValue());
+        else if (value instanceof Boolean yes) fields.put("value", yes ? 1.0 : 0.0);
+        else fields.put("text", String.valueOf(value));
+        return fields;
     }
 
     @Override

@@ -22,13 +22,13 @@ import org.apache.kafka.connect.json.JsonConverter;
  * Keys and values at the cut of a chain between worker and host: JSON as JsonConverter writes it, with a separate schema;
  * null has no JSON. Read here and not by JsonConverter, which reads NaN as 0. For one thread only.
  */
-final class CutValues {
+final class BoundaryValues {
     private static final int KEPT = 1000; // schemas
     private final JsonConverter json = new JsonConverter();
     private final Map<String, Schema> schemas = new HashMap<>();
     private final Map<Schema, String> texts = new IdentityHashMap<>();
 
-    CutValues() {
+    BoundaryValues() {
         json.configure(Map.of("schemas.enable", "false", "replace.null.with.default", "false"), false);
     }
 

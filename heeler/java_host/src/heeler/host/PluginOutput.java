@@ -9,35 +9,35 @@ import org.slf4j.LoggerFactory;
  * The output of this process and its plugins: each line begins with the connector and task that its thread works for,
  * between marks, for the worker's log. A thread that a plugin starts works for the same ones as the thread that starts it.
  */
-final class Said extends PrintStream {
+final class PluginOutput extends PrintStream {
     private static final String MARK = "\u0001";
     private static final Map<String, Integer> LEVELS = Map.of("TRACE", 0, "DEBUG", 10, "INFO", 20, "WARN", 30, "ERROR", 40, "OFF", 50);
-    private static final InheritableThreadLocal<String> WHOSE = new InheritableThreadLocal<>();
+    private static final InheritableThreadLocal<String> OWNER = new InheritableThreadLocal<>();
 
-    Said(PrintStream out) {
+    PluginOutput(PrintStream out) {
         super(out, true);
     }
 
     /** From now on this thread, and those that it starts, work for the connector or task in a connection's first message. */
-    static void worksFor(Connection.Message first) {
+    static void setOwner(Connection.Message first) {
         switch (first.op()) {
-            case "connector" -> WHOSE.set(MARK + MARK + first.text("name") + MARK);
-            case "source", "sink", "chain" -> WHOSE.set(MARK + first.number("task") + MARK + first.text("name") + MARK);
-            default -> WHOSE.remove();
+            case "connector" -> OWNER.set(MARK + MARK + first.text("name") + MARK);
+            case "source", "sink", "chain" -> OWNER.set(MARK + first.number("task") + MARK + first.text("name") + MARK);
+            default -> OWNER.remove();
         }
     }
 
-    private static String whose() {
-        String whose = WHOSE.get();
-        return whose == null ? "" : whose;
+    private static String owner() {
+        String owner = OWNER.get();
+        return owner == null ? "" : owner;
     }
 
     @Override public void println(String line) {
-        super.println(whose() + line);
+        super.println(owner() + line);
     }
 
     @Override public void println(Object line) {
-        super.println((Object) (whose() + line));
+        super.println((Object) (owner() + line));
     }
 
     /** Sets the level of a logger and those below it. slf4j-simple has no other way to change it at run time. */

@@ -15,13 +15,13 @@ import org.apache.kafka.common.TopicPartition;
  * The positions of a sink task in its partitions: the next offset to give it, and the end of what it has taken. Methods are
  * synchronized because threads of the plugin call some of them.
  */
-final class Places {
+final class SinkPositions {
     private final Map<TopicPartition, Long> next = new HashMap<>();
     private final Map<TopicPartition, Long> taken = new HashMap<>();
-    private final Map<TopicPartition, Long> committed = new HashMap<>(); // what the worker was told to commit
+    private final Map<TopicPartition, Long> committed = new HashMap<>(); // what the worker was fields to commit
     private final Set<TopicPartition> held = new HashSet<>();
     private final Map<TopicPartition, Long> rewinds = new HashMap<>();
-    private final Set<TopicPartition> moved = new HashSet<>(); // partitions that the worker has to be told about
+    private final Set<TopicPartition> moved = new HashSet<>(); // partitions that the worker has to be fields about
 
     /** [topic, partition, offset] as a map; an offset may be null. */
     static Map<TopicPartition, Long> offsets(Object triples) {
@@ -95,11 +95,11 @@ final class Places {
             else back(place, offset);
         });
         rewinds.clear();
-        List<Object> told = new ArrayList<>();
+        List<Object> fields = new ArrayList<>();
         for (TopicPartition place : moved)
-            if (next.containsKey(place)) told.add(triple(place, held.contains(place) ? -1 : next.get(place)));
+            if (next.containsKey(place)) fields.add(triple(place, held.contains(place) ? -1 : next.get(place)));
         moved.clear();
-        return told;
+        return fields;
     }
 
     private void back(TopicPartition place, long offset) {
@@ -123,14 +123,14 @@ final class Places {
 
     /** Those of the offsets that the task wants committed which are new, and not beyond what it has taken. */
     synchronized List<Object> committable(Collection<TopicPartition> places, Map<TopicPartition, OffsetAndMetadata> wanted) {
-        List<Object> told = new ArrayList<>();
+        List<Object> fields = new ArrayList<>();
         wanted.forEach((place, at) -> {
             if (!places.contains(place) || !taken.containsKey(place)) return;
             if (at.offset() > taken.get(place))
                 System.err.println("[WARN] Offset " + at.offset() + " of " + place + " is not committed: the task has only taken"
                     + " the records before " + taken.get(place));
-            else if (committed.put(place, at.offset()) != at.offset()) told.add(triple(place, at.offset()));
+            else if (committed.put(place, at.offset()) != at.offset()) fields.add(triple(place, at.offset()));
         });
-        return told;
+        return fields;
     }
 }

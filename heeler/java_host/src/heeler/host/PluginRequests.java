@@ -21,10 +21,10 @@ import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 /** Answers questions about plugins that need no running connector or task. */
-final class Questions extends AskedSession {
+final class PluginRequests extends RequestSession {
     private final Host host;
 
-    Questions(Host host, Connection connection) {
+    PluginRequests(Host host, Connection connection) {
         super(connection);
         this.host = host;
     }
@@ -45,15 +45,15 @@ final class Questions extends AskedSession {
 
     /** The plugin called System.exit, which answers the question. */
     @Override
-    void blame(Throwable error) {
-        tell(asking, failure(error));
+    void failed(Throwable error) {
+        tell(current, failure(error));
     }
 
     @Override
-    Map<String, ?> answered(Connection.Message asked) throws Exception {
+    Map<String, ?> answer(Connection.Message asked) throws Exception {
         if (asked.op().equals("plugins")) return Map.of("op", "answer", "plugins", all());
         if (asked.op().equals("level")) {
-            Said.level(asked.text("logger"), asked.text("level"));
+            PluginOutput.level(asked.text("logger"), asked.text("level"));
             return Map.of("op", "answer");
         }
         if (asked.op().equals("closeProviders")) {
@@ -62,26 +62,26 @@ final class Questions extends AskedSession {
         }
         PluginDesc<?> named = host.plugin(asked);
         loader = named.loader();
-        if (asked.op().equals("configure") || asked.op().equals("get")) return host.providers.answered(asked, named);
+        if (asked.op().equals("configure") || asked.op().equals("get")) return host.providers.answer(asked, named);
         try (LoaderSwap swap = host.plugins.withClassLoader(named.loader())) {
             Object plugin = Utils.newInstance(named.pluginClass());
             return switch (asked.op()) {
                 case "config" -> Map.of("op", "answer", "keys", keys(definition(plugin)));
                 case "validate" -> Map.of("op", "answer", "values", values(plugin, asked.strings("config")));
-                case "exactlyOnce" -> told("support", String.valueOf(
+                case "exactlyOnce" -> answer("support", String.valueOf(
                     ((SourceConnector) plugin).exactlyOnceSupport(asked.strings("config"))));
-                case "boundaries" -> told("support", String.valueOf(
+                case "boundaries" -> answer("support", String.valueOf(
                     ((SourceConnector) plugin).canDefineTransactionBoundaries(asked.strings("config"))));
-                case "alterOffsets" -> told("altered", plugin instanceof SinkConnector sink
-                    ? sink.alterOffsets(asked.strings("config"), Places.offsets(asked.content().get("places")))
+                case "alterOffsets" -> answer("altered", plugin instanceof SinkConnector sink
+                    ? sink.alterOffsets(asked.strings("config"), SinkPositions.offsets(asked.content().get("places")))
                     : ((SourceConnector) plugin).alterOffsets(
-                        asked.strings("config"), Offsets.maps(asked.content().get("pairs"))));
+                        asked.strings("config"), CommittedOffsets.maps(asked.content().get("pairs"))));
                 default -> throw new IllegalArgumentException("unknown question " + asked.op());
             };
         }
     }
 
-    private static Map<String, Object> told(String key, Object value) {
+    private static Map<String, Object> answer(String key, Object value) {
         return Map.of("op", "answer", key, value);
     }
 
@@ -109,19 +109,19 @@ final class Questions extends AskedSession {
     private static List<Object> keys(ConfigDef definition) {
         List<Object> found = new ArrayList<>();
         for (ConfigDef.ConfigKey key : definition.configKeys().values()) {
-            Map<String, Object> told = new LinkedHashMap<>();
-            told.put("name", key.name);
-            told.put("type", key.type.name());
-            told.put("required", !key.hasDefault());
-            told.put("default", key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : null);
-            told.put("importance", key.importance.name());
-            told.put("doc", key.documentation);
-            told.put("group", key.group);
-            told.put("order", key.orderInGroup);
-            told.put("width", key.width.name());
-            told.put("display", key.displayName);
-            told.put("dependents", key.dependents);
-            found.add(told);
+            Map<String, Object> fields = new LinkedHashMap<>();
+            fields.put("name", key.name);
+            fields.put("type", key.type.name());
+            fields.put("required", !key.hasDefault());
+            fields.put("default", key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : null);
+            fields.put("importance", key.importance.name());
+            fields.put("doc", key.documentation);
+            fields.put("group", key.group);
+            fields.put("order", key.orderInGroup);
+            fields.put("width", key.width.name());
+            fields.put("display", key.displayName);
+            fields.put("dependents", key.dependents);
+            found.add(fields);
         }
         return found;
     }
@@ -136,15 +136,15 @@ final class Questions extends AskedSession {
         for (ConfigValue value : validated.configValues()) {
             ConfigDef.Type type = keys.containsKey(value.name()) ? keys.get(value.name()).type : null;
             ConfigDef.Type item = type == ConfigDef.Type.LIST ? ConfigDef.Type.STRING : type;
-            Map<String, Object> told = new LinkedHashMap<>();
-            told.put("name", value.name());
-            told.put("value", text(value.value(), type));
+            Map<String, Object> fields = new LinkedHashMap<>();
+            fields.put("name", value.name());
+            fields.put("value", text(value.value(), type));
             List<String> recommended = new ArrayList<>();
             for (Object one : value.recommendedValues()) recommended.add(text(one, item));
-            told.put("recommended", recommended);
-            told.put("errors", value.errorMessages());
-            told.put("visible", value.visible());
-            found.add(told);
+            fields.put("recommended", recommended);
+            fields.put("errors", value.errorMessages());
+            fields.put("visible", value.visible());
+            found.add(fields);
         }
         return found;
     }

@@ -14,7 +14,7 @@ import org.apache.kafka.connect.storage.OffsetStorageReader;
  * The connector's committed offsets, which the worker is asked for each time. They are sent as the JSON of the offsets
  * topic, so that numbers have the same types on both sides.
  */
-final class Offsets implements OffsetStorageReader {
+final class CommittedOffsets implements OffsetStorageReader {
     private static final JsonConverter JSON = new JsonConverter();
 
     static {
@@ -23,7 +23,7 @@ final class Offsets implements OffsetStorageReader {
 
     private final Connection connection;
 
-    Offsets(Connection connection) {
+    CommittedOffsets(Connection connection) {
         this.connection = connection;
     }
 
