@@ -27,12 +27,12 @@ from spark_tasks.pipeline.transforms.chain import Chain
 from spark_tasks.pipeline.transforms.rows import joined
 from spark_tasks.plugins import Plugins
 from spark_tasks.plugins.api import SinkConnector, SourceConnector, SourceOffset, SourcePartition
-from spark_tasks.sinks.putting import as_rows
+from spark_tasks.sinks.writes import as_rows
 from spark_tasks.sources.readers import StreamReader
 from spark_tasks.sources.split import answer_of, as_batches
 from spark_tasks.sources.stream_offsets import StreamOffset, from_connect
 from spark_tasks.tasks.data_sources import data_source_of
-from spark_tasks.tasks.pacing import SplitSize
+from spark_tasks.tasks.pace import SplitSize
 
 PATIENCE_S: Final = 5.0  # with a source that has nothing yet
 _PAUSE_S: Final = 0.1

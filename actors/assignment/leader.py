@@ -10,7 +10,7 @@ from actors.assignment import cooperative, eager
 from actors.assignment.codec import CodecError, decode_metadata, encode_assignment
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.protocol import Assignment, MemberMetadata, Protocol
-from actors.assignment.room import DEFAULT_RECORD_BYTES, heaviest, no_room, too_long, used_bytes
+from actors.assignment.record_size import DEFAULT_RECORD_BYTES, heaviest, no_room, too_long, used_bytes
 from storage.config.state import ClusterConfigState
 from storage.ids import ItemId
 from storage.log.record import shown

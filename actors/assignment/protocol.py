@@ -118,7 +118,7 @@ class Membership:
 
     `owners` (leader only) pairs each connector name and task id that runs with the REST address of its worker; it is
     used to forward restart requests. `left_out` (leader only): what can be assigned to no member, and why. `room`: by
-    how many bytes the group's record may still grow, up to `record_bytes` (room.py).
+    how many bytes the group's record may still grow, up to `record_bytes` (record_size.py).
     """
 
     generation: int

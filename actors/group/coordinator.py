@@ -27,8 +27,8 @@ from actors.assignment.codec import decode_assignment, encode_metadata
 from actors.assignment.cooperative import AssignorState
 from actors.assignment.leader import RoundPlan, plan
 from actors.assignment.protocol import Allocation, MemberMetadata, Membership, Protocol
-from actors.group.figures import ClientMetrics
-from actors.group.questions import LeaderNotes, log_members
+from actors.group.client_metrics import ClientMetrics
+from actors.group.leader_queries import LeaderNotes, log_members
 from storage.config.state import ClusterConfigState
 
 _log = logging.getLogger(__name__)

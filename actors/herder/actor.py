@@ -32,6 +32,7 @@ from actors.herder.effects import (
     InstanceEffect,
     Log,
     MakeSessionKey,
+    MemberEffect,
     Reply,
     SendTaskConfigs,
     SetLoggerLevel,
@@ -41,7 +42,7 @@ from actors.herder.effects import (
     TimerKey,
     Validate,
 )
-from actors.herder.events import Event, RequestReceived, Suspended, TimerFired
+from actors.herder.events import Event, Payload, RequestReceived, Suspended, TimerFired
 from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import Story
 from actors.herder.table import UnexpectedEventError
@@ -97,9 +98,9 @@ class Instances(Protocol):
 class Ports:
     """Functions that carry out the herder's effects. None of them blocks; each reports its outcome to the herder."""
 
-    config_store: Callable[[Any], None]
-    status_store: Callable[[Any], None]
-    member: Callable[[Any], None]
+    config_store: Callable[[WriteConfig | ReadConfigToEnd | ClaimWritePrivileges], None]
+    status_store: Callable[[PutStatus | FlushStatuses | ReadStatuses], None]
+    member: Callable[[MemberEffect | HerderAlive], None]
     instances: Instances
     validate: Callable[[Validate], None]
     delegate: Callable[[Delegate, Callable[[Any, Exception | None], None]], None]
@@ -189,7 +190,7 @@ class HerderActor(pykka.ThreadingActor):
                 self.actor_inbox.put(envelope)
         return [envelope.message.reply for envelope in envelopes if isinstance(envelope.message, Ask)]
 
-    def _handle(self, payload: Any) -> None:
+    def _handle(self, payload: Payload) -> None:
         cause = f"{type(payload).__name__}#{next(self._numbers)}"
         event = Event(payload, self._ticker.now_ms(), self._ports.statuses(), cause)
         try:

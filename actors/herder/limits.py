@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from actors.assignment.room import needed_bytes, no_room
+from actors.assignment.record_size import needed_bytes, no_room
 from actors.errors import BadRequestError
 from actors.herder.state import HerderState
 from spark_tasks.limits import MAX_TASKS

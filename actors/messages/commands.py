@@ -10,7 +10,7 @@ from actors.assignment.protocol import Allocation
 from actors.messages.ids import OpId
 from storage.config.state import RestartRequest, SessionKey
 from storage.ids import Config, ConnectorName, ConnectorTaskId, TargetState
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 from storage.status.state import Status, TopicStatus
 
 

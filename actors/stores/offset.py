@@ -18,7 +18,7 @@ from spark_tasks.errors import ConnectError
 from spark_tasks.futures import complete, done, error_of, fail, then
 from storage.log.protocol import PrivilegedWriter
 from storage.offsets.fold import Offset, Partition
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 from storage.offsets.stores import ConnectorOffsetStore, OffsetStores
 
 OpenWriter = Callable[[OwnOffsets | None, str], PrivilegedWriter]

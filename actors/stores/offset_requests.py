@@ -31,7 +31,7 @@ from spark_tasks.plugins import Plugins
 from storage.config.view import ConfigView
 from storage.daemon_pool import DaemonPool
 from storage.ids import Config, ConnectorName
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 
 if TYPE_CHECKING:
     from spark_tasks.plugins.api import SinkConnector, SourceConnector

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from heeler.java_host.connection import Connection, Event, JavaPluginError, thrown
 from heeler.java_host.discovery import JavaPlugin
-from heeler.java_host.figures import figures
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts
+from heeler.java_host.plugin_metrics import figures
 from heeler.java_host.provider import JavaConfigProvider
 from spark_tasks.config.definition import REQUIRED, ConfigDef, ConfigKey, ConfigValue, Importance, Type, Width
 from spark_tasks.errors import ConfigError, ConnectError

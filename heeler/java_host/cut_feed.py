@@ -31,7 +31,7 @@ _Piece = tuple[TopicPartition, int, int, pa.RecordBatch | None]
 
 
 class CutFeed(Feed):
-    """A Feed of frames with Connect's records. `job`: see handing_job. `tolerant`: errors.tolerance is all."""
+    """A Feed of frames with Connect's records. `job`: see java_sink_job. `tolerant`: errors.tolerance is all."""
 
     def __init__(self, positions: Positions, context: TaskContext, job: bytes, *, tolerant: bool) -> None:
         self.batch: Future[list[Any]] | None = None

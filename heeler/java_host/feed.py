@@ -13,7 +13,7 @@ from spark_tasks.host_frames import records
 from spark_tasks.kafka.cluster import Isolation, TopicPartition
 from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.sinks.positions import Positions
 
 FRAME_RECORDS: Final = 16_384

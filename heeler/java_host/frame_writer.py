@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from heeler.java_host.taking import Taking
+from heeler.java_host.source_splits import SourceSplits
 from spark_tasks.data.cut import Handed
 from spark_tasks.errors import DataError
 from spark_tasks.host_frames import Batch, Places
@@ -27,7 +27,7 @@ class FrameWriter:
     """
 
     def __init__(self, cluster: KafkaCluster, options: Mapping[str, Any], lane: Callable[[], Lane],
-                 used: Callable[[str], None], taking: Taking | None) -> None:
+                 used: Callable[[str], None], taking: SourceSplits | None) -> None:
         self._cluster = cluster
         self._options = options
         self._lane = lane
@@ -72,7 +72,7 @@ class FrameWriter:
         self.offsets |= dict(batch.offsets)
         self.number, self.amid_poll, self.signal = batch.number, batch.more, batch.signal
 
-    def _write_taken(self, appender: Appender, taking: Taking, handed: Handed, places: Places | None) -> None:
+    def _write_taken(self, appender: Appender, taking: SourceSplits, handed: Handed, places: Places | None) -> None:
         taken = taking.taken(handed)
         for topic, partitions, raw in taken.records:
             self._use(topic)

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from heeler.embedded_kafka.java import find_java
 from heeler.errors import SetupError
-from heeler.java_host.building import host_classpath
 from heeler.java_host.connection import Connection, Event, NoAnswerError
-from heeler.java_host.figures import figures
+from heeler.java_host.host_classpath import host_classpath
+from heeler.java_host.plugin_metrics import figures
 from heeler.java_host.process import HostProcess
 from heeler.java_host.pulse import HostPulse
 from spark_tasks.errors import ConnectError

@@ -29,12 +29,12 @@ from spark_tasks.kafka.cluster import TopicPartition
 from spark_tasks.kafka.errors import KafkaUnavailableError
 from spark_tasks.kafka.group_io import GroupIo
 from spark_tasks.kafka.membership import GroupConsumer
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.watcher import EndWatchers
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.plugins.cut import Cut
 from spark_tasks.sinks.commits import PendingOffsets
-from spark_tasks.sinks.handing import handing_job
+from spark_tasks.sinks.java_sink_split import java_sink_job
 from spark_tasks.sinks.positions import Positions
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.task import JOIN_IDLE_MS, JOIN_WAIT_MS, PAUSED_MS, UPKEEP_MS
@@ -63,7 +63,7 @@ class JavaSinkTask(JavaTask):
         }
         self._errors = settings.errors
         if cut is not None and cut.divides:
-            self._feed: Feed = CutFeed(self._positions, context, handing_job(context, settings, cut),
+            self._feed: Feed = CutFeed(self._positions, context, java_sink_job(context, settings, cut),
                                        tolerant=settings.errors.tolerant)
         else:
             self._feed = Feed(self._positions, settings.client, settings.isolation, context.worker.max_record_bytes,

@@ -18,11 +18,11 @@ from heeler.java_host.frame_writer import FrameWriter
 from heeler.java_host.host import JavaHost
 from heeler.java_host.offset_texts import as_texts, from_texts
 from heeler.java_host.session import Session, order, unexpected
-from heeler.java_host.taking import Taking
+from heeler.java_host.source_splits import SourceSplits
 from heeler.java_host.task import JavaTask
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.host_frames import Batch, HostGoneError, Places
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.plugins.cut import Cut
 from spark_tasks.process.pulse import process_pulse
 from spark_tasks.sources.boundaries import BoundaryKind
@@ -53,7 +53,7 @@ class JavaSourceTask(JavaTask):
         self._delivery = delivery or AtLeastOnce(self._cluster, context.offsets, idempotent=producer.idempotent)
         boundary = self._delivery.boundary
         divided = cut if cut is not None and cut.divides else None
-        self._taking = None if divided is None else Taking(context, settings.errors, divided)
+        self._taking = None if divided is None else SourceSplits(context, settings.errors, divided)
         self._order = {**order(context, named, cut),
                        "converted": None if divided is None else sorted(divided.converted),
                        "boundaries": boundary is not None and boundary.kind is BoundaryKind.CONNECTOR}

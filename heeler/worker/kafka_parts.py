@@ -19,7 +19,7 @@ from storage.log.internal_topics import connector_offsets, ensure_topics, intern
 from storage.log.privileged_writer import KafkaPrivilegedWriter
 from storage.log.protocol import PrivilegedWriter
 from storage.log.topic_log import KafkaTopicLog
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pykka
 
-from actors.group.figures import ClientMetrics, figures
+from actors.group.client_metrics import ClientMetrics, figures
 from actors.group.member import GroupMemberActor
 from actors.herder.actor import HerderActor, Ports
 from actors.herder.effects import Delegate, MakeSessionKey, Validate

@@ -13,7 +13,7 @@ import kafka.errors as protocol
 from spark_tasks.errors import ConnectError
 from spark_tasks.kafka.connections import Loop
 from spark_tasks.kafka.group_client import GroupClient, Topics
-from spark_tasks.kafka.sharing import settings_key
+from spark_tasks.kafka.shared_clusters import settings_key
 
 _logger = logging.getLogger(__name__)
 

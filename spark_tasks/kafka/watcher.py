@@ -28,7 +28,7 @@ from spark_tasks.kafka.cluster import Isolation, KafkaCluster, TopicPartition
 from spark_tasks.kafka.connections import Deadline
 from spark_tasks.kafka.fetch_session import FetchSession
 from spark_tasks.kafka.held_records import HeldRecords
-from spark_tasks.kafka.sharing import settings_key
+from spark_tasks.kafka.shared_clusters import settings_key
 
 _logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from spark_tasks.dead_letters.done import Done
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.errors import BusyError, ConfigError
 from spark_tasks.kafka.cluster import KafkaCluster, TopicPartition

@@ -21,11 +21,11 @@ from spark_tasks.dead_letters.letters import MARKER, Letters, Rows, Run, runs
 from spark_tasks.dead_letters.order import ReplayOrder
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.kafka.fetch import read_range
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.plugins.origin import Place
-from spark_tasks.sinks.putting import Putting, not_the_records_fault, put_failure
 from spark_tasks.sinks.split import SinkJob
+from spark_tasks.sinks.writes import Putting, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
 
 MOST_KINDS: Final = 100  # topics, stages and classes that are counted separately

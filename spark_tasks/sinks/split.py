@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import NONE_REFUSED, Original, Refusals, Refused
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.kafka.cluster import Isolation
@@ -21,15 +21,15 @@ from spark_tasks.kafka.errors import OffsetOutOfRangeError
 from spark_tasks.kafka.fetch import read_range
 from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES
 from spark_tasks.kafka.records.errors import CorruptRecordsError, OversizedRecordError
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import Stopwatch, measured, phase
 from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
-from spark_tasks.sinks.putting import Putting, Reports, not_the_records_fault, put_failure
+from spark_tasks.sinks.writes import Putting, Reports, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
-from spark_tasks.tasks.pacing import MOST_BYTES
+from spark_tasks.tasks.pace import MOST_BYTES
 
 _logger = logging.getLogger(__name__)
 

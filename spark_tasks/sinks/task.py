@@ -43,7 +43,7 @@ from spark_tasks.spark.executor import value_of
 from spark_tasks.task import DeferredSplit, Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled, writer_of
-from spark_tasks.tasks.pacing import MOST_RECORDS, SplitSize
+from spark_tasks.tasks.pace import MOST_RECORDS, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
 
 _logger = logging.getLogger(__name__)

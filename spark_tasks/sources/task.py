@@ -20,7 +20,7 @@ from typing import Any
 from typing_extensions import override
 
 from spark_tasks.errors import ConnectError, RetriableError
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.metrics.phases import phase
 from spark_tasks.metrics.plugins import work_for
 from spark_tasks.metrics.task import Flight
@@ -36,7 +36,7 @@ from spark_tasks.sources.stream_offsets import StreamOffset, from_connect, to_co
 from spark_tasks.task import Progress, TaskContext, TaskRunner
 from spark_tasks.tasks.batch_wait import PATIENCE_S, BatchWait
 from spark_tasks.tasks.data_sources import data_source_of, pickled
-from spark_tasks.tasks.pacing import IdleTasks, Idling, SplitSize
+from spark_tasks.tasks.pace import IdleTasks, Idling, SplitSize
 from spark_tasks.tasks.retries import Patience, RetryLimits
 
 _logger = logging.getLogger(__name__)

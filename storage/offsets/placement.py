@@ -8,7 +8,7 @@ from spark_tasks.errors import ConfigError
 from spark_tasks.kafka.client_config import client_settings
 from spark_tasks.kafka.client_properties import client_properties, same_brokers
 from storage.ids import TopicName
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 
 
 def own_offsets(worker: Mapping[str, str], connector: Mapping[str, str], *, exactly_once: bool) -> OwnOffsets | None:

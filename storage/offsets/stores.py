@@ -20,7 +20,7 @@ from storage.ids import ConnectorName
 from storage.log.protocol import SuspendedError, TopicLog
 from storage.log.record import KeyValue, LogRecord, Position
 from storage.offsets.fold import Offset, OffsetState, Partition, fold, merge, records_for
-from storage.offsets.own import OwnOffsets
+from storage.offsets.own_topic import OwnOffsets
 
 log = logging.getLogger(__name__)
 

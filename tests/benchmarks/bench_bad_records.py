@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from spark_tasks.data.columns import RAW_SCHEMA
 from spark_tasks.pipeline.failures import Failure
 from spark_tasks.pipeline.stages import SinkPipeline, SourcePipeline
-from spark_tasks.sinks.putting import Putting
+from spark_tasks.sinks.writes import Putting
 
 C = "org.apache.kafka.connect."
 WORKER = {"key.converter": C + "storage.StringConverter", "value.converter": C + "json.JsonConverter",

@@ -27,8 +27,8 @@ from spark_tasks.spark.engine import SparkEngine
 from spark_tasks.spark.engines import AnyEngine, engine_of
 from spark_tasks.spark.environment import SELDOM, needed
 from spark_tasks.spark.gateway import SparkStartError
-from spark_tasks.spark.lending import LentSpark
 from spark_tasks.spark.life import EngineState
+from spark_tasks.spark.plugin_sessions import LentSpark
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.engine import ResidentEngine

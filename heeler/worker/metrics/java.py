@@ -1,6 +1,6 @@
 """Kafka Connect's own metrics under the names that its dashboards use: `kafka_connect_<group>_<attribute>`.
 
-Times are in milliseconds here, as the names say; heeler's own metrics (own.py) have Prometheus' base units. Texts in
+Times are in milliseconds, as the names say; those of heeler's own metrics (heeler_metrics.py) in seconds. Texts in
 Kafka Connect's metrics are labels of a series with the value 1.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from actors.group.figures import Figure
+from actors.group.client_metrics import Figure
 from heeler.worker.metrics.observed import Observed
 from heeler.worker.metrics.rows import CLASSES, ConnectorRow, TaskRow
 from heeler.worker.metrics.text import Kind, Page, ended, escaped, labels

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from spark_tasks.arrays.buffers import Bools, Bytes, Texts, all_valid, texts
-from spark_tasks.arrays.joining import join
+from spark_tasks.arrays.concatenation import join
 from spark_tasks.config.definition import ConfigDef, ConfigKey, Importance, OneOfIgnoringCase, Type, Width
 from spark_tasks.data.arrow_types import to_arrow
 from spark_tasks.data.columns import SCHEMA_KEY, Metadata

@@ -11,7 +11,7 @@ from spark_tasks.connectors.parquet.connector import ParquetSinkConnector
 from spark_tasks.connectors.parquet.files import OffsetRange, parse, present
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.pipeline.stages import SinkPipeline
-from spark_tasks.sinks.putting import Putting
+from spark_tasks.sinks.writes import Putting
 from tests.pure.spark_tasks.pipeline.samples import JSON, raw_batch, worker
 
 PIPELINE = SinkPipeline(worker(), {"value.converter": JSON, "value.converter.schemas.enable": "false"})

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spark_tasks.errors import ConnectError, RetriableError
 from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
-from spark_tasks.tasks.pacing import (
+from spark_tasks.tasks.pace import (
     FIRST_RECORDS,
     LEAST_RECORDS,
     LONG_IDLE_AFTER_MS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_tasks.sinks.pointing import Pointer
+from spark_tasks.sinks.suspects import Pointer
 
 ROWS = [
     {"id": 7, "name": "it's", "in": {"n": 5}}, {"id": 12, "name": None, "in": None},

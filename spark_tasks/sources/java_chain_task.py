@@ -13,10 +13,10 @@ from spark_tasks.sources.settings import SourceSettings
 from spark_tasks.sources.task import SourceTask
 from spark_tasks.task import TaskContext
 from spark_tasks.tasks.leases import Lease, LeasedChain
-from spark_tasks.tasks.pacing import IdleTasks
+from spark_tasks.tasks.pace import IdleTasks
 
 
-class LeasingSourceTask(SourceTask):
+class JavaChainSourceTask(SourceTask):
     """A SourceTask whose splits know where the host is."""
 
     def __init__(

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from heeler.java_host.figures import ChainFigures, figures
-from heeler.worker.metrics import own
+from heeler.java_host.plugin_metrics import ChainFigures, figures
+from heeler.worker.metrics import heeler_metrics
 from heeler.worker.metrics.text import Page
 from spark_tasks.metrics.plugins import MOST_SERIES, PluginMetrics
 
@@ -21,7 +21,7 @@ def metric(name, value=None, help="", text=None, **tags):  # noqa: A002
 
 def shown(told):
     page = Page()
-    own.plugins(page, [('connector="c",task="0"', figures(told))])
+    heeler_metrics.plugins(page, [('connector="c",task="0"', figures(told))])
     return page.text()
 
 

@@ -6,30 +6,30 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from spark_tasks.data.cut import Handed
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.errors import ConnectError
 from spark_tasks.plugins.cut import Cut
-from spark_tasks.sources.taking import Taken, TakingSplit, taking_job
+from spark_tasks.sources.java_source_split import JavaSourceResult, JavaSourceSplit, java_source_job
 from spark_tasks.task import TaskContext
 
 
-class Taking:
-    """Runs the splits of one task. Raises what taking_job raises."""
+class SourceSplits:
+    """Runs the splits of one task. Raises what java_source_job raises."""
 
     def __init__(self, context: TaskContext, errors: ErrorHandling, cut: Cut) -> None:
         self.batch: Future[list[Any]] | None = None
         self._context = context
         self._errors = errors
-        self._job = taking_job(context, errors, cut)
+        self._job = java_source_job(context, errors, cut)
         self._prepared = False
         self._cancelled = False
 
-    def taken(self, handed: Handed) -> Taken:
+    def taken(self, handed: Handed) -> JavaSourceResult:
         """What has become of the records. Waits. Raises the errors of the split, and ConnectError after `cancel`."""
         if not self._prepared:
             self._errors.prepare()
             self._prepared = True
-        batch = self.batch = self._context.engine.submit(self._context.id, [TakingSplit(self._job, handed)])
+        batch = self.batch = self._context.engine.submit(self._context.id, [JavaSourceSplit(self._job, handed)])
         if self._cancelled:
             self.cancel()
         try:
@@ -38,7 +38,7 @@ class Taking:
             raise ConnectError(f"the batch of {self._context.id} was cancelled") from None
         finally:
             self.batch = None
-        taken: Taken = found
+        taken: JavaSourceResult = found
         taken.refused.tell(self._context.metrics, skipped=self._errors.tolerant)
         return taken
 

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.plugins.errant_records import errant_record_reporter
-from spark_tasks.sinks.putting import Putting
+from spark_tasks.sinks.writes import Putting
 
 PLACE = ("orders", 3)
 

@@ -18,7 +18,7 @@ from spark_tasks.pipeline.failures import FailedStage, Failure, StageFailedError
 from spark_tasks.plugins.api import Shape
 from spark_tasks.plugins.errant_records import reporting_to
 from spark_tasks.plugins.origin import Place, reading_from
-from spark_tasks.sinks.pointing import Pointer
+from spark_tasks.sinks.suspects import Pointer
 
 SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"  # Kafka Connect's name for the stage's class
 _WORDS: Final = "the sink's writer refuses record {}"

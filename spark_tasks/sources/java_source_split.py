@@ -12,7 +12,7 @@ from logging import getLogger
 import pyarrow as pa
 
 from spark_tasks.data.cut import Handed
-from spark_tasks.dead_letters.handling import ErrorHandling
+from spark_tasks.dead_letters.error_handling import ErrorHandling
 from spark_tasks.dead_letters.refusals import Original, Refusals, Refused
 from spark_tasks.errors import ToleranceExceededError
 from spark_tasks.metrics.phases import measured
@@ -28,7 +28,7 @@ _logger = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class TakingJob:
+class JavaSourceJob:
     """What all splits of a task share."""
 
     pipeline: TakingPipeline
@@ -36,7 +36,7 @@ class TakingJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class JavaSourceResult:
     """The result of a split. `records`: for the topics (see TakingPipeline.taken); `letters`: dead letters."""
 
     records: tuple[RawBatch, ...]
@@ -46,13 +46,13 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class TakingSplit:
+class JavaSourceSplit:
     """A frame of the host; `job`: pickled."""
 
     job: bytes
     handed: Handed
 
-    def run(self) -> Taken:
+    def run(self) -> JavaSourceResult:
         """Raises ToleranceExceededError, after the dead letter of that record was written."""
         job, raw = _unpacked(self.job), self.handed.raw
         refusals = Refusals(job.errors)
@@ -67,10 +67,10 @@ class TakingSplit:
             size = sum(one.nbytes for _, _, one in found)
             figures = SplitFigures(len(raw), raw.nbytes, sum(len(one) for _, _, one in found), size, watch.seconds,
                                    plugins.counted())
-        return Taken(found, tuple(letters), refusals.refused, figures)
+        return JavaSourceResult(found, tuple(letters), refusals.refused, figures)
 
 
-def _refusing(job: TakingJob, refusals: Refusals, batch: pa.RecordBatch) -> Refuse:
+def _refusing(job: JavaSourceJob, refusals: Refusals, batch: pa.RecordBatch) -> Refuse:
     def refuse(failure: Failure) -> None:
         topic, _, raw = job.pipeline.original(batch, failure.row)
         refusals.add(failure, Original(topic, raw))
@@ -86,14 +86,14 @@ def _send_apart(refusals: Refusals) -> None:
         _logger.warning("no dead letter: %s", error)
 
 
-def taking_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> bytes:
+def java_source_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> bytes:
     """The pickled job of a task. ConfigError, PluginNotFoundError."""
     pipeline = TakingPipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
     _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
-    return pickle.dumps(TakingJob(pipeline, errors))
+    return pickle.dumps(JavaSourceJob(pipeline, errors))
 
 
 @lru_cache(maxsize=256)
-def _unpacked(job: bytes) -> TakingJob:
-    found: TakingJob = pickle.loads(job)
+def _unpacked(job: bytes) -> JavaSourceJob:
+    found: JavaSourceJob = pickle.loads(job)
     return found

@@ -15,7 +15,7 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 
 from actors.assignment.leader import RoundPlan
-from actors.assignment.room import DEFAULT_RECORD_BYTES, no_room
+from actors.assignment.record_size import DEFAULT_RECORD_BYTES, no_room
 from storage.log.record import shown
 
 _log = logging.getLogger(__name__)

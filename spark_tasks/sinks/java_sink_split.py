@@ -17,7 +17,7 @@ from spark_tasks.task import TaskContext
 from spark_tasks.tasks.data_sources import pickled
 
 
-class HandingWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class ReturningWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """Its message has all that it was given: batches of CUT_SCHEMA (data/cut.py)."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
@@ -25,10 +25,10 @@ class HandingWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return list(iterator)
 
 
-def handing_job(context: TaskContext, settings: SinkSettings, cut: Cut) -> bytes:
+def java_sink_job(context: TaskContext, settings: SinkSettings, cut: Cut) -> bytes:
     """The pickled SinkJob of a task. ConfigError, PluginNotFoundError."""
     pipeline = HandingPipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
     _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
     return pickle.dumps(SinkJob(
-        settings.client, settings.isolation, "records", pipeline, pickled(HandingWriter()),
+        settings.client, settings.isolation, "records", pipeline, pickled(ReturningWriter()),
         context.worker.max_record_bytes, settings.errors))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_tasks.kafka.sharing import MOST_KEPT, shared_cluster
+from spark_tasks.kafka.shared_clusters import MOST_KEPT, shared_cluster
 from spark_tasks.kafka.watcher import EndWatchers
 from tests.rigs.support import wait_until
 

@@ -11,7 +11,7 @@ from spark_tasks.config.definition import ConfigDef
 from spark_tasks.errors import ConfigError, ConnectError, RetriableError
 from spark_tasks.kafka.errors import UnknownTopicError
 from spark_tasks.kafka.producer_settings import ProducerSettings
-from spark_tasks.kafka.sharing import shared_cluster
+from spark_tasks.kafka.shared_clusters import shared_cluster
 from spark_tasks.kafka.topic_creation import TopicSettings, create_topic
 from spark_tasks.task import TaskContext
 

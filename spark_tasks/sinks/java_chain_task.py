@@ -16,7 +16,7 @@ from spark_tasks.task import Progress, TaskContext
 from spark_tasks.tasks.leases import Lease, LeasedChain
 
 
-class LeasingSinkTask(SinkTask):
+class JavaChainSinkTask(SinkTask):
     """A SinkTask whose splits know where the host is."""
 
     def __init__(

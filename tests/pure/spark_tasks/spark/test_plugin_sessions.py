@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark import SparkContext
 
-from spark_tasks.spark.lending import LentSpark
+from spark_tasks.spark.plugin_sessions import LentSpark
 
 
 def test_who_asks_waits_as_long_as_the_spark_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
