@@ -26,7 +26,7 @@ from spark_tasks.trial import shown, streams_of
 
 Emit = Callable[[dict[str, Any]], None]
 Save = Callable[[list[tuple[Any, Any]]], None]
-"""Is told the offsets behind a batch, once all of it is out."""
+"""Called with the offsets after a batch, once all of it has been written."""
 
 
 class ForegroundSource:

@@ -1,4 +1,4 @@
-"""The door to this package: everything a worker needs to run tasks."""
+"""The entry point of this package: everything that a worker needs to run tasks."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class _Context:
         self.metrics = PluginMetrics()  # which nobody shows
 
     def request_task_reconfiguration(self) -> None:
-        """There is nobody to ask."""
+        """Does nothing: a trial has no herder."""
 
     def raise_error(self, error: Exception) -> None:
         """Its trial fails."""

@@ -29,8 +29,8 @@ class Feed:
 
     def __init__(self, positions: Positions, client: Mapping[str, Any], isolation: Isolation, record_limit: int,
                  used: Callable[[str], None]) -> None:
-        """`client`: kafka-python's settings. `record_limit`: bytes of the largest record. `used` is told of the topic
-        of each frame that has records.
+        """`client`: kafka-python's settings. `record_limit`: bytes of the largest record. `used` is called with the
+        topic of each frame that has records.
         """
         self.given: deque[tuple[int, int]] = deque()
         self._positions = positions

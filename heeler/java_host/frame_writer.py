@@ -22,7 +22,7 @@ from spark_tasks.sources.delivery import Lane
 
 
 class FrameWriter:
-    """Appends the frames of one step; the appender is made for the first of them. `used` is told of each topic once.
+    """Appends the frames of one step; the appender is created with the first one. `used` is called once for each topic.
     `taking`: heeler's part of the chain.
     """
 

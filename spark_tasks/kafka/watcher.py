@@ -188,7 +188,7 @@ class EndWatcher:
         return found
 
     async def _poll(self, node: int) -> None:
-        """Long polls at one broker until nobody is armed."""
+        """Long polls at one broker until no task is waiting."""
         try:
             while self._armed and not self._closed:
                 partitions = (await self._by_leader()).get(node, [])

@@ -1,7 +1,7 @@
-"""The schema registry, through confluent-kafka's client. Answers are cached, and while it is away only one request
-waits.
+"""The schema registry, through confluent-kafka's client. Answers are cached, and while it is unreachable only one
+request waits.
 
-Errors: RetriableError (it is away or busy, which says nothing about a record), ConfigError (it refuses access),
+Errors: RetriableError (it is unreachable or busy, so no record is bad), ConfigError (it refuses access),
 UnknownSchemaError and RefusedSchemaError (DataErrors: the records with that schema are bad).
 """
 

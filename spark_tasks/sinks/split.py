@@ -46,7 +46,7 @@ class Pipeline(Protocol):
         """Converted and transformed records in order, without those that were dropped or refused."""
 
     def header_of(self, topic: str, name: str, text: str) -> bytes | None:
-        """A header that the header converter reads as this text; None where there is none."""
+        """A header that the header converter reads as this text; None if there is none."""
 
 
 class RangeLostError(RetriableError):

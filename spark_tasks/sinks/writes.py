@@ -69,8 +69,8 @@ class Putting:
         self, writer: bytes, accepts: Shape, place: Place | None, *, tolerant: bool,
         refuse: Callable[[int, Exception], None],
     ) -> None:
-        """`place`: where the records are from. `refuse` is told of a report that errors.tolerance does not allow, by
-        offset; it raises.
+        """`place`: the partition of the records. `refuse` is called with the offset and the error of a reported record
+        that errors.tolerance does not allow; it raises.
         """
         self._writer, self._accepts, self._place = writer, accepts, place
         self._tolerant, self._refuse = tolerant, refuse

@@ -1,9 +1,9 @@
-"""Filters what the processes that a worker starts write: secrets are masked, and a stranger at one of Spark's ports
-takes one line instead of thirty.
+"""Filters the output of the processes that a worker starts: secrets are masked, and a rejected connection to one of
+Spark's ports takes one line instead of thirty.
 
-Spark warns with a stack trace of everybody who connects without its protocol or its secret. Such events keep their
-first line and the exception's, and are written a few times a minute at most. What each start of Spark writes is logged
-at DEBUG; everything else passes unchanged.
+Spark logs a stack trace for each connection without its protocol or its secret. Of such events, the first line and the
+exception are kept, a few times a minute at most. Lines of each start of Spark are logged at DEBUG; everything else
+passes unchanged.
 """
 
 from __future__ import annotations

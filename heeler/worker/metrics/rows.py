@@ -74,7 +74,7 @@ class ConnectorRow:
 
 
 Version = Callable[[Kind, str, str | None], str | None]
-"""A plugin's version by its kind, its name and the versions that are asked for; None where there is none."""
+"""A plugin's version by its kind, its name and the requested versions; None if there is none."""
 _CONVERTERS: Final = (("key", Kind.CONVERTER, ""), ("value", Kind.CONVERTER, ""),
                       ("header", Kind.HEADER_CONVERTER, "org.apache.kafka.connect.storage.SimpleHeaderConverter"))
 CLASSES: Final = (

@@ -21,7 +21,7 @@ from spark_tasks.metrics.engine import EngineFigures
 from spark_tasks.spark.context import SparkJobs, python_path, spark_settings
 from spark_tasks.spark.life import EngineState, SparkLife
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
-from spark_tasks.spark.residents.door import Door, Line
+from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.local import LocalLauncher
 from spark_tasks.spark.residents.monitor import Hangs, Monitor
 from spark_tasks.spark.residents.on_spark import SparkLauncher, local_slots
@@ -54,7 +54,7 @@ class ResidentEngine(Engine):
             self._spark_settings, self._lock, up=self._up, failed=self._failed
         )
         self._pool: Pool | None = None
-        self._door: Door | None = None
+        self._listener: ExecutorListener | None = None
         self._monitor: Monitor | None = None
         self._early: list[tuple[SplitBatch, list[bytes | DeferredSplit]]] = []  # submitted before the start
         self._submitted = 0
@@ -78,9 +78,9 @@ class ResidentEngine(Engine):
         with self._lock:
             if self._life.state is not EngineState.NEW or self._pool is not None:
                 return
-            door = self._door = self._open()
-            pool = self._pool = Pool(self._settings, door, self._lock, self._suspect)
-            self._monitor = Monitor(pool, self._settings, self._lock, door.folder, self._beat, self._hangs)
+            listener = self._listener = self._open()
+            pool = self._pool = Pool(self._settings, listener, self._lock, self._suspect)
+            self._monitor = Monitor(pool, self._settings, self._lock, listener.folder, self._beat, self._hangs)
             self._bridge(pool)
             early, self._early = self._early, []
             for batch, waiting in early:
@@ -88,15 +88,15 @@ class ResidentEngine(Engine):
         if not self._local:
             self._life.start()
 
-    def _open(self) -> Door:
+    def _open(self) -> ExecutorListener:
         def joined(number: int, line: Line) -> None:
             if self._pool is not None:
-                self._pool.crew.joined(number, line)
+                self._pool.processes.joined(number, line)
 
         if self._local:
-            return Door(joined)
+            return ExecutorListener(joined)
         bind = self._spark_settings.get("spark.driver.bindAddress", "0.0.0.0")
-        return Door(joined, remote=True, bind=bind, port=self._settings.port, slow_s=self._settings.slow_s)
+        return ExecutorListener(joined, remote=True, bind=bind, port=self._settings.port, slow_s=self._settings.slow_s)
 
     def _bridge(self, pool: Pool) -> None:
         """Until Spark is up. Executors of a cluster may see other files than this machine, and are waited for."""
@@ -105,8 +105,8 @@ class ResidentEngine(Engine):
     def _up(self, spark: SparkJobs) -> None:
         launcher = SparkLauncher(spark, self._settings)
         with self._lock:
-            if self._pool is not None and self._door is not None and self._life.spark is spark:
-                self._door.host = spark.driver_host
+            if self._pool is not None and self._listener is not None and self._life.spark is spark:
+                self._listener.host = spark.driver_host
                 self._pool.use(launcher)
 
     def _failed(self, error: Exception) -> None:
@@ -206,6 +206,6 @@ class ResidentEngine(Engine):
             self._pool.close(CancelledError("the worker stops"), GO_S)
         if spark is not None:
             spark.close()
-        if self._door is not None:
-            self._door.close()
+        if self._listener is not None:
+            self._listener.close()
         self._life.join()

@@ -1,4 +1,4 @@
-"""Executor processes from Spark: a job of one task for each, which runs until the process is told to go or ends."""
+"""Executor processes from Spark: each is a job with one task, which runs until the process ends."""
 
 from __future__ import annotations
 

@@ -15,25 +15,25 @@ from typing import Any
 from spark_tasks.spark.context import ExecutorEndedError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents.batches import Item, SplitBatch
-from spark_tasks.spark.residents.crew import Crew
 from spark_tasks.spark.residents.fairness import FairQueue
 from spark_tasks.spark.residents.process import Expects, Launcher
+from spark_tasks.spark.residents.process_manager import ProcessManager
 from spark_tasks.spark.residents.settings import ExecutorSettings
 from spark_tasks.task import DeferredSplit
 
 
 class Pool:
-    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died`: see Crew."""
+    """The queue of splits and their processes. `submit` and `cancel` are thread-safe. `died`: see ProcessManager."""
 
     def __init__(
-        self, settings: ExecutorSettings, door: Expects, lock: threading.Condition, died: Callable[[], None]
+        self, settings: ExecutorSettings, listener: Expects, lock: threading.Condition, died: Callable[[], None]
     ) -> None:
         self.batches: dict[Future[list[Any]], SplitBatch] = {}
         self.queue: FairQueue[Item] = FairQueue(settings.most_per_task, settings.most_per_connector)
         self._settings = settings
         self._lock = lock
-        self.crew = Crew(
-            door, lock, most=settings.most, ended=self._ended, returned=self._returned, changed=self.dispatch,
+        self.processes = ProcessManager(
+            listener, lock, most=settings.most, ended=self._ended, returned=self._returned, changed=self.dispatch,
             died=died, given_up=lambda error: self.fail(error, waiting_only=True),
         )
 
@@ -48,7 +48,7 @@ class Pool:
     def use(self, launcher: Launcher | None) -> None:
         """Start further processes with this launcher; None: start none."""
         with self._lock:
-            self.crew.use(launcher)
+            self.processes.use(launcher)
             self.dispatch()
 
     def cancel(self, future: Future[list[Any]]) -> None:
@@ -78,17 +78,16 @@ class Pool:
         """None of its splits goes on. The caller holds the lock."""
         if batch.lost is None or isinstance(batch.lost, ExecutorEndedError):
             batch.lost = why  # the least certain of its ends counts: that says how long the repetition has to wait
-        self.crew.kill([r for r in self.crew.residents.values() if r.item is not None and r.item.batch is batch])
+        residents = self.processes.residents.values()
+        self.processes.kill([r for r in residents if r.item is not None and r.item.batch is batch])
         for item in self.queue.waiting(batch.task):
             if item.batch is batch and self.queue.remove(batch.task, item):
                 batch.left -= 1
 
     def dispatch(self) -> None:
-        """Give what waits to whoever is idle, and have processes started where more are wanted. The caller holds the
-        lock.
-        """
-        crew = self.crew
-        while crew.idle and crew.running < self._settings.running and (taken := self.queue.take()) is not None:
+        """Give waiting splits to idle processes, and start processes if more are needed. The caller holds the lock."""
+        processes, most = self.processes, self._settings.running
+        while processes.idle and processes.running < most and (taken := self.queue.take()) is not None:
             task, item = taken
             batch = item.batch
             if not batch.begun and not batch.future.set_running_or_notify_cancel():  # taken back while it waited
@@ -97,9 +96,9 @@ class Pool:
                 self.batches.pop(batch.future, None)
                 continue
             batch.begun = True
-            crew.give(item)
-        room = max(0, self._settings.running - crew.running)
-        crew.grow(self.queue.takeable(room) + self._settings.spare)
+            processes.give(item)
+        room = max(0, self._settings.running - processes.running)
+        processes.grow(self.queue.takeable(room) + self._settings.spare)
 
     def _ended(self, item: Item, outcome: Outcome | Exception) -> Callable[[], None]:
         batch = item.batch
@@ -127,4 +126,4 @@ class Pool:
     def close(self, error: Exception, timeout_s: float) -> None:
         """Fail all batches and end the processes."""
         self.fail(error)
-        self.crew.close(timeout_s)
+        self.processes.close(timeout_s)

@@ -1,6 +1,7 @@
-"""A worker's executor processes: started on demand, given splits one at a time, killed, or told to go.
+"""A worker's executor processes: starts them on demand, gives them splits one at a time, and ends or kills them.
 
-Each has a thread here that sends it a split and waits for the answer, so that nobody waits for another's process.
+Each process has a thread here that sends it a split and waits for the answer, so that processes do not delay each
+other.
 """
 
 from __future__ import annotations
@@ -17,37 +18,39 @@ from spark_tasks.spark.context import ExecutorEndedError, SparkLostError
 from spark_tasks.spark.executor import Outcome
 from spark_tasks.spark.residents import wire
 from spark_tasks.spark.residents.batches import Item, outcome_of
-from spark_tasks.spark.residents.door import Line
 from spark_tasks.spark.residents.fairness import connector_of
+from spark_tasks.spark.residents.listener import Line
 from spark_tasks.spark.residents.process import Expects, Launcher, Resident
 from spark_tasks.spark.residents.process_state import has_ended
 
 _logger = logging.getLogger(__name__)
 
-DEATH_S = 5.0  # how long the end of a killed process may take to show
-ENDING_S = 0.2  # how long one whose connections have ended may take to be gone
-BACKOFF_S = 0.2  # doubled with each process in a row that did not come
+DEATH_S = 5.0  # how long it may take until the end of a killed process is noticed
+ENDING_S = 0.2  # how long a process may take to end after its connections have
+BACKOFF_S = 0.2  # doubled with each successive process that did not join
 MOST_BACKOFF_S = 5.0
-GIVE_UP = 4  # so many in a row fail what waits; a task then repeats its batch, and says why
+GIVE_UP = 4  # after this many successive failures, waiting splits fail; their tasks repeat the batch and log the reason
 
 
-class Crew:
-    """`ended` is told of each split, in the thread of its process and with the lock, and answers what is to be done
-    without it; `returned` of one that has not begun; `changed` that somebody is idle or gone, `given_up` that nobody
-    can be started, `died` that somebody ended who was not told to.
+class ProcessManager:
+    """The processes of a worker, which it reports to its owner.
 
-    Where a docstring says so the caller holds `lock`.
+    `ended` is called with each split that has ended, in the thread of its process and with the lock, and returns what
+    to do without the lock; `returned` with a split that was not begun; `changed` if a process is idle or gone;
+    `given_up` if no process can be started; `died` if a process ended unexpectedly.
+
+    Some methods require that the caller holds `lock`, as their docstrings say.
     """
 
     def __init__(
-        self, door: Expects, lock: threading.Condition, *, most: int,
+        self, listener: Expects, lock: threading.Condition, *, most: int,
         ended: Callable[[Item, Outcome | Exception], Callable[[], None]], returned: Callable[[Item], None],
         changed: Callable[[], None], given_up: Callable[[Exception], None],
         died: Callable[[], None],
     ) -> None:
         self.residents: dict[int, Resident] = {}
-        self.idle: list[Resident] = []  # the one used last is taken first: it is warm, the others can be given back
-        self._door = door
+        self.idle: list[Resident] = []  # the one used last is taken first: the others may end if they stay idle
+        self._listener = listener
         self._lock = lock
         self._most = most
         self._ended = ended
@@ -124,7 +127,7 @@ class Crew:
             with self._lock:
                 if resident.doomed:
                     continue
-                ticket = self._door.expect(resident.number)
+                ticket = self._listener.expect(resident.number)
             try:
                 resident.launcher.launch(ticket)
             except Exception as error:  # noqa: BLE001 - Spark's, the system's
@@ -149,10 +152,10 @@ class Crew:
     def _forget(self, resident: Resident) -> None:
         resident.doomed = True
         self.residents.pop(resident.number, None)
-        self._door.forget(resident.number)
+        self._listener.forget(resident.number)
 
     def joined(self, number: int, line: Line) -> None:
-        """The door's: that one has come."""
+        """The listener's: that one has come."""
         with self._lock:
             resident = self.residents.get(number)
             if resident is None or resident.line is not None:
@@ -233,7 +236,7 @@ class Crew:
             self._changed()
 
     def _gone(self, resident: Resident, task: str | None) -> None:
-        """The process has ended, or cannot be heard any more; its split may have done all, some or nothing."""
+        """The process has ended or is unreachable; its split may have done all of its work, some or none."""
         with self._lock:
             expected, resident.doomed, resident.item = resident.doomed, True, None
             self.residents.pop(resident.number, None)
@@ -243,7 +246,7 @@ class Crew:
             self._died()
 
     def kill(self, residents: Iterable[Resident]) -> None:
-        """Kill them, whatever they run. The caller holds the lock."""
+        """Kill processes, whatever they run. The caller holds the lock."""
         for resident in residents:
             resident.doomed = True
             self.residents.pop(resident.number, None)
@@ -255,7 +258,7 @@ class Crew:
                 self._doomed[resident] = time.monotonic() + DEATH_S
 
     def let_go(self, resident: Resident) -> None:
-        """An idle one. The caller holds the lock."""
+        """End an idle process. The caller holds the lock."""
         self.idle.remove(resident)
         resident.doomed = True
         del self.residents[resident.number]
@@ -264,7 +267,7 @@ class Crew:
         resident.inbox.put(None)
 
     def find_dead(self) -> None:
-        """Idle ones that have ended: one that is idle says nothing. The caller holds the lock."""
+        """Find idle processes that have ended. The caller holds the lock."""
         dead = [r for r in self.idle if r.line is not None and r.line.ended]
         if dead:
             _logger.warning("%d idle executor processes ended", len(dead))
@@ -272,7 +275,7 @@ class Crew:
             self._died()
 
     def cut_off(self) -> None:
-        """Killed ones of which nothing was heard for long are not waited for: their host may be out of reach."""
+        """Stop waiting for killed processes that do not end in time, as their host may be unreachable."""
         with self._lock:
             late = [r for r, deadline in self._doomed.items() if time.monotonic() > deadline]
         for resident in late:
@@ -280,10 +283,10 @@ class Crew:
                 resident.line.cut()
 
     def close(self, timeout_s: float) -> None:
-        """The idle ones are told to go, which is waited for; the others are killed. No more are started."""
+        """End idle processes and wait for that; kill the others. No more are started."""
         with self._lock:
             launcher, self._launcher = self._launcher, None
-            everybody = [r for r in self.residents.values() if r.thread is not None]
+            joined = [r for r in self.residents.values() if r.thread is not None]
             for resident in list(self.idle):
                 self.let_go(resident)
             for resident in self.starting:
@@ -295,6 +298,6 @@ class Crew:
             if one is not None:
                 one.close()
         deadline = time.monotonic() + timeout_s
-        for resident in everybody:
+        for resident in joined:
             if resident.thread is not None:
                 resident.thread.join(max(0.0, deadline - time.monotonic()))

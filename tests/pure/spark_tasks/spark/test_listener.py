@@ -19,8 +19,8 @@ from threading import Thread
 import pytest
 
 from spark_tasks.spark.residents import wire
-from spark_tasks.spark.residents.door import Door, Line
 from spark_tasks.spark.residents.link import dial
+from spark_tasks.spark.residents.listener import ExecutorListener, Line
 from spark_tasks.spark.residents.wire import Ticket
 from tests.rigs.splits import Answer, HoldInterpreter
 from tests.rigs.support import wait_until
@@ -29,12 +29,12 @@ Came = SimpleQueue[tuple[int, Line]]
 
 
 @pytest.fixture(params=["unix", "tls"])
-def door(request: pytest.FixtureRequest) -> Iterator[tuple[Door, Came]]:
+def listener(request: pytest.FixtureRequest) -> Iterator[tuple[ExecutorListener, Came]]:
     came: Came = SimpleQueue()
-    door = Door(lambda number, line: came.put((number, line)), remote=request.param == "tls")
-    yield door, came
-    door.close()
-    assert not door.folder.exists()
+    listener = ExecutorListener(lambda number, line: came.put((number, line)), remote=request.param == "tls")
+    yield listener, came
+    listener.close()
+    assert not listener.folder.exists()
 
 
 def join(ticket: Ticket) -> tuple[socket.socket, socket.socket]:
@@ -46,8 +46,8 @@ def refused(ticket: Ticket, *, leash: bool) -> None:
         dial(ticket, leash=leash)
 
 
-def test_a_resident_joins_with_its_ticket_once(door: tuple[Door, Came]) -> None:
-    opened, came = door
+def test_a_resident_joins_with_its_ticket_once(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, came = listener
     ticket = opened.expect(7)
     leash, work = join(ticket)
     number, line = came.get(timeout=10)
@@ -69,8 +69,8 @@ def test_a_resident_joins_with_its_ticket_once(door: tuple[Door, Came]) -> None:
     line.close()
 
 
-def test_nobody_comes_in_without_the_token_or_out_of_turn(door: tuple[Door, Came]) -> None:
-    opened, came = door
+def test_nobody_comes_in_without_the_token_or_out_of_turn(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, came = listener
     ticket = opened.expect(1)
     refused(replace(ticket, token=bytes(32)), leash=True)
     refused(replace(ticket, number=2), leash=True)
@@ -94,8 +94,10 @@ def make_noise(ticket: Ticket) -> socket.socket:
     return noisy
 
 
-def test_strangers_do_not_fill_the_log(door: tuple[Door, Came], caplog: pytest.LogCaptureFixture) -> None:
-    ticket = door[0].expect(1)
+def test_strangers_do_not_fill_the_log(
+    listener: tuple[ExecutorListener, Came], caplog: pytest.LogCaptureFixture
+) -> None:
+    ticket = listener[0].expect(1)
     for _ in range(30):
         with make_noise(ticket) as noisy:
             noisy.settimeout(10)
@@ -107,8 +109,8 @@ def test_strangers_do_not_fill_the_log(door: tuple[Door, Came], caplog: pytest.L
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_noise_keeps_nobody_out(door: tuple[Door, Came]) -> None:
-    opened, came = door
+def test_noise_keeps_nobody_out(listener: tuple[ExecutorListener, Came]) -> None:
+    opened, came = listener
     ticket = opened.expect(1)
     noisy = make_noise(ticket)
     for sock in join(ticket):
@@ -129,10 +131,10 @@ def executor(ticket: Ticket) -> subprocess.Popen[bytes]:
 
 @pytest.mark.integration  # a process of its own
 def test_a_process_serves_until_it_is_told_to_go_and_is_killed_by_its_leash(
-    door: tuple[Door, Came], tmp_path: Path
+    listener: tuple[ExecutorListener, Came], tmp_path: Path
 ) -> None:
     """By a byte on it, and by its end with the worker; whatever the process does."""
-    opened, came = door
+    opened, came = listener
     processes = [executor(opened.expect(n)) for n in range(3)]
     lines = dict(came.get(timeout=60) for _ in processes)
     for line in lines.values():
@@ -151,20 +153,20 @@ def test_a_process_serves_until_it_is_told_to_go_and_is_killed_by_its_leash(
 
 def test_a_resident_talks_to_its_own_worker_only() -> None:
     """One that has the address, and not the certificate or the token."""
-    doors = [Door(lambda *_: None, remote=True) for _ in range(2)]
-    mine, other = (door.expect(1) for door in doors)
+    doors = [ExecutorListener(lambda *_: None, remote=True) for _ in range(2)]
+    mine, other = (listener.expect(1) for listener in doors)
     with pytest.raises(ssl.SSLCertVerificationError):
         dial(replace(mine, port=other.port), leash=True)
     with pytest.raises(ConnectionError):
         dial(replace(other, token=mine.token), leash=True)
-    for door in doors:
-        door.close()
+    for listener in doors:
+        listener.close()
 
 
 def test_the_socket_is_in_a_folder_of_the_user_alone_and_a_ticket_does_not_show_its_token() -> None:
-    door = Door(lambda *_: None)
-    ticket = door.expect(1)
-    assert stat.S_IMODE(door.folder.stat().st_mode) == 0o700
-    assert ticket.path.startswith(str(door.folder))
+    listener = ExecutorListener(lambda *_: None)
+    ticket = listener.expect(1)
+    assert stat.S_IMODE(listener.folder.stat().st_mode) == 0o700
+    assert ticket.path.startswith(str(listener.folder))
     assert repr(ticket) == f"Ticket(1, {ticket.path})"
-    door.close()
+    listener.close()

@@ -1,7 +1,8 @@
-"""Where residents come in: a Unix socket in a folder of the worker's own, or TLS where executors are elsewhere.
+"""Accepts the connections of executor processes: on a Unix socket in a private folder, or with TLS if executors are on
+other machines.
 
-A resident shows in both of its connections that it holds its token, which is used up by that; nobody else is listened
-to for longer than the handshake takes.
+A process proves on both of its connections that it has its token, which can be used only once. Connections without a
+token are closed after the handshake.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ RETRY_S = 1.0
 
 @dataclass(slots=True)
 class Line:
-    """A resident's two connections. `pid`: where it can be sent signals, else 0."""
+    """The two connections of a process. `pid`: its process id if signals can be sent to it, else 0."""
 
     work: socket.socket
     leash: socket.socket
@@ -50,13 +51,13 @@ class Line:
 
     @property
     def ended(self) -> bool:
-        """Whether an idle one is gone: then its connection can be read from, to its end."""
+        """Whether an idle process has ended: then its connection is at its end."""
         poll = select.poll()
         poll.register(self.work, select.POLLIN)
         return bool(poll.poll(0))
 
     def go(self) -> None:
-        """Tell an idle one to go."""
+        """Have an idle process end."""
         with suppress(OSError):
             wire.send(self.work, b"")
 
@@ -67,12 +68,12 @@ class Line:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Free both; the leash's end kills a process that is still there and was not told to go."""
+        """Close both connections, which kills a process that has not been asked to end."""
         self.work.close()
         self.leash.close()
 
     def close_after(self, timeout_s: float) -> None:
-        """Close when the process has closed its end, or is late with that."""
+        """Close after the process has closed its end, or after the timeout."""
         with suppress(OSError):
             self.work.settimeout(timeout_s)
             self.work.recv(1)
@@ -85,7 +86,7 @@ class _Guest:
     leash: socket.socket | None = None
 
 
-class Door:
+class ExecutorListener:
     """`joined` is called with each resident's number and line. `host`: where residents `remote` from here dial."""
 
     def __init__(
@@ -104,7 +105,7 @@ class Door:
         self._certificate = ""
         self._context: ssl.SSLContext | None = None
         self._remote = remote
-        self.folder = Path(tempfile.mkdtemp(prefix="heeler-door-"))  # for this user alone
+        self.folder = Path(tempfile.mkdtemp(prefix="heeler-listener-"))  # for this user alone
         path = str(self.folder / "s")
         self._path = path if not remote and len(os.fsencode(path)) <= SUN_PATH else ""
         if self._path:
@@ -117,7 +118,7 @@ class Door:
             self._certificate, self._context = own_certificate(self.folder)
             family = socket.AF_INET6 if ":" in bind else socket.AF_INET
             self._listener = socket.create_server((bind, port), family=family, backlog=MOST_GREETINGS)
-        threading.Thread(target=self._accept, name="executors-door", daemon=True).start()
+        threading.Thread(target=self._accept, name="executors-listener", daemon=True).start()
 
     def expect(self, number: int) -> Ticket:
         """A ticket for a new resident."""
