@@ -15,7 +15,7 @@ import pytest
 from spark_tasks.errors import DataError
 from spark_tasks.spark.context import SparkLostError
 from spark_tasks.spark.executor import packed, run_split
-from spark_tasks.spark.residents import processes, wire
+from spark_tasks.spark.residents import process_manager, wire
 from spark_tasks.spark.residents.batches import SplitBatch, prepared
 from spark_tasks.spark.residents.link import dial
 from spark_tasks.spark.residents.listener import ExecutorListener, Line
@@ -198,7 +198,7 @@ def test_a_split_given_to_one_that_has_just_died_runs_elsewhere(rig: Rig) -> Non
 def test_a_split_given_to_one_that_has_just_died_fails_where_no_other_can_be_had(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(process_manager, "BACKOFF_S", 0.001)
     rig, launcher = Rig(), Threads()
     rig.pool.use(launcher)
     rig.idle(1)
@@ -311,7 +311,7 @@ def test_what_ends_before_the_first_new_process_has_joined_is_replaced(rig: Rig)
 def test_where_nobody_can_be_started_waiting_batches_fail_and_later_ones_have_it_tried_again(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(process_manager, "BACKOFF_S", 0.001)
     rig, launcher = Rig(), Threads(broken="no such file")
     rig.pool.use(launcher)
     future = rig.submit("a-0", Answer(1))
@@ -347,7 +347,7 @@ def test_it_may_be_closed_while_a_process_joins(rig: Rig, monkeypatch: pytest.Mo
                 closer.join(0.2)
             super().start()
 
-    monkeypatch.setattr(processes.threading, "Thread", Slow)
+    monkeypatch.setattr(process_manager.threading, "Thread", Slow)
     rig.pool.use(Threads())
     batch = rig.submit("a-0", Answer(1))
     wait_until(lambda: rig.settled(batch) and closed)
