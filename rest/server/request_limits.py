@@ -9,6 +9,7 @@ from flask import request
 
 from rest.server.keys import MAX_REBALANCE_WAIT_MS
 from rest.server.settings import RestSettings
+from spark_tasks.backoff import doubled
 
 WAIT_HEADER = "X-Heeler-Rebalance-Wait-Ms"  # of a forwarded request: how much of the time is left
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.05, 0.5
@@ -22,7 +23,7 @@ class RequestLimits:
         self._began = time.monotonic()
         self._request_s = settings.request_timeout_s
         self._wait_s: float | None = settings.rebalance_wait_s or None
-        self._pause_s = PAUSE_FIRST_S
+        self._retries = 0
         self._forwarded = "forward" in request.args
         if self._forwarded:
             text = request.headers.get(WAIT_HEADER, "")
@@ -45,6 +46,6 @@ class RequestLimits:
         left = self.wait_ms
         if self._forwarded or not left:
             return False
-        time.sleep(min(self._pause_s, left / 1000))
-        self._pause_s = min(2 * self._pause_s, PAUSE_LAST_S)
+        time.sleep(min(doubled(PAUSE_FIRST_S, self._retries, PAUSE_LAST_S), left / 1000))
+        self._retries += 1
         return True

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from actors.herder import core, effects, events
-from actors.herder.invariants import violations
 from actors.herder.signing import sign
 from actors.herder.state import HerderSettings, HerderState
 from actors.herder.story import RecordedStep
@@ -45,6 +44,7 @@ from spark_tasks.errors import ConnectError
 from storage.config.state import SessionKey
 from storage.ids import ConnectorName, ConnectorTaskId, ItemId, State, TargetState, WorkerId
 from tests.pure.actors.herder.group import Member
+from tests.pure.actors.herder.invariants import violations
 from tests.pure.actors.herder.logs import ConfigStore, StatusStore
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ from actors.herder.fencing_state import (
     RestartRead,
     StartVerified,
 )
-from actors.herder.invariants import violations
 from actors.herder.standing import (
     FlushingStatuses,
     Follower,
@@ -85,6 +84,7 @@ from storage.config.state import ClusterConfigState, RestartRequest
 from storage.ids import ConnectorName, ConnectorTaskId, State, TargetState, WorkerId
 from storage.status.state import StatusState
 from tests.pure.actors.herder import chart, histories
+from tests.pure.actors.herder.invariants import violations
 
 C = ConnectorName("c")
 T = ConnectorTaskId(C, 0)

@@ -1,4 +1,4 @@
-"""Invariants of the herder's state, which the simulation in tests/pure/actors/herder checks after every step."""
+"""Invariants of the herder's state, which the simulation (world.py) checks after every step."""
 
 from __future__ import annotations
 
