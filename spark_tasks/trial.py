@@ -34,7 +34,7 @@ from spark_tasks.sources.stream_offsets import StreamOffset, from_connect
 from spark_tasks.tasks.data_sources import data_source_of
 from spark_tasks.tasks.pace import SplitSize
 
-PATIENCE_S: Final = 5.0  # with a source that has nothing yet
+MAX_WAIT_S: Final = 5.0  # with a source that has nothing yet
 _PAUSE_S: Final = 0.1
 _TRANSFORMS: Final = ("transforms", "predicates")
 _PARTS: Final = ("value", "key", "topic", "headers", "partition", "offset", "timestamp")  # of a record that is given
@@ -184,7 +184,9 @@ def _sink(
 
 
 def _transformed(chain: Chain, batches: list[pa.RecordBatch]) -> Any:
-    """A Seen for each transform; returns what comes out. DataError ends it, behind the Seen that tells it."""
+    """Yield what each transform returns, and return the last one's records. A DataError ends it, after the entry that
+    reports it.
+    """
     for stage in chain.stages:
         accepted: list[bool] | None = None
         out: list[pa.RecordBatch] = []
@@ -227,7 +229,7 @@ def _read(connector: type[SourceConnector], config: Mapping[str, str], limit: in
     streams = streams_of(connector, config)
     try:
         positions = [from_connect(stream.reader, task, ()) for task, stream in enumerate(streams)]
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + MAX_WAIT_S
         count = 0
         while count < limit:
             before = count

@@ -31,7 +31,7 @@ from spark_tasks.kafka.cluster import KafkaCluster
 from spark_tasks.kafka.errors import UnknownTopicError
 
 PARTITIONS = 2
-PATIENCE_S = 300
+TIMEOUT_S = 300
 LOOK_MS = 1000  # for a topic that is not there yet
 _LEFT = {"csv", "parquet", "worker.log", "worker.properties"}  # in the folder of a demo
 
@@ -175,8 +175,8 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
                     trace = worker.rest.failure(name)
                 if trace is not None:
                     raise SetupError(f"{name} failed:\n{trace}\nThe worker's log ends with:\n{worker.tail()}")
-            if time.monotonic() - started > PATIENCE_S:
-                raise SetupError(f"Not done after {PATIENCE_S} s. The worker's log ends with:\n{worker.tail()}")
+            if time.monotonic() - started > TIMEOUT_S:
+                raise SetupError(f"Not done after {TIMEOUT_S} s. The worker's log ends with:\n{worker.tail()}")
             time.sleep(0.1)
     end = time.monotonic()
     return report(console, scene, rows, _topic_records(cluster, scene.topic), end - started, end - first)

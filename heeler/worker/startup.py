@@ -104,9 +104,9 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
 class Turns:
     """Counts the pulses that have gone from the ticker through the herder: a standstill there is noticed here."""
 
-    def __init__(self, tell: Callable[[str], None], patience_s: float) -> None:
+    def __init__(self, tell: Callable[[str], None], timeout_s: float) -> None:
         self._tell = tell
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._count = 0
 
     def through(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -127,8 +127,8 @@ class Turns:
             time.sleep(_LOOK_S)
             silent = silent + _LOOK_S if self._count == before else 0.0
             before = self._count
-            if silent > self._patience_s:
-                self._tell(f"The herder has not responded for {self._patience_s:.0f} s")
+            if silent > self._timeout_s:
+                self._tell(f"The herder has not responded for {self._timeout_s:.0f} s")
                 silent = 0.0
 
 

@@ -60,7 +60,7 @@ class PendingOffsets:
 
     def commit_due(self, consumer: GroupConsumer) -> int:
         """Begin to commit if it is time; returns for how many ms it is not, NOTHING_MS if nothing is left to commit.
-        What became of the last commit is told here, or by the next call: KafkaUnavailableError.
+        This call or the next one reports what became of the last commit: KafkaUnavailableError.
         """
         self._end_if_done()
         if not self._offsets or (self._sent is not None and self._sent.offsets == self._offsets):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
 
-from spark_tasks.pipeline.handover import HandingPipeline
+from spark_tasks.pipeline.handover import JavaSinkPipeline
 from spark_tasks.plugins.cut import Cut
 from spark_tasks.sinks.settings import SinkSettings
 from spark_tasks.sinks.split import SinkJob
@@ -27,7 +27,7 @@ class ReturningWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 def java_sink_job(context: TaskContext, settings: SinkSettings, cut: Cut) -> bytes:
     """The pickled SinkJob of a task. ConfigError, PluginNotFoundError."""
-    pipeline = HandingPipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
+    pipeline = JavaSinkPipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
     _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
     return pickle.dumps(SinkJob(
         settings.client, settings.isolation, "records", pipeline, pickled(ReturningWriter()),

@@ -73,7 +73,7 @@ class Replay:
                     SAMPLES - len(self._samples) if self._order.dry_run else 0, self._resume[partition],
                 )
         self._state = "DONE"
-        _logger.info("the replay of dead letters of %s is done: %s", self._connector, self.told())
+        _logger.info("the replay of dead letters of %s is done: %s", self._connector, self.status())
         return None
 
     def _plan(self, cluster: KafkaCluster, noted: Noted) -> None:
@@ -116,7 +116,7 @@ class Replay:
         self._state, self._error = "FAILED", f"{type(error).__name__}: {error}"
         _logger.warning("the replay of dead letters of %s has failed: %s", self._connector, self._error)
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """The state of the replay, for REST."""
         totals = self._totals
         dry = self._order.dry_run

@@ -27,7 +27,7 @@ from spark_tasks.metrics.plugins import PluginMetrics, counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
 from spark_tasks.plugins.api import Shape
-from spark_tasks.sinks.writes import Putting, Reports, not_the_records_fault, put_failure
+from spark_tasks.sinks.writes import Reports, WriterRunner, not_the_records_fault, put_failure
 from spark_tasks.spark.executor import Outcome, failed_outcome
 from spark_tasks.tasks.pace import MOST_BYTES
 
@@ -137,12 +137,12 @@ class SinkSplit:
     def _put(self, job: SinkJob, reading: _Reading, first: pa.RecordBatch) -> tuple[_Reading, Sequence[Any]]:
         """All of it written, in one call or, where the writer refuses some of it, in several; the messages."""
         spacings, place = _spacings(self.job), (self.topic, self.partition)
-        putting = Putting(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
+        runner = WriterRunner(job.writer, job.accepts, place, tolerant=job.errors.tolerant, refuse=reading.refuse_put)
         batches: Iterator[pa.RecordBatch] = itertools.chain([first], reading)
         spacing, raised = spacings.pop(place, None), None
         if spacing is None:
             try:
-                message, reports = putting.write(batches)
+                message, reports = runner.write(batches)
             except Exception as error:
                 if reading.failed or not job.errors.tolerant:
                     raise
@@ -153,7 +153,7 @@ class SinkSplit:
             else:
                 reading.refuse_puts(reports)
                 return reading, [message]
-        messages, reports = putting.write_what_it_takes(list(batches), spacing, raised)
+        messages, reports = runner.write_accepted(list(batches), spacing, raised)
         if len(reports) >= _MANY:
             spacings[place] = reading.written // len(reports)
         reading.refuse_puts(reports)

@@ -62,7 +62,7 @@ class _Reporter:
         return [column.to_numpy(zero_copy_only=False) for column in self._columns]
 
 
-class Putting:
+class WriterRunner:
     """Calls the writer of one job. `writer`: pickled; each call gets a fresh copy, as in Spark."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Putting:
             pass
         return message, sorted(reporter.reports, key=lambda report: report[0])
 
-    def write_what_it_takes(
+    def write_accepted(
         self, batches: Sequence[pa.RecordBatch], spacing: int | None = None, raised: Exception | None = None
     ) -> tuple[list[Any], Reports]:
         """The messages of the calls that went well, in order, and the records that are left out. `spacing`: how many

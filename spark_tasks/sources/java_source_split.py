@@ -19,7 +19,7 @@ from spark_tasks.metrics.phases import measured
 from spark_tasks.metrics.plugins import counting
 from spark_tasks.metrics.task import SplitFigures
 from spark_tasks.pipeline.failures import Failure, Refuse
-from spark_tasks.pipeline.handover import TakingPipeline
+from spark_tasks.pipeline.handover import JavaSourcePipeline
 from spark_tasks.pipeline.stages import RawBatch
 from spark_tasks.plugins.cut import Cut
 from spark_tasks.task import TaskContext
@@ -31,13 +31,13 @@ _logger = getLogger(__name__)
 class JavaSourceJob:
     """What all splits of a task share."""
 
-    pipeline: TakingPipeline
+    pipeline: JavaSourcePipeline
     errors: ErrorHandling
 
 
 @dataclass(frozen=True, slots=True)
 class JavaSourceResult:
-    """The result of a split. `records`: for the topics (see TakingPipeline.taken); `letters`: dead letters."""
+    """The result of a split. `records`: for the topics (see JavaSourcePipeline.taken); `letters`: dead letters."""
 
     records: tuple[RawBatch, ...]
     letters: tuple[tuple[str, pa.RecordBatch], ...]
@@ -88,7 +88,7 @@ def _send_apart(refusals: Refusals) -> None:
 
 def java_source_job(context: TaskContext, errors: ErrorHandling, cut: Cut) -> bytes:
     """The pickled job of a task. ConfigError, PluginNotFoundError."""
-    pipeline = TakingPipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
+    pipeline = JavaSourcePipeline(context.worker.converters, cut.for_far(context.connector), cut.converted)
     _ = pipeline.stages  # an invalid converter or transform fails here, not in the first batch
     return pickle.dumps(JavaSourceJob(pipeline, errors))
 

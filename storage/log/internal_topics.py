@@ -88,15 +88,15 @@ def _topic(worker: Mapping[str, str], kind: str, purpose: str, partitions: str) 
     return InternalTopic(TopicName(name), f"{prefix}topic", prefix, purpose, int(partitions), int(factor), settings)
 
 
-def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], patience_s: float = 0.0) -> None:
+def ensure_topics(admin: KafkaAdminClient, topics: Sequence[InternalTopic], timeout_s: float = 0.0) -> None:
     """Create missing topics, then check existing ones. Blocks; raises ConnectError, or ConfigError for what only the
     user can fix: unsuitable topics, more replicas than brokers.
 
     What the broker does not authorise is skipped: the topics may exist and be suitable. If fewer brokers than replicas
-    are up, because they start at the same time as the worker, the creation is retried for `patience_s` seconds, as in
+    are up, because they start at the same time as the worker, the creation is retried for `timeout_s` seconds, as in
     Kafka Connect.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     existed = [topic for topic in topics if not _create_in_time(admin, topic, deadline)]
     for topic in existed:
         _check_compacted(topic, _policies(admin, topic))

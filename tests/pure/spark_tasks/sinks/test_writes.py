@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter
 
 from spark_tasks.errors import RetriableError, ToleranceExceededError
 from spark_tasks.plugins.errant_records import errant_record_reporter
-from spark_tasks.sinks.writes import Putting
+from spark_tasks.sinks.writes import WriterRunner
 
 PLACE = ("orders", 3)
 
@@ -51,17 +51,17 @@ class PickyRows(DataSourceWriter):
         return seen
 
 
-def putting(writer, accepts="records", *, tolerant=True):
+def runner(writer, accepts="records", *, tolerant=True):
     def refuse(offset, error):
         raise ToleranceExceededError(f"{offset}: {error}")
 
-    return Putting(cloudpickle.dumps(writer), accepts, PLACE, tolerant=tolerant, refuse=refuse)
+    return WriterRunner(cloudpickle.dumps(writer), accepts, PLACE, tolerant=tolerant, refuse=refuse)
 
 
 def test_exactly_the_refused_records_are_left_out():
     every = list(batches(10, 1, 300))
     bad = {100, 120, 122, 720}
-    messages, reports = putting(Picky(bad, ValueError("no"))).write_what_it_takes(every)
+    messages, reports = runner(Picky(bad, ValueError("no"))).write_accepted(every)
     assert [offset for message in messages for offset in message] == [
         offset for batch in every for offset in batch.column("offset").to_pylist() if offset not in bad
     ]
@@ -87,7 +87,7 @@ class Quoting(Picky):
 def test_what_the_error_quotes_is_tried_alone():
     CALLS.clear()
     bad = {100 + 2 * row for row in range(150, 2000, 300)}
-    _, reports = putting(Quoting(bad, None)).write_what_it_takes(list(batches(1000, 1000)))
+    _, reports = runner(Quoting(bad, None)).write_accepted(list(batches(1000, 1000)))
     assert {offset for offset, _ in reports} == bad
     assert len(bad) < len(CALLS) <= 8 * len(bad), "searched by halves, it would be nine calls for each alone"
 
@@ -107,7 +107,7 @@ def test_calls_and_records_for_each_that_is_refused(word, calls, given):
     CALLS.clear()
     texts = [word.format(n) if n % 500 == 7 else str(n) for n in range(20_000)]
     batch = pa.RecordBatch.from_pydict({"offset": range(20_000), "value": texts})
-    messages, reports = putting(Numbers()).write_what_it_takes([batch], 500)
+    messages, reports = runner(Numbers()).write_accepted([batch], 500)
     assert [n for message in messages for n in message] == [n for n in range(20_000) if n % 500 != 7]
     assert [offset for offset, _ in reports] == list(range(7, 20_000, 500))
     assert len(CALLS) <= calls * 40
@@ -120,7 +120,7 @@ def test_what_a_call_with_all_has_raised_is_not_raised_again_for_nothing(tried):
     texts = ["x" if n == 600 else "1" for n in range(1000)]
     batch = pa.RecordBatch.from_pydict({"offset": range(1000), "value": texts})
     raised = ValueError("invalid literal for int() with base 10: 'x'") if tried else None
-    _, reports = putting(Numbers()).write_what_it_takes([batch], raised=raised)
+    _, reports = runner(Numbers()).write_accepted([batch], raised=raised)
     assert [offset for offset, _ in reports] == [600]
     assert [*([1000] if tried else []), *CALLS] == [1000, 600, 1, 200, 199]
 
@@ -130,23 +130,23 @@ def test_what_a_call_with_all_has_raised_is_not_raised_again_for_nothing(tried):
 ])
 def test_an_outage_is_not_the_records_fault(error):
     with pytest.raises(RetriableError):
-        putting(Picky({100}, error)).write_what_it_takes(list(batches(5)))
+        runner(Picky({100}, error)).write_accepted(list(batches(5)))
 
 
 def test_a_full_disk_is_not_the_records_fault():
     with pytest.raises(OSError, match="No space"):
-        putting(Picky({100}, OSError(28, "No space left on device"))).write_what_it_takes(list(batches(5)))
+        runner(Picky({100}, OSError(28, "No space left on device"))).write_accepted(list(batches(5)))
 
 
 def test_reports_by_row_of_a_writer_that_sees_no_offsets():
-    message, reports = putting(PickyRows({104, 122}), "rows").write(batches(10, 5))
+    message, reports = runner(PickyRows({104, 122}), "rows").write(batches(10, 5))
     assert len(message) == 13
     assert [(offset, str(error)) for offset, error in reports] == [(104, "104"), (122, "122")]
 
 
 def test_a_report_that_is_not_tolerated():
     with pytest.raises(ToleranceExceededError, match="104: 104"):
-        putting(PickyRows({104}), "rows", tolerant=False).write(batches(10))
+        runner(PickyRows({104}), "rows", tolerant=False).write(batches(10))
 
 
 class Careless(DataSourceArrowWriter):
@@ -164,7 +164,7 @@ class Careless(DataSourceArrowWriter):
 ])
 def test_a_report_of_a_record_that_there_is_not(where, wrong):
     with pytest.raises(wrong, match=r"report\("):
-        putting(Careless(**where)).write(batches(5))
+        runner(Careless(**where)).write(batches(5))
 
 
 def test_there_is_no_reporter_outside_of_write():
