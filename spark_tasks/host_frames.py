@@ -78,7 +78,7 @@ def message(number: int, content: Mapping[str, Any]) -> bytes:
 
 
 class AppendedPositions:
-    """The partitions and offsets of a frame's records, as far as Kafka has returned them. `named`: heeler runs a
+    """The partitions and offsets of a frame's records, where Kafka has returned them. `named`: heeler runs a
     part of the chain, and reports the topics too; a record without one was left out.
     """
 

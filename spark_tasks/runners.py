@@ -114,7 +114,7 @@ class Runners:
         return cut
 
     def close(self) -> None:
-        """Stop Spark and close the connections; the tasks must be gone."""
+        """Stop Spark and close the connections; the tasks must have ended."""
         self._lent.close()
         self.engine.close()
         self._watchers.close()

@@ -61,7 +61,7 @@ class StageRecords:
 
 
 class _Context:
-    """A connector's, while its task configurations are asked for."""
+    """A connector's context while its task configurations are computed."""
 
     def __init__(self) -> None:
         self.metrics = PluginMetrics()  # which nobody shows

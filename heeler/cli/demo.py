@@ -101,7 +101,7 @@ def run_demo(bootstrap_servers: str | None, *, keep: bool, folder: Path | None =
 
 
 def _clear(folder: Path) -> None:
-    """Take away what an earlier demo has left there, and nothing else."""
+    """Delete what an earlier demo has left there, and only that."""
     others = sorted({file.name for file in folder.iterdir()} - _LEFT) if folder.is_dir() else []
     if others:
         raise SetupError(f"The demo's folder {folder} holds {others[0]}, which does not belong to the demo. "
@@ -184,7 +184,7 @@ def _run(console: Console, scene: Scene, worker: WorkerProcess, cluster: KafkaCl
 
 @contextmanager
 def asking(worker: WorkerProcess) -> Iterator[None]:
-    """What the worker refuses, or that it is gone, is a SetupError that shows its log."""
+    """If the worker refuses a request or has ended, raise a SetupError that shows its log."""
     try:
         yield
     except (RestError, OSError) as error:

@@ -107,7 +107,7 @@ class ConnectClient:
             pause = min(1.0, pause * 1.5)
 
     def clock(self) -> float | None:
-        """By how many seconds the worker's clock is ahead of this machine's; None where it tells no time.
+        """By how many seconds the worker's clock is ahead of this machine's; None without a Date header.
 
         HTTP has times in whole seconds, so a difference of up to a second plus the response time means nothing.
         """

@@ -87,7 +87,7 @@ class _Reader:
         from spark_tasks.kafka.cluster import KafkaCluster
         from spark_tasks.kafka.record_limit import DEFAULT_MAX_RECORD_BYTES, MAX_RECORD_KEY
 
-        logging.getLogger("kafka").addHandler(logging.NullHandler())  # one message tells the reason
+        logging.getLogger("kafka").addHandler(logging.NullHandler())  # the command prints one message with the reason
         self._topic = topic
         self._most = int(properties.pop(MAX_RECORD_KEY, DEFAULT_MAX_RECORD_BYTES))
         level = properties.get("isolation.level", "").strip().lower()

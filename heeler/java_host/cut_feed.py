@@ -24,7 +24,7 @@ from spark_tasks.spark.executor import value_of
 from spark_tasks.task import TaskContext
 
 MAX_WAIT_S: Final = 1.0  # how long one step waits for a batch, so that messages are handled in between
-_BATCH_BYTES: Final = 8 << 20  # of records that are asked for at once, all partitions together
+_BATCH_BYTES: Final = 8 << 20  # of records per request, all partitions together
 _FIRST_RECORD_BYTES: Final = 16 << 10  # before any is known
 
 _Piece = tuple[TopicPartition, int, int, pa.RecordBatch | None]

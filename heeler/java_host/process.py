@@ -130,7 +130,7 @@ class HostProcess:
 
 
 def about_of(found: re.Match[str] | None) -> dict[str, Any]:
-    """The `extra` of a line that says whom it is about; see ConnectFormatter."""
+    """The `extra` of a line that names its connector or task; see ConnectFormatter."""
     if found is None:
         return {}
     name = ConnectorName(found[2])

@@ -70,8 +70,8 @@ class JavaSinkTask(JavaTask):
                               context.topic_used)
         self._prepared = False
         self._consumer: GroupConsumer | None = None
-        self._open: frozenset[TopicPartition] | None = None  # what the plugin has; None until it was told
-        self._heard = True  # from the host, since the membership was looked after
+        self._open: frozenset[TopicPartition] | None = None  # the plugin's partitions; None before the first `open`
+        self._heard = True  # an event of the host since the group was last polled
         self._pending = PendingOffsets(self._metrics)
         self._letters: list[Batch] = []
 

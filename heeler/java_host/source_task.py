@@ -210,7 +210,7 @@ class JavaSourceTask(JavaTask):
 
     @override
     def pause(self) -> None:
-        """Pause the task; the next run_once tells the host."""
+        """Pause the task; the next run_once passes it on to the host."""
         self._paused = True
         self._metrics.running(paused=True)
         if self._held.session is not None:

@@ -61,7 +61,7 @@ class DataPlane:
                 if not self._closed:
                     engine.start()
                 self._engine.set_result(engine)  # before `close` can look for it
-        except Exception as error:  # noqa: BLE001 - told by whoever needs it
+        except Exception as error:  # noqa: BLE001 - reported where it is needed
             self._engine.set_exception(error)
 
     def _hangs(self, task: str, where: str) -> None:

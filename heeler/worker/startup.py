@@ -102,7 +102,7 @@ def wait_for(future: Future[T], stop: threading.Event, timeout_s: float = math.i
 
 
 class Turns:
-    """Counts the pulses that have gone from the ticker through the herder: a standstill there is noticed here."""
+    """Counts the HerderAlive messages, and reports when there is none for too long."""
 
     def __init__(self, tell: Callable[[str], None], timeout_s: float) -> None:
         self._tell = tell
@@ -110,7 +110,7 @@ class Turns:
         self._count = 0
 
     def through(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
-        """`tell`, counting the pulses."""
+        """`tell`, counting the HerderAlive messages."""
         def counted(message: Any) -> None:
             self._count += isinstance(message, HerderAlive)
             tell(message)
@@ -118,9 +118,9 @@ class Turns:
         return counted
 
     def wait_for_stop(self, stop: threading.Event) -> None:
-        """Return when `stop` is set; tell when there was no pulse for too long. Not with the event's `wait`: a signal
-        may be given to any thread (one that came while the process was suspended mostly is), and its handler runs in
-        the main thread, which that does not wake.
+        """Return when `stop` is set; report when the herder was silent for too long. It does not use the event's `wait`:
+        the system may deliver a signal to any thread, as it mostly does after the process was suspended; Python's
+        handler runs in the main thread, which that does not wake.
         """
         before, silent = self._count, 0.0  # counted in looks, not by the clock, because a process may sleep
         while not stop.is_set():

@@ -101,7 +101,7 @@ class Topics:
 
     @property
     def answered(self) -> bool:
-        """Whether a broker has been asked for all of its topics."""
+        """Whether the metadata of all of its topics has been requested."""
         return bool(self._metadata.need_all_topic_metadata or self._metadata.answered.issuperset(self.wanted))
 
     def set_topics(self, topics: Collection[str]) -> Future:

@@ -79,7 +79,7 @@ class GroupIo:
             return found, Topics(found.metadata)
 
     def release(self, client: GroupClient, member: Topics) -> None:
-        """A member is gone; with the last one the connections are closed."""
+        """A member has left; with the last one the connections are closed."""
         with self._lock:
             if not client.metadata.release(member):
                 return

@@ -16,7 +16,7 @@ from spark_tasks.metrics.task import TaskMetrics
 _logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
-ANSWER_S: Final = 10.0  # the thread of the groups may be busy with what others asked for
+ANSWER_S: Final = 10.0  # the groups' thread may be busy with other requests
 NOTHING_MS: Final = 60_000
 LATE_MS: Final = 100
 

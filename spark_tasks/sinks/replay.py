@@ -62,7 +62,7 @@ class Replay:
         return self._state == "RUNNING"
 
     def next_split(self, job: bytes, cluster: KafkaCluster, noted: Noted) -> ReplaySplit | None:
-        """The next part; None if the replay is done. ConnectError if Kafka does not tell the queue's offsets."""
+        """The next part; None if the replay is done. ConnectError if Kafka does not return the queue's offsets."""
         if self._ends is None:
             self._plan(cluster, noted)
         room = (self._order.limit or _NO_LIMIT) - self._totals["chosen"]

@@ -325,7 +325,7 @@ class SinkTask(TaskRunner):
         self._abort([result for result in results if result.failure is None and result.out_of_range is None])
         if self._cancelled:
             raise error
-        with suppress(ConnectError):  # of the batches before; the error at hand is the one to tell
+        with suppress(ConnectError):  # of earlier batches; the error at hand is the one to report
             self._commit_offsets()
         self._positions.doubt()
         return self._patience.later(error)

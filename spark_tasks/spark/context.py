@@ -274,7 +274,7 @@ class SparkJobs:
         try:
             return jsc is None or bool(jsc.sc().isStopped())
         except (Py4JError, OSError) as error:
-            _logger.debug("Cannot tell whether Spark has stopped: %s", error)
+            _logger.debug("Could not find out whether Spark has stopped: %s", error)
             return True
 
     def close(self, timeout_s: float = STOP_TIMEOUT_S) -> int:

@@ -30,7 +30,7 @@ MASTER_TIMEOUT_S = 60.0  # for a standalone cluster that is starting too; as lon
 _STANDALONE = "spark://"
 
 # $1: a process group, $2: seconds. Standard input ends when the worker dies. The group then has so long to end by
-# itself before it is killed: a JVM that cannot write its connection file, as its folder is gone, would never end.
+# itself before it is killed: a JVM whose folder was deleted cannot write its connection file and would never end.
 _WATCH = """read -r _
 n=0
 while kill -0 "-$1" 2>/dev/null && [ $n -lt "$2" ]; do sleep 1; n=$((n + 1)); done

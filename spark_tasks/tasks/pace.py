@@ -26,7 +26,7 @@ class SplitSize:
         return cls(min(FIRST_RECORDS, most), most=min(most, MOST_RECORDS))
 
     def after(self, records: int, size: int, seconds: float) -> SplitSize:
-        """The size after a split of so many records and bytes. A small split tells nothing about speed."""
+        """The size after a split of so many records and bytes. A small split says nothing about speed."""
         if records < LEAST_RECORDS:
             return self
         record_bytes = size / records

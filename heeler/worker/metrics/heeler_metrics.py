@@ -49,7 +49,7 @@ def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
                  [(row.labels, row.now - at if row.now > at else 0.0) for row, task in made
                   if (at := task.last[stage]) is not None])
     page.add_summary("heeler_task_phase_seconds", "How often batches went through a phase, and its time. wait: for "
-                     "Spark. Phases of splits that run beside each other add up.",
+                     "Spark. Phases of splits that run concurrently add up.",
                      [(f'{row.labels},phase="{phase}"', count, seconds) for row, task in made
                       for phase, (count, seconds) in list(task.phases.items())])
     page.add("heeler_sink_lag_records", "gauge", "How many offsets a sink task is behind the end of a partition.",

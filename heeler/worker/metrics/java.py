@@ -143,7 +143,7 @@ FIGURES: Sequence[_Figure] = (
 
 
 def tasks(page: Page, rows: Sequence[TaskRow]) -> None:
-    """Everything that Kafka Connect tells of tasks."""
+    """All of Kafka Connect's metrics of tasks."""
     _told(page, name_of(_TASK, "status"), "The task's state, as a label.",
           [f'{row.labels},status="{_WORDS[row.state]}"' for row in rows])
     for attribute in CLASSES:
@@ -244,7 +244,7 @@ def client(page: Page, found: Iterable[Figure], where: str, client_id: str) -> N
 
 
 def app_info(page: Page, told: Mapping[str, str], started: float, where: str, client_id: str) -> None:
-    """What the worker is, as `GET /` tells it, and since when: `started` in seconds since 1970."""
+    """The worker's version and cluster, as in `GET /`, and its start: `started` in seconds since 1970."""
     place = f"{where},{labels({'client_id': client_id})}"
     for attribute, value in told.items():
         page.add(name_of(_APP, attribute), "gauge", f"The worker's {attribute}, as a label.",

@@ -84,7 +84,7 @@ CLASSES: Final = (
 
 
 def classes_of(worker: Mapping[str, str], connector: Config, kind: str, version: Version) -> dict[str, str]:
-    """Those of the connector and its converters, as far as they are known."""
+    """The known versions of the connector and its converters."""
     found: dict[str, str | None] = {
         "connector_class": connector.get("connector.class"), "connector_type": kind if connector else None}
     for part, of_kind, default in _CONVERTERS:

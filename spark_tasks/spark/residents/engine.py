@@ -32,7 +32,7 @@ from spark_tasks.task import DeferredSplit, Engine, Split
 _logger = logging.getLogger(__name__)
 
 DYING_S = 2.0  # how long a JVM may take to end after its processes did
-FIRST_S = 5.0  # how long the first batch may take before Spark is started beside it
+FIRST_S = 5.0  # how long the first batch may take before Spark is started as well
 GO_S = 1.0  # how long processes may take to end when the worker stops
 
 

@@ -110,7 +110,7 @@ def _serve(ticket: Ticket) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-        with suppress(OSError):  # the worker has gone, or does not want this one any more
+        with suppress(OSError):  # the worker has ended, or no longer needs this process
             serve(ticket)
         code = 0
     except Exception:

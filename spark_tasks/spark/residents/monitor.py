@@ -104,7 +104,7 @@ class Monitor:
             resident.cpu = (now, used.seconds if used is not None else 0.0)
             if used is None:  # not on this system
                 resident.waits = True
-            elif at:  # one that is about to run has too few CPUs, and waits for nothing else
+            elif at:  # one that is about to run has too few CPUs, and waits only for them
                 resident.waits = not used.runnable and used.seconds - before < BUSY * (now - at)
 
     def _let_idle_go(self) -> None:

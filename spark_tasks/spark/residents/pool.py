@@ -106,7 +106,7 @@ class Pool:
         batch.left -= 1
         if isinstance(outcome, Outcome):
             batch.outcomes[item.index] = outcome
-        else:  # what of it still runs must not do so beside its own repetition
+        else:  # what still runs of it must not run at the same time as its retry
             self._drop(batch, outcome)
         if batch.left:
             return lambda: None

@@ -48,7 +48,7 @@ class Resident:
     launcher: Launcher
     line: Line | None = None
     item: Item | None = None
-    since: float = field(default_factory=time.monotonic)  # when it was asked for, became idle or got its split
+    since: float = field(default_factory=time.monotonic)  # when it was requested, became idle or got its split
     waits: bool = False  # its split uses no CPU, so it does not count among those that run
     doomed: bool = False  # killed or asked to end; it is in no list any more
     cpu: tuple[float, float] = (0.0, 0.0)  # when its CPU time was last read, and the CPU seconds

@@ -95,7 +95,7 @@ class ProcessManager:
 
     @property
     def running(self) -> int:
-        """How many splits run now and use CPU, as far as is known. The caller holds the lock."""
+        """How many splits are known to run now and to use CPU. The caller holds the lock."""
         return sum(1 for r in self.residents.values() if r.item is not None and not r.waits)
 
     @property
