@@ -118,7 +118,7 @@ class Turns:
         return counted
 
     def wait_for_stop(self, stop: threading.Event) -> None:
-        """Return when `stop` is set; report when the herder was silent for too long. It does not use the event's `wait`:
+        """Return when `stop` is set; report if the herder is silent for too long. It does not use the event's `wait`:
         the system may deliver a signal to any thread, as it mostly does after the process was suspended; Python's
         handler runs in the main thread, which that does not wake.
         """
